@@ -106,7 +106,8 @@ def play(client: StdioClient, conversations: Iterable[tuple[str, Sequence[dict[s
     for session_id, messages in conversations:
         client.call("commit_memory", {"messages": list(messages), "session_id": session_id})
         result.sessions += 1
-        for brief in _briefs(client, session_id):
+        for text in briefs(client, session_id):
+            brief = Brief.parse(text)
             operations = derive(brief)
             call = {"operations": operations, "session_id": brief.session_id}
             jsonschema.validate(call, schema)
@@ -115,7 +116,7 @@ def play(client: StdioClient, conversations: Iterable[tuple[str, Sequence[dict[s
             created = [line["uri"] for line in receipt["results"] if line["action"] == "created"]
             contents = [item["memory_data"]["fields"]["content"] for item in operations["write_operations"]]
             texts.update(zip(created, contents, strict=False))
-        result.waiting += sum(1 for _ in islice(_briefs(client, session_id), 1))
+        result.waiting += sum(1 for _ in islice(briefs(client, session_id), 1))
     result.memories = len(texts)
     rarity = Counter(word for text in texts.values() for word in {item.lower() for item in _WORD.findall(text)})
     for uri, text in texts.items():
@@ -127,13 +128,13 @@ def play(client: StdioClient, conversations: Iterable[tuple[str, Sequence[dict[s
 _MEMORIES = {"memory_type": {"ne": "message"}}
 
 
-def _briefs(client: StdioClient, session_id: str) -> Iterator[Brief]:
-    """The briefs of a session until nothing of it waits."""
+def briefs(client: StdioClient, session_id: str) -> Iterator[str]:
+    """The text of each brief of a session, until nothing of it waits."""
     while True:
         answer = client.ask("prompts/get", {"name": "extract_memories", "arguments": {"session_id": session_id}})
         if "error" in answer:
             return
-        yield Brief.parse(answer["result"]["messages"][0]["content"]["text"])
+        yield str(answer["result"]["messages"][0]["content"]["text"])
 
 
 def main() -> int:

@@ -58,16 +58,16 @@ class Contest:
             ids = commit_over_stdio(home, corpus)
             with opened(home):
                 pass  # embeds everything once, for all copies
-            with _copy(home) as copy, opened(copy) as memory:
+            with copied(home) as copy, opened(copy) as memory:
                 search = asking(memory, ids)
                 self.add(OURS, ask(search, corpus))
                 self.strange += ask(search, corpus, strange)
-            with _copy(home) as copy, opened(copy, provider="none") as memory:
+            with copied(home) as copy, opened(copy, provider="none") as memory:
                 self.add(WORDS, ask(asking(memory, ids), corpus))
             with LexicalBaseline(corpus.passages) as lexical:
                 self.add(LEXICAL, ask(_plain(lexical), corpus))
             self.add(DENSE, ask(_plain(DenseBaseline(corpus.passages, embedder)), corpus))
-            with _copy(home) as copy, opened(copy, floor=False) as memory:
+            with copied(home) as copy, opened(copy, floor=False) as memory:
                 self.add(UNFLOORED, ask(asking(memory, ids), corpus))
 
 
@@ -83,7 +83,8 @@ def _plain(baseline: LexicalBaseline | DenseBaseline) -> Search:
 
 
 @contextmanager
-def _copy(home: Path) -> Iterator[Path]:
+def copied(home: Path) -> Iterator[Path]:
+    """A copy of a store that lasts as long as the block."""
     copy = home.with_name("copy")
     shutil.copytree(home, copy)
     try:

@@ -22,6 +22,7 @@ class Run:
         self._bare = peers.bare_server(folder)
         self._filled: dict[int, Path] = {}
         self._served: dict[tuple[int, bool], floor_stdio.Calls] = {}
+        self._answers: dict[int, tuple[float, float]] = {}
 
     @cached_property
     def bare_ms(self) -> float:
@@ -93,9 +94,11 @@ class Run:
         """Starts of processes."""
         return floor_stdio.starts(self._bare, self.home(SMALL), self._starts)
 
-    def large_answer_seconds(self, memories: int) -> float:
-        """From the initialize result to the first answer, in a large store."""
-        return floor_stdio.answer_seconds(self.home(memories), max(3, self._starts // 3))
+    def answers(self, memories: int) -> tuple[float, float]:
+        """First answers in a large store, see ``floor_stdio.answer_seconds``."""
+        if memories not in self._answers:
+            self._answers[memories] = floor_stdio.answer_seconds(self.home(memories), max(3, self._starts // 3))
+        return self._answers[memories]
 
     @cached_property
     def alone(self) -> dict[str, float]:

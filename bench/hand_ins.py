@@ -29,10 +29,11 @@ from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
+from bench.client_driven import briefs
 from bench.corpora.locomo import evidence, sessions
 from bench.stdio_client import StdioClient
 from bench.stores import serve
-from memory_core.core.text.analysis import fold
+from memory_core.core.text.analysis import english_stop_words, fold
 from memory_core.core.text.tokens import count_tokens
 
 _MESSAGES = "\n# The conversation\n"
@@ -47,26 +48,6 @@ _READY = '{"edit_operations"'
 _BUDGET_TOKENS = 1000
 _ISO = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?!\d)")
 _STEM_CHARS = 5
-_EMPTY = frozenset(
-    (
-        "the",
-        "and",
-        "for",
-        "her",
-        "his",
-        "she",
-        "him",
-        "that",
-        "with",
-        "from",
-        "was",
-        "were",
-        "they",
-        "are",
-        "has",
-        "had",
-    )
-)
 _CATEGORIES = (1, 2, 4)
 
 
@@ -118,7 +99,7 @@ def play(client: StdioClient, conversations: Iterable[tuple[str, Sequence[dict[s
         client.call("commit_memory", {"messages": list(messages), "session_id": session_id})
         refused: str | None = None
         at = 0
-        while (brief := refused or _brief(client, session_id)) is not None:
+        while (brief := refused or next(briefs(client, session_id), None)) is not None:
             at += 1
             name = f"session-{number:02}-{at}"
             recorded = answers / f"{name}.json"
@@ -132,12 +113,6 @@ def play(client: StdioClient, conversations: Iterable[tuple[str, Sequence[dict[s
             played.operations += sum(len(group) for group in operations.values() if isinstance(group, list))
             refused = refusal
     return played
-
-
-def _brief(client: StdioClient, session_id: str) -> str | None:
-    """The next brief of a session, None where nothing of it waits."""
-    answer = client.ask("prompts/get", {"name": "extract_memories", "arguments": {"session_id": session_id}})
-    return None if "error" in answer else str(answer["result"]["messages"][0]["content"]["text"])
 
 
 def _hand_in(
@@ -260,7 +235,7 @@ def answered(client: StdioClient, sample: Mapping[str, Any], told: Mapping[str, 
 
 def _stems(text: str) -> set[str]:
     """The beginnings of the words that carry meaning."""
-    return {word[:_STEM_CHARS] for word in _WORD.findall(fold(text))} - _EMPTY
+    return {word[:_STEM_CHARS] for word in _WORD.findall(fold(text)) if word not in english_stop_words()}
 
 
 def _spelt(found: re.Match[str]) -> str:

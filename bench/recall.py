@@ -16,7 +16,8 @@ import numpy as np
 
 from bench.corpus import Question
 
-LIMIT = 10
+LIMIT = 20
+_NEAR = (5, 10)
 _RESAMPLES = 2_000
 _LEAST_CLUSTERS = 4
 
@@ -37,7 +38,8 @@ class Outcome:
         question: What was asked.
         recall_5: Share of gold passages among the first five hits.
         recall_10: Among the first ten.
-        recall_10_folded: The same, with passages folded into a hit counted as found.
+        recall_20: Among the first twenty.
+        recall_10_folded: Among the first ten, with passages folded into a hit counted as found.
         sessions_5: Share of gold sessions among those of the first five hits.
         sessions_10: Of the first ten.
         any_session_5: 1.0 if any gold session is among those of the first five hits.
@@ -50,6 +52,7 @@ class Outcome:
     question: Question
     recall_5: float
     recall_10: float
+    recall_20: float
     recall_10_folded: float
     sessions_5: float
     sessions_10: float
@@ -77,13 +80,14 @@ def judge(question: Question, hits: Sequence[Found], session_of: Mapping[str, st
         seconds: What the search took.
     """
     ids = [hit.id for hit in hits]
-    folded = {item for hit in hits for item in (hit.id, *hit.folded)}
-    near = [{session_of[item] for item in ids[:k] if item in session_of} for k in (5, LIMIT)]
-    ranks = [rank for rank, item in enumerate(ids, 1) if item in question.gold]
+    folded = {item for hit in hits[:10] for item in (hit.id, *hit.folded)}
+    near = [{session_of[item] for item in ids[:k] if item in session_of} for k in _NEAR]
+    ranks = [rank for rank, item in enumerate(ids[:10], 1) if item in question.gold]
     return Outcome(
         question,
         recall_5=_share(question.gold, set(ids[:5])),
-        recall_10=_share(question.gold, set(ids)),
+        recall_10=_share(question.gold, set(ids[:10])),
+        recall_20=_share(question.gold, set(ids)),
         recall_10_folded=_share(question.gold, folded),
         sessions_5=_share(question.sessions, near[0]),
         sessions_10=_share(question.sessions, near[1]),

@@ -240,9 +240,9 @@ class HttpServer:
             headers |= {"Mcp-Session-Id": self._session, "MCP-Protocol-Version": "2025-11-25"}
         try:
             connection.request("POST", "/mcp", json.dumps(message).encode("utf-8"), headers)
-            answer = connection.getresponse()
-            self._session = answer.getheader("Mcp-Session-Id") or self._session
-            text = answer.read().decode("utf-8")
+            with connection.getresponse() as answer:
+                self._session = answer.getheader("Mcp-Session-Id") or self._session
+                text = answer.read().decode("utf-8")
         except TimeoutError as error:
             raise Hang from error
         except (OSError, http.client.HTTPException) as error:

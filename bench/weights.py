@@ -1,10 +1,11 @@
-"""How the weights of the fusion are chosen: on all conversations but one, then scored on that one.
+"""How the weights of the fusion are chosen: on all data sets but one, then scored on that one.
 
 The evidence for every candidate of every question is gathered once, through the retriever of a store that was filled
-over stdio. Then ``scoring.fusion.fuse`` scores it under every set of weights of a grid; for each conversation the set
-that is best on the others (R@10, then R@5) is scored on it, beside the shipped set. By match alone: no floor, no time.
+over stdio. Then ``fusion.fuse`` scores it under every set of weights of a grid; for each data set the weights that are
+best on the others (R@10, then R@5, each set counting the same) are scored on it, beside the shipped ones. By match
+alone: no floor, no time. Of one data set its conversations are left out one by one.
 
-    python -m bench.weights --data locomo10.json [another.json]
+    python -m bench.weights --locomo locomo10.json --realtalk realtalk.json
 """
 
 from __future__ import annotations
@@ -18,18 +19,21 @@ from itertools import product
 from pathlib import Path
 from typing import cast
 
-from bench.corpora import locomo
+from bench.corpora import add_options, chosen
 from bench.corpus import Corpus
-from bench.recall import LIMIT, bootstrap
+from bench.recall import bootstrap
 from bench.stores import commit_over_stdio, opened
 from memory_core.core.memory.requests import FindRequest
 from memory_core.core.search.candidates import CandidateSearch, Gathered, Sought
 from memory_core.core.search.fusion import Calibration, Candidate, Question, Weights, fuse
 from memory_core.runebook import Runebook
 
-_LEXICAL = (0.3, 0.4, 0.5, 0.6)
-_SPEAKER = (0.0, 0.05, 0.1, 0.15)
-_DATE = (0.0, 0.04, 0.08, 0.12)
+_LEXICAL = (0.3, 0.4, 0.5)
+_SPEAKER = (0.1, 0.2, 0.3)
+_DATE = (0.0, 0.08)
+_LINKED = (0.0, 0.1, 0.2)
+_SUBSTANCE = (0.0, 0.25, 0.4)
+_NEAR = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +58,16 @@ class Asked:
         """R@10 and R@5 when candidates are ranked by ``fuse`` with these weights."""
         scores = fuse(self.candidates, self.question, weights, self.calibration)
         ranked = sorted(zip(scores, self.ids, strict=True), key=lambda pair: (-pair[0].total, pair[1]))
-        best = [name for _, name in ranked[:LIMIT]]
+        best = [name for _, name in ranked[:_NEAR]]
         return _share(self.gold, best), _share(self.gold, best[:5])
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One conversation, scored with weights chosen on the others.
+    """One data set or conversation, scored with weights chosen on the others.
 
     Attributes:
-        name: Of the conversation.
+        name: Of what was left out.
         chosen: Best on the others.
         held_out: R@10 and R@5 of each of its questions with them.
         shipped: The same with the shipped weights.
@@ -78,16 +82,16 @@ class Fold:
 def grid() -> list[Weights]:
     """All sets of weights that are tried; lexical and semantic add up to one."""
     return [
-        Weights(lexical, round(1.0 - lexical, 2), speaker, date)
-        for lexical, speaker, date in product(_LEXICAL, _SPEAKER, _DATE)
+        Weights(lexical, round(1.0 - lexical, 2), *others)
+        for lexical, *others in product(_LEXICAL, _SPEAKER, _DATE, _LINKED, _SUBSTANCE)
     ]
 
 
 def leave_one_out(asked: dict[str, list[Asked]], choices: Sequence[Weights]) -> list[Fold]:
-    """A fold for each conversation.
+    """A fold for each name.
 
     Args:
-        asked: Questions by conversation, at least two conversations.
+        asked: Questions by data set or conversation, at least two.
         choices: Sets of weights to choose from; the first of equals is chosen.
     """
     results = {
@@ -99,7 +103,7 @@ def leave_one_out(asked: dict[str, list[Asked]], choices: Sequence[Weights]) -> 
         others = [other for other in asked if other != name]
 
         def quality(choice: int, others: Sequence[str] = others) -> tuple[float, float]:
-            return _means([pair for other in others for pair in results[other][choice]])
+            return _means([_means(results[other][choice]) for other in others])
 
         best = max(range(len(choices)), key=quality)
         shipped = tuple(question.recall(Weights()) for question in questions)
@@ -122,8 +126,6 @@ class _Tap(CandidateSearch):
 def collect(memory: Runebook, corpus: Corpus, ids: dict[str, str]) -> Iterator[Asked]:
     """Evidence for every question that has an answer."""
     tap = memory.retriever._candidates = _Tap(memory.retriever._candidates)
-    embedder = memory.indexer.embedder
-    calibration = Calibration(embedder.scale.zero if embedder is not None else 0.0)
     for question in corpus.questions:
         if not question.scored:
             continue
@@ -131,31 +133,34 @@ def collect(memory: Runebook, corpus: Corpus, ids: dict[str, str]) -> Iterator[A
         gathered = cast("Gathered", tap.gathered)
         entries = memory.indexer.catalog.entries([item.document for item in gathered.evidence])
         held = [item for item in gathered.evidence if item.document in entries]
-        uris = [f"{entries[item.document].uri}#{entries[item.document].part}" for item in held]
+        places = [entries[item.document] for item in held]
+        found = (ids.get(f"{place.uri}#{place.part}") or ids.get(place.uri, place.uri) for place in places)
         yield Asked(
             question.gold,
-            tuple(ids.get(uri, uri) for uri in uris),
+            tuple(found),
             tuple(item.candidate for item in held),
             gathered.question,
-            calibration,
+            gathered.calibration,
         )
 
 
 def main() -> None:
     """Collect, choose, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, nargs="+", required=True, help="files in LoCoMo's own format")
+    add_options(parser)
+    sets = chosen(parser.parse_args())
     asked: dict[str, list[Asked]] = {}
-    for path in parser.parse_args().data:
-        for corpus in locomo.read(path):
-            name = f"{path.stem} {corpus.name}"
+    for name, corpora in sets.items():
+        for corpus in corpora:
             with tempfile.TemporaryDirectory(prefix="runebook-weights-") as folder:
                 ids = commit_over_stdio(Path(folder), corpus)
                 with opened(Path(folder)) as memory:
-                    asked[name] = list(collect(memory, corpus, ids))
-            print(f"{name}: {len(asked[name])} questions", flush=True)
+                    found = asked.setdefault(name if len(sets) > 1 else corpus.name, [])
+                    found += collect(memory, corpus, ids)
+    for name, questions in asked.items():
+        print(f"{name}: {len(questions)} questions", flush=True)
     if len(asked) < 2:
-        raise SystemExit("one conversation cannot be left out: give at least two")
+        raise SystemExit("one conversation cannot be left out: name another data set, or one with several")
     report(leave_one_out(asked, grid()))
 
 
@@ -185,7 +190,10 @@ def _means(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _named(weights: Weights) -> str:
-    return ", ".join(f"{name} {getattr(weights, name):g}" for name in ("lexical", "semantic", "speaker", "date"))
+    return ", ".join(
+        f"{name} {getattr(weights, name):g}"
+        for name in ("lexical", "semantic", "speaker", "date", "linked", "substance")
+    )
 
 
 def _share(wanted: frozenset[str], found: Sequence[str]) -> float:

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from memory_core.core.background import Background
 from memory_core.core.commit.directory_pages import DirectoryPages
+from memory_core.core.config import is_space
 from memory_core.core.errors import RunebookError
 from memory_core.core.index.encoder import open_embedder, open_reranker
 from memory_core.core.index.indexer import FOLLOW_SECONDS, Indexer
 from memory_core.core.index.vectors import open_vectors
 from memory_core.core.memory.memory import file_problems, identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
+from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.files import ASIDE_NAME, INDEX_NAME
-from memory_core.core.store.local import Store
+from memory_core.core.store.local import FolderMark, Store
 
 if TYPE_CHECKING:
     from memory_core.core.config import Config
     from memory_core.core.feature import Features
     from memory_core.core.llm.client import LLMClient
     from memory_core.core.store.delivery import Step
+    from memory_core.core.store.issued_tokens import IssuedTokens
+    from memory_core.core.store.local import UpkeepMark
 
 _log = logging.getLogger(__name__)
 #: A search does not wait longer for files that people changed before the start, or since; what they hold may be missing
@@ -33,6 +39,9 @@ _FIRST_LOOK_SECONDS = 0.3
 _GLANCE_SECONDS = 0.2
 #: What was committed last is indexed before the end, so that the next process finds it at once.
 _CLOSING_SECONDS = 0.3
+#: So many messages, or characters of them, take half a second and more to be stored and indexed.
+_LONG_MESSAGES = 500
+_LONG_CHARS = 200_000
 
 
 class OpenedStore:
@@ -60,17 +69,9 @@ class OpenedStore:
         llm: LLMClient | None = None,
     ) -> None:
         self.registry = registry
-        self.store = Store(
-            config.root,
-            partial(identify, registry),
-            examine=partial(file_problems, registry),
-            step=step,
-        )
-        state = self.store.files.state
-        vectors = open_vectors(config.index, state)
-        self.indexer = Indexer(
-            self.store.ledger, state / INDEX_NAME, registry, open_embedder(config.embedding), vectors, features
-        )
+        self._user_space = config.user_space
+        self.background = self._background()
+        self.store, self.indexer = self._parts(config, features, step)
         self.store.adoption.recorded = self.indexer.wake
         self.pages = DirectoryPages(self.store, self.indexer.catalog, registry)
         self.indexer.followed = self.pages.bring_up_to_date
@@ -81,14 +82,48 @@ class OpenedStore:
         self._llm = llm
         self._llm_given = llm is not None
         self._llm_guard = threading.Lock()
-        #: Does what requests leave behind.
-        self.background = Background()
         #: Ends what works in the background; called before anything else is closed.
         self.before_close: list[Callable[[], None]] = []
         self._closed = False
+        self._large = threading.Lock()
         self.adopted = threading.Event()
         self._adopter = threading.Thread(target=self._adopt, name="runebook-adopt", daemon=True)
         self._adopter.start()
+
+    def of(self, user_space: str) -> OpenedStore:  # noqa: ARG002 - one folder holds all users
+        """The parts that views of a user share."""
+        return self
+
+    def _background(self) -> Background:
+        """Does what requests leave behind."""
+        return Background()
+
+    def _parts(self, config: Config, features: Features, step: Step) -> tuple[Store, Indexer]:
+        store = Store(
+            config.root,
+            partial(identify, self.registry),
+            examine=partial(file_problems, self.registry),
+            step=step,
+        )
+        state = store.files.state
+        vectors, embedder = open_vectors(config.index, state), open_embedder(config.embedding)
+        return store, Indexer(store.ledger, state / INDEX_NAME, self.registry, embedder, vectors, features)
+
+    def users(self) -> list[str]:
+        """The user spaces of the store, that of the settings first."""
+        files, found = self.store.files, [self._user_space]
+        for scope in (Scope.USER, Scope.SESSION):
+            place = MemoryUri((scope.value,))
+            found += [entry.uri.name for entry in files.entries(place) if entry.is_dir] if files.is_dir(place) else []
+        return [name for name in dict.fromkeys(found) if is_space(name)]
+
+    def tokens(self) -> IssuedTokens:
+        """The token table of the store."""
+        return self.store.ledger.tokens
+
+    def upkeep_mark(self) -> UpkeepMark:
+        """When it was maintained last, and whose turn it is."""
+        return FolderMark(self.store.files.state)
 
     def close(self) -> None:
         """Finish background work and release everything; safe to call twice."""
@@ -129,6 +164,20 @@ class OpenedStore:
             self.indexer.answer(self.pages.bring_up_to_date)
         except RunebookError as error:
             _log.info("pages are made later: %s", error.message)
+
+    @contextmanager
+    def by_turns(self, messages: Sequence[Any]) -> Iterator[None]:
+        """Long conversations are stored one after the other, each once what was before is indexed.
+
+        Whoever stores one after another waits, and those who search beside them find what they stored themselves.
+        """
+        if len(messages) < _LONG_MESSAGES and sum(len(str(message)) for message in messages) < _LONG_CHARS:
+            yield
+            return
+        with self._large:
+            with suppress(RunebookError):  # the index is nobody's reason not to store
+                self.indexer.follow(None)
+            yield
 
     def wait_for_adoption(self) -> None:
         """Give files that people added before the start a moment to be known: a name may be theirs."""
@@ -179,6 +228,41 @@ class OpenedStore:
             _log.warning("files changed by hand were not taken in yet: %s", error.message)
         finally:
             self.adopted.set()
+
+
+def open_store(
+    config: Config,
+    registry: MemoryTypeRegistry,
+    features: Features,
+    *,
+    step: Step = lambda _name: None,
+    llm: LLMClient | None = None,
+) -> OpenedStore:
+    """Open the folder, or the database, that ``config`` names; see ``OpenedStore``.
+
+    Raises:
+        ConfigInvalid: Also if ``store.url`` is set and its packages are missing.
+    """
+    if not config.store.url:
+        return OpenedStore(config, registry, features, step=step, llm=llm)
+    from memory_core.core.postgres import needing_packages
+
+    with needing_packages():
+        from memory_core.open_postgres import OpenedSpace
+    return OpenedSpace(config, registry, features, step=step, llm=llm)
+
+
+def postgres_schema() -> ModuleType:
+    """The module that makes databases ready; see ``core.postgres.schema``.
+
+    Raises:
+        ConfigInvalid: If its packages are missing.
+    """
+    from memory_core.core.postgres import needing_packages
+
+    with needing_packages():
+        from memory_core.core.postgres import schema
+    return schema
 
 
 def load_registry(config: Config) -> MemoryTypeRegistry:

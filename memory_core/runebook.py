@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -27,7 +27,7 @@ from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, SCHEME, Me
 from memory_core.core.progress import tell
 from memory_core.core.search.browse import Browser
 from memory_core.features import FEATURES
-from memory_core.open_store import OpenedStore, load_registry
+from memory_core.open_store import OpenedStore, load_registry, open_store
 
 if TYPE_CHECKING:  # the parts import what they need when they are first used
     from memory_core.core.command import Command
@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # the parts import what they need when they are first used
     from memory_core.core.search.context_sources import PieceReader
     from memory_core.core.search.find import Retriever
     from memory_core.core.search.memory_list import EntryFilter, EntryPage, MemoryList
+    from memory_core.core.search.passages import Passage
     from memory_core.core.search.recalls import Recalls
     from memory_core.core.store.delivery import Step
 
@@ -91,7 +92,7 @@ def open_memory(
     registry = load_registry(config)
     for problem in registry.problems if config.schema_dirs else ():
         _log.warning("%s", problem)
-    opened = OpenedStore(config, registry, features, step=step, llm=llm)
+    opened = open_store(config, registry, features, step=step, llm=llm)
     memory = Runebook(config, opened, features=features, owner=True)
     if config.prompt_dirs:
         _ = memory.extractor  # what is wrong with a template is said now
@@ -119,7 +120,7 @@ class Runebook:
         owner: bool = False,
     ) -> None:
         self.config = config
-        self.opened = opened
+        self.opened = opened = opened.of(config.user_space)
         self.features = features
         self._owner = owner
         self.registry = opened.registry
@@ -349,14 +350,15 @@ class Runebook:
         scope = ProjectScope(assignment.project)
         self.opened.wait_for_adoption()
         if request.messages is not None:
-            receipt = self.recorder.record(
-                request.messages,
-                session_id=request.session_id,
-                request_id=request_id,
-                dry_run=request.dry_run,
-                now=request.now,
-                assignment=assignment,
-            )
+            with self.opened.by_turns(request.messages):
+                receipt = self.recorder.record(
+                    request.messages,
+                    session_id=request.session_id,
+                    request_id=request_id,
+                    dry_run=request.dry_run,
+                    now=request.now,
+                    assignment=assignment,
+                )
             tell("the conversation was read; nothing is stored" if request.dry_run else "the conversation is stored")
             receipt = self.indexed(receipt, scope, compare=True)
             self.after_commit(receipt, request.now or datetime.now(UTC))
@@ -490,6 +492,20 @@ class Runebook:
             return found
         note = "files changed by hand are still being read; ask again in a moment"
         return replace(found, notes=(*found.notes, note))
+
+    def passages(self, question: str, uris: Iterable[str], most_chars: int) -> dict[str, Passage]:
+        """What of found items bears on a question, by URI; see ``passages.passage_of``.
+
+        Args:
+            question: That found them.
+            uris: Of hits; what is no longer indexed is left out.
+            most_chars: Of each, about.
+        """
+        from memory_core.core.search.passages import passage_of, words_sought
+
+        sought = words_sought(question)
+        texts = self.indexer.catalog.own_texts(uris)
+        return {uri: passage_of(text, sought, most_chars) for uri, text in texts.items() if text.strip()}
 
     def read(self, request: ReadRequest) -> ReadResult:
         """Lines of one file, see ``Browser.read``, or of a page that a feature adds, such as history."""

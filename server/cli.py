@@ -24,6 +24,8 @@ from server.commands.opening import Commands
 _COMMAND_LINES = Path(__file__).with_name("commands") / "command_lines.json"
 
 
+#: Options that may stand before the command, and whether a value follows.
+_BEFORE = {"--home": True, "--config": True, "--set": True, "--json": False}
 #: What a program that makes memories for us must not reach: nothing of it is told, recorded or served.
 _ASIDE = ("hook", "serve")
 
@@ -35,7 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for some costs more than a command
     gc.disable()  # nothing built during imports is garbage; collecting it costs start-up time
     _speak_utf8()
-    words = sys.argv[1:] if argv is None else argv
+    words = _command_first(sys.argv[1:] if argv is None else argv)
+    if not words:
+        print(command_line().parser.format_help(), end="")
+        return 0
     if os.environ.get(ASIDE) and words[:1] and words[0] in _ASIDE:
         return 0
     arguments = command_line(next(iter(words), "")).parse(words)
@@ -64,14 +69,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command_line(word: str = "") -> Commands:
     """The commands: ``word`` alone, or all where there is no such word."""
-    parser = argparse.ArgumentParser(
-        prog="runebook",
-        description="Long-term memory for any MCP client, kept as Markdown files you own.",
-        epilog="New here? Run: runebook demo. For a model's system prompt: runebook usage.",
+    commands = Commands(
+        "runebook",
+        "Long-term memory for any MCP client, kept as Markdown files you own.",
+        "New here? Run: runebook demo. Then: runebook install HOST, and runebook ui.\n"
+        "One command: runebook COMMAND --help. For a model's system prompt: runebook usage.",
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
-    commands = Commands(parser)
-    table = json.loads(_COMMAND_LINES.read_text(encoding="utf-8"))
+    commands.parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
+    groups = json.loads(_COMMAND_LINES.read_text(encoding="utf-8"))
+    commands.group({name: group for group, members in groups.items() for name in members})
+    table = {name: given for members in groups.values() for name, given in members.items()}
     known = {alias: name for name, given in table.items() for alias in (name, *((given or {}).get("aliases", ())))}
     for name in [known[word]] if word in known else () if word == "--version" else table:
         if table[name] is None:
@@ -81,6 +88,14 @@ def command_line(word: str = "") -> Commands:
         else:
             commands.declare(name, table[name])
     return commands
+
+
+def _command_first(words: Sequence[str]) -> list[str]:
+    """The command line with the options that stand before the command behind it."""
+    at = 0
+    while at < len(words) and words[at].startswith("--") and words[at].partition("=")[0] in _BEFORE:
+        at += 1 if "=" in words[at] or not _BEFORE[words[at]] else 2
+    return [*words[at : at + 1], *words[:at], *words[at + 1 :]]
 
 
 class _Version(argparse.Action):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import getpass
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -36,9 +38,11 @@ if hasattr(signal, "SIGHUP"):
 # One worker a core is enough: torch and BLAS would start as many threads again in each.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Programs that tests start compile their modules once, not each for itself, also where Python is told to keep none.
+# Tests and programs that they start compile their modules once, not each for itself, also where Python is told to keep
+# none: to rewrite the assertions of all tests takes as long as many tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(tempfile.gettempdir()) / f"runebook-tests-{getpass.getuser()}"))
+sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
 # Stores of tests wait for the disk at each commit. Where there is memory to spare, their folders are there: pytest
 # reads this when it makes the first one. PYTEST_DEBUG_TEMPROOT=/tmp has them on disk.
@@ -66,6 +70,12 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     """With ``-n auto`` half as many workers again as there are cores: tests wait for servers that they start."""
     count = yield
     return count if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else max(2, count * 3 // 2)
+
+
+def pytest_collection_finish() -> None:
+    """What all tests import stays for the whole run: nobody looks through it again for what may go."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

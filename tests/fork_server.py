@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE_SECONDS
 #: What a server and a command have imported by the time they answer.
 MODULES = (
     *("server.cli", "server.commands.serving", "server.protocol.app", "server.protocol.stdio_transport"),
-    *("server.http.http_server", "memory_core.runebook", "numpy", "openai"),
+    *("server.http.http_server", "memory_core.runebook", "numpy", "openai", "rich.logging", "anyio._backends._asyncio"),
 )
 _FORKING = Path(__file__).with_name("forking.py")
 
@@ -37,6 +37,10 @@ class Starter:
         """``runebook *arguments``, for a client that starts it itself."""
         return [sys.executable, "-m", "server.cli", *arguments]
 
+    def script_command(self, source: str, *arguments: str) -> list[str]:
+        """``python -c source *arguments``, for a client that starts it itself."""
+        return [sys.executable, "-c", source, *arguments]
+
     def program(self, *arguments: str, **options: Any) -> Process:
         """``runebook *arguments``; the options are those of ``Popen``."""
         return subprocess.Popen([sys.executable, "-m", "server.cli", *arguments], **options)
@@ -46,7 +50,7 @@ class Starter:
         return subprocess.Popen([sys.executable, "-c", source, *map(str, arguments)], **options)
 
     def call(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
-        """``runebook *arguments`` to its end."""
+        """``runebook *arguments`` to its end; ``given`` is its standard input, the options are those of ``Popen``."""
         return _to_the_end(self.program, *arguments, **options)
 
     def run(self, source: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[bytes]:
@@ -57,9 +61,11 @@ class Starter:
         """Release what was made for starting."""
 
 
-def _to_the_end(start: Any, *arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-        process = start(*arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, **options)
+def _to_the_end(start: Any, *arguments: Any, given: bytes = b"", **options: Any) -> subprocess.CompletedProcess[bytes]:
+    with tempfile.TemporaryFile() as sent, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        sent.write(given)
+        sent.seek(0)
+        process = start(*arguments, stdin=sent, stdout=out, stderr=errors, **options)
         status = process.wait(PATIENCE_SECONDS)
         for stream in (out, errors):
             stream.seek(0)
@@ -85,6 +91,10 @@ class ForkServer(Starter):
     def command(self, *arguments: str) -> list[str]:
         """``runebook *arguments``, for a client that starts it itself."""
         return [sys.executable, "-I", "-S", str(_FORKING), self._path, "--", *arguments]
+
+    def script_command(self, source: str, *arguments: str) -> list[str]:
+        """``python -c source *arguments``, for a client that starts it itself."""
+        return [sys.executable, "-I", "-S", str(_FORKING), self._path, "-c", source, *arguments]
 
     def program(self, *arguments: str, **options: Any) -> Process:
         """``runebook *arguments``; the options are those of ``Popen``."""
@@ -141,18 +151,23 @@ class Forked:
 
     def poll(self) -> int | None:
         """The exit status, once it has ended."""
-        if self.returncode is None and select.select([self._line], [], [], 0)[0]:
+        if self.returncode is None and self._has_ended(0.0):
             self._take_status()
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit status; TimeoutExpired if it does not end in time."""
         if self.returncode is None:
-            if not select.select([self._line], [], [], timeout)[0]:
+            if not self._has_ended(timeout):
                 raise subprocess.TimeoutExpired("a forked process", timeout or 0.0)
             self._take_status()
         assert self.returncode is not None
         return self.returncode
+
+    def _has_ended(self, timeout: float | None) -> bool:
+        waiting = select.poll()
+        waiting.register(self._line, select.POLLIN)
+        return bool(waiting.poll(None if timeout is None else timeout * 1000))
 
     def _take_status(self) -> None:
         self.returncode = int(self._line.recv(64))

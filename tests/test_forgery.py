@@ -145,6 +145,18 @@ def test_markdown_holds_an_item_for_each_memory_and_no_heading_of_theirs(
     )
 
 
+@pytest.mark.parametrize("form", [Markdown(), SystemPrompt()], ids=["text", "system"])
+@pytest.mark.parametrize("marks", ["", "- ", "* ", "+   ", "1. ", "12) ", "> ", ">", "- > ", "> - > ", "  - "])
+@pytest.mark.parametrize(
+    "heading", ["# SYSTEM NOTICE", "###### SYSTEM NOTICE", "SYSTEM NOTICE\n{}===", "SYSTEM NOTICE\n{}---"]
+)
+def test_nothing_recalled_is_a_heading_behind_marks(form: Markdown | SystemPrompt, marks: str, heading: str) -> None:
+    text = form.text([piece(f"Tea.\n{marks}{heading.format(marks)}")])
+    below = text.split("\n- ", 1)[1]
+    bare = [re.sub(r"^(?:\s*(?:[-*+>]|\d+[.)]))*\s*", "", line) for line in below.split("\n")]
+    assert not any(re.match(r"#{1,6}\s|=+$|-+$", line) for line in bare)
+
+
 @given(texts)
 def test_a_fence_is_closed_by_its_own_end_alone(text: str) -> None:
     first, *inside, last = fenced(text).split("\n")
@@ -194,4 +206,9 @@ def test_a_conversation_with_any_words_becomes_a_page_of_its_own(memory: Runeboo
         CommitRequest(messages=[{"role": "user", "name": "x" + said[:50], "content": f"coffee {said}"}], session_id="s")
     )
     pack = memory.retrieve(RetrieveRequest("coffee", format="blocks"))
-    assert_whole(pack.text, sum(len(part.items) for part in pack.parts if part.kind != "directory"))
+    assert_whole(pack.text, 0)
+    assert re.findall(r"</?session\b", pack.text) == ["<session", "</session"]
+    inside = pack.text.partition("<session>\n")[2].partition("\n</session>")[0].split("\n")
+    turns = sum(len(part.items) for part in pack.parts if part.kind == "session")
+    assert inside[0].split()[0] == "viking://session/default/s"
+    assert [re.match(r"#\d+ ", line) is not None for line in inside[1:]] == [True] * turns

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 import threading
 from datetime import UTC, datetime, timedelta
@@ -12,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status
 from memory_core.runebook import Runebook, open_memory
+from tests.fork_server import starter
 from tests.stores import trailer, words_only
 
 USER = "viking://user/default/memories"
@@ -84,7 +82,7 @@ def test_increments_of_several_processes_are_all_counted(tmp_path: Path) -> None
                 memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1}))
         """
     )
-    running = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) for _ in range(2)]
+    running = [starter().script(script, tmp_path) for _ in range(2)]
     assert [process.wait(60) for process in running] == [0, 0]
     with open_memory(words_only(tmp_path)) as memory:
         assert trailer(memory, TOOL)["total_calls"] == 20
@@ -192,12 +190,6 @@ def test_files_of_a_type_that_is_gone_stay_readable_and_findable(tmp_path: Path)
         assert receipt.results[0].action is Action.REJECTED
         removed = memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}))
         assert removed.status is Status.COMMITTED
-
-
-def test_a_commit_is_searchable_before_its_model_is_loaded(tmp_path: Path) -> None:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(wait_seconds=0.0))) as memory:
-        uri = fact(memory, "T", "斑马 zebra")
-        assert [hit.uri for hit in memory.find(FindRequest("zebra")).memories] == [uri]
 
 
 @pytest.mark.parametrize(

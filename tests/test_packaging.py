@@ -158,7 +158,7 @@ def instructions() -> list[tuple[str, str]]:
 def test_container_is_built_from_files_that_are_there_and_runs_without_root() -> None:
     found = instructions()
     known = {"FROM", "WORKDIR", "COPY", "RUN", "USER", "ENV", "VOLUME", "EXPOSE", "HEALTHCHECK", "LABEL"}
-    assert {verb for verb, _ in found} <= known | {"ENTRYPOINT", "CMD"}
+    assert {verb for verb, _ in found} <= known | {"ENTRYPOINT", "CMD", "ARG"}
     for verb, rest in found:
         if verb == "COPY" and not rest.startswith("--from="):
             assert all((ROOT / source).exists() for source in rest.split()[:-1]), rest

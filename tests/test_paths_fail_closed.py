@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import pytest
@@ -26,6 +26,7 @@ from memory_core.core.memory.requests import (
 )
 from memory_core.core.memory.results import Action, as_json
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
+from memory_core.core.store import files
 from memory_core.core.store.files import FileStore
 from memory_core.features.recall_trail import SIMILAR, TRAIL, SimilarRequest, TrailRequest
 from memory_core.runebook import Runebook, open_memory
@@ -127,18 +128,18 @@ def test_no_crafted_uri_reads_beyond_its_space(memory: Runebook, tmp_path: Path)
 
 
 def test_no_crafted_uri_becomes_a_path_outside(tmp_path: Path) -> None:
-    files = FileStore(tmp_path / "home")
+    store = FileStore(tmp_path / "home")
     (tmp_path / "home").mkdir()
     inside = 0
     for text in crafted():
         try:
-            path = files.path_for(MemoryUri.parse(text))
+            path = store.path_for(MemoryUri.parse(text))
         except InvalidUri:
             continue
         inside += 1
-        assert path == files.root or files.root in path.parents
-        assert files.state != path
-        assert files.state not in path.parents
+        assert path == store.root or store.root in path.parents
+        assert store.state != path
+        assert store.state not in path.parents
     assert inside  # spaces of others are refused above the store
 
 
@@ -151,20 +152,18 @@ def test_no_crafted_uri_writes_beyond_its_space(memory: Runebook, tmp_path: Path
     assert all(part.name in {"user", "agent", "session", ".state"} for part in (tmp_path / "home").iterdir())
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_name_that_a_memory_asks_for_becomes_a_file_of_its_type_or_nothing(
-    memory: Runebook, tmp_path: Path, name: str
-) -> None:
+def test_a_name_that_a_memory_asks_for_becomes_a_file_of_its_type_or_nothing(memory: Runebook, tmp_path: Path) -> None:
     before = contents(tmp_path)
-    refused_or_harmless(
-        lambda: as_json(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": f"../{name}"})))
-    )
-    refused_or_harmless(
-        lambda: as_json(memory.commit(CommitRequest(messages=[{"role": "user", "content": "hi"}], session_id=name)))
-    )
-    refused_or_harmless(lambda: as_json(memory.retrieve(RetrieveRequest("hi", session_id=name))))
-    refused_or_harmless(lambda: as_json(memory.commit(CommitRequest("x", project=name))))
-    assert contents(tmp_path) == before
+    said = [{"role": "user", "content": "hi"}]
+    for name in NAMES:
+        for request in (
+            CommitRequest("x", memory_type="facts", fields={"topic": f"../{name}"}),
+            CommitRequest(messages=said, session_id=name),
+            CommitRequest("x", project=name),
+        ):
+            refused_or_harmless(lambda request=request: as_json(memory.commit(request)))  # type: ignore[misc]
+        refused_or_harmless(lambda name=name: as_json(memory.retrieve(RetrieveRequest("hi", session_id=name))))  # type: ignore[misc]
+        assert contents(tmp_path) == before, name
 
 
 @pytest.mark.parametrize("space", ["../x", "..", ".", "a/b", "a\\b", "", ".state", "a\x00", "x" * 300, "NUL", "com1"])
@@ -188,6 +187,24 @@ def test_any_text_is_a_uri_below_the_root_or_refused(text: str) -> None:
 
 
 needs_links = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="links and pipes of Unix")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not tell what is open")
+def test_a_folder_that_becomes_a_link_while_it_is_read_shows_nothing_of_another_space(
+    memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts, theirs = tmp_path / "home/user/default/memories/facts", tmp_path / "home/user/other/memories"
+    (theirs / "home.md").write_text(SECRET, encoding="utf-8")
+    open_file = files.opened
+
+    def swapped_then_opened(path: str) -> BinaryIO:
+        facts.rename(facts.with_name("moved"))
+        facts.symlink_to(theirs)
+        return open_file(path)
+
+    monkeypatch.setattr(files, "opened", swapped_then_opened)
+    with pytest.raises(InvalidUri, match="leads elsewhere"):
+        memory.store.files.text(MemoryUri.parse(f"{OWN}/facts/home.md"))
 
 
 def within(seconds: float, work: Callable[[], None]) -> None:

@@ -45,8 +45,10 @@ class Background:
         """Do what waits, and end; safe to call twice."""
         self._closing.set()
         self._asked.set()
-        if self._thread is not None:
-            self._thread.join()
+        with self._guard:  # it may be starting
+            thread = self._thread
+        if thread is not None:
+            thread.join()
         self.finish()
 
     def _next(self) -> Callable[[], None] | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from operator import is_
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -69,10 +68,8 @@ class PrefixCache(Generic[W, V]):
             extend: Gives, of the value of a beginning and of the rest, the value of both; leaves the first as it is.
         """
         known = self._known
-        beginnings = [each for each in known if _begins_with_these(whole, each[0])]
-        if not beginnings:
-            beginnings = [each for each in known if _begins(whole, each[0])]
-        read, value = max(beginnings, key=lambda each: len(each[0]), default=(whole[:0], start))
+        longest = sorted(known, key=lambda each: -len(each[0]))
+        read, value = next((each for each in longest if _begins(whole, each[0])), (whole[:0], start))
         if len(read) < len(whole):
             value = extend(value, whole[len(read) :])
         if whole:
@@ -81,16 +78,10 @@ class PrefixCache(Generic[W, V]):
         return value
 
 
-def _begins_with_these(whole: W, beginning: W) -> bool:
-    """Whether a text begins so, or a list with these very objects: to compare thousands of equal ones takes long."""
+def _begins(whole: W, beginning: W) -> bool:
     if isinstance(whole, str):
         return whole.startswith(beginning)
-    last = len(beginning) - 1
-    return 0 <= last < len(whole) and whole[last] is beginning[last] and all(map(is_, whole, beginning))
-
-
-def _begins(whole: W, beginning: W) -> bool:
-    return not isinstance(whole, str) and whole[: len(beginning)] == beginning
+    return whole[: len(beginning)] == beginning
 
 
 class Tally(Protocol):

@@ -38,6 +38,7 @@ _NAME_CHARS = 80
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
 
 _author: ContextVar[str] = ContextVar("author", default="")
+_looking: ContextVar[bool] = ContextVar("looking", default=False)
 
 
 @contextmanager
@@ -58,3 +59,22 @@ def authored(name: str) -> Iterator[None]:
 def current_author() -> str:
     """The name that commits are recorded under now; empty where nobody said."""
     return _author.get()
+
+
+@contextmanager
+def looking(*, only: bool = True) -> Iterator[None]:
+    """What is found and read in the body is looked at by its owner, which is no use of it: nothing is counted or noted.
+
+    Args:
+        only: False leaves it as it is outside.
+    """
+    token = _looking.set(only or _looking.get())
+    try:
+        yield
+    finally:
+        _looking.reset(token)
+
+
+def is_looking() -> bool:
+    """Whether the owner looks; what an agent finds and reads is used."""
+    return _looking.get()

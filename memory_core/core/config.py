@@ -90,11 +90,21 @@ def is_space(name: str) -> bool:
     return re.fullmatch(_SPACE, name) is not None and _DEVICE.fullmatch(name) is None
 
 
+#: A scope as RFC 6749 writes it.
+_SCOPE = r"^[\x21\x23-\x5b\x5d-\x7e]+\Z"
+
+
+class StoreConfig(Record):
+    """Where memories are kept."""
+
+    url: Annotated[str, Shaped(r"^(postgres(ql)?://.*)?$")] = ""
+
+
 class IndexConfig(Record):
     """The vector index."""
 
     mode: Literal["auto", "exact", "chroma", "http"] = "auto"
-    exact_below: Annotated[int, Within(1)] = 50_000
+    exact_below: Annotated[int, Within(1)] = 200_000
     url: str = "http://127.0.0.1:8000"
     tenant: str = ""
     database: str = ""
@@ -136,10 +146,10 @@ class RetrieveConfig(Record):
     implicit_recall_top_k: Annotated[int, Within(1, 100)] = 3
     top_k_knowledge: Annotated[int, Within(1, 100)] = 20
     knowledge_threshold: Annotated[float, Within(0.0, 1.0)] = 0.01
-    top_sessions: Annotated[int, Within(1, 50)] = 5
-    retrieval_queue_capacity: Annotated[int, Within(1, 50)] = 7
-    segment_similarity_threshold: Annotated[float, Within(0.0, 1.0)] = 0.1
-    page_similarity_threshold: Annotated[float, Within(0.0, 1.0)] = 0.1
+    top_sessions: Annotated[int, Within(0, 50)] = 0
+    retrieval_queue_capacity: Annotated[int, Within(0, 100)] = 0
+    segment_similarity_threshold: Annotated[float, Within(0.0, 1.0)] = 0.0
+    page_similarity_threshold: Annotated[float, Within(0.0, 1.0)] = 0.0
     recent_pages: Annotated[int, Within(0, 20)] = 2
     daily_log_days: Annotated[int, Within(0, 31)] = 2
 
@@ -196,19 +206,69 @@ class LimitsConfig(Record):
 
     content_bytes: Annotated[int, Within(1_024)] = 262_144
     commit_bytes: Annotated[int, Within(4_096)] = 4_194_304
+    commit_messages: Annotated[int, Within(100)] = 5_000
+
+
+_ORIGIN = r"(https?)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+#: In the place of an issuer's URL: the program's own authorization server.
+OWN_ISSUER = "own"
+
+
+class OAuthConfig(Record):
+    """Login by OAuth 2.1 on the HTTP server; see docs/login.md."""
+
+    issuer: str = ""
+    url: str = ""
+    audience: tuple[str, ...] = ()
+    user_claim: Annotated[str, Shaped(r"^\S+\Z", most_chars=200)] = "sub"
+    user_spaces: tuple[str, ...] = ()
+    read_scope: Annotated[str, Shaped(_SCOPE)] = "memory:read"
+    write_scope: Annotated[str, Shaped(_SCOPE)] = "memory:write"
+    client_id: str = ""
+    keys_seconds: Annotated[float, Within(0.0, 3_600.0)] = 30.0
+    access_minutes: Annotated[float, Within(1.0, 1_440.0)] = 60.0
+    refresh_days: Annotated[float, Within(0.1, 365.0)] = 30.0
+    registration: bool = True
+    client_documents: bool = True
+
+    def problem(self) -> tuple[str, str] | None:
+        """An address that cannot be one, or would be spoken to in the clear; a user whose space is none."""
+        for name in ("issuer", "url"):
+            value = getattr(self, name)
+            if not value or (name, value) == ("issuer", OWN_ISSUER):
+                continue
+            found = re.match(_ORIGIN, value)
+            if found is None or (name == "url" and found.end() != len(value)):
+                wanted = "https://memory.example.com" if name == "url" else "https://login.example.com/tenant, or own"
+                return name, f"it should look like {wanted}"
+            if (rest := value[found.end() :]) and (rest[0] != "/" or re.search(r"[\s?#]", rest)):
+                return name, "an issuer has no query and no fragment"
+            if found[1] == "http" and found[2].lower() not in _LOOPBACK:
+                return name, "beyond this machine it has to be https"
+        for pair in self.user_spaces:
+            if not is_space(pair.rpartition("=")[2]) or not pair.rpartition("=")[0]:
+                return "user_spaces", f"{pair!r} should look like anna@example.com=anna"
+        return None
 
 
 class HttpConfig(Record):
     """The HTTP and SSE server: who may reach it, and how much they may ask of it."""
 
     require_token: bool = False
+    without_token: Literal["owner", "anyone"] = "owner"
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     max_body_bytes: Annotated[int, Within(4_096, 67_108_864)] = 4_194_304
     requests_per_minute: Annotated[int, Within(0, 1_000_000)] = 600
+    requests_at_once: Annotated[int, Within(1, 1_000)] = 4
     max_connections: Annotated[int, Within(8, 65_536)] = 256
     max_sessions: Annotated[int, Within(1, 100_000)] = 1_000
     session_idle_seconds: Annotated[float, Within(10.0, 604_800.0)] = 1_800.0
+    drain_seconds: Annotated[float, Within(0.0, 3_600.0)] = 10.0
+    oauth: OAuthConfig = OAuthConfig()
 
 
 class Config(Record):
@@ -221,6 +281,7 @@ class Config(Record):
     private_mode: bool = False
     schema_dirs: tuple[Path, ...] = ()
     watch: Literal["auto", "off"] = "auto"
+    store: StoreConfig = StoreConfig()
     index: IndexConfig = IndexConfig()
     embedding: EmbeddingConfig = EmbeddingConfig()
     search: SearchConfig = SearchConfig()
@@ -374,7 +435,10 @@ def _read(path: Path, *, required: bool) -> dict[str, Any]:
 def _decoded(dotted: str, raw: Any) -> Any:
     paths, words = (
         ("schema_dirs", "prompt_dirs"),
-        ("owner_names", "secrets_allowed", "http.allowed_hosts", "http.allowed_origins"),
+        (
+            *("owner_names", "secrets_allowed", "http.allowed_hosts", "http.allowed_origins"),
+            *("http.oauth.audience", "http.oauth.user_spaces"),
+        ),
     )
     separator = os.pathsep if dotted in paths else "," if dotted in words else " " if dotted == _COMMAND else None
     if separator is None or not isinstance(raw, str):

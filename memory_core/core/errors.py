@@ -51,6 +51,16 @@ class InvalidInput(RunebookError):
     """An argument the caller can correct."""
 
 
+class NeedsFolder(InvalidInput):
+    """Something that works on a folder of files was asked of a store that is kept in a database."""
+
+    def __init__(self, doing: str) -> None:
+        super().__init__(
+            f"{doing} works on a folder of files; this store is kept in the database of store.url.",
+            hint="Use the database's own tools, such as pg_dump; runebook export takes out the memories of a user.",
+        )
+
+
 class InvalidUri(InvalidInput):
     """A ``viking://`` URI that is malformed or would leave its space."""
 

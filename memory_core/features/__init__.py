@@ -46,6 +46,8 @@ FEATURES = Features(
         Slice("core memories", "memory_core.features.upkeep.core_memories", adds=("passes",)),
         Slice("rolling passes", "memory_core.features.upkeep.rolling_pass", adds=("passes",)),
         Slice("archive", "memory_core.features.upkeep.archive", ("archive", "pin", "expire")),
+        Slice("graph", "memory_core.features.graph", ("relate", "graph")),
+        Slice("organize", "memory_core.features.organize", ("organize",)),
         Slice("review", "memory_core.features.review", ("review",), ("reviewer",)),
         Slice("recall trail", "memory_core.features.recall_trail", ("similar", "trail", "hot")),
         Slice("migrate", "memory_core.features.migrate", ("migrate",)),

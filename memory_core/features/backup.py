@@ -104,6 +104,7 @@ def back_up(
         InvalidInput: If the destination cannot be one. Nothing was written.
         StorageFailed: If the disk refuses or what was written reads back differently. No backup was made.
     """
+    store.expect_folder("a backup")
     is_zip = destination.suffix.lower() == ".zip"
     target = destination if is_zip else destination / f"runebook-{now or datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z"
     _check_destination(store, destination, target, keep=keep, is_zip=is_zip)

@@ -8,12 +8,12 @@ store that opens.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from memory_core.core.command import Arg, Command
 from memory_core.core.config import Config
@@ -38,9 +38,11 @@ from memory_core.features.doctor_checks import (
     opened_for_reading,
     stale_files,
 )
-from memory_core.features.rebuild import rebuild_names, refill, rescue_ledger
+from memory_core.features.rebuild import names_anew, rebuild_names, refill, rescue_ledger
 
 if TYPE_CHECKING:
+    from memory_core.core.postgres.examination import ExaminedDatabase
+    from memory_core.core.store.ledger import Ledger
     from memory_core.runebook import Runebook
 
 _TO_DO = (Severity.WARNING, Severity.ERROR)
@@ -97,9 +99,15 @@ def examine(config: Config, registry: MemoryTypeRegistry, features: Features = F
         features: Of the store.
 
     Raises:
-        StorageFailed: If there is no folder to look at.
+        StorageFailed: If there is no folder to look at, or a database may not be read.
+        StoreBusy: If a database cannot be reached.
     """
     root = config.root
+    if config.store.url:
+        with _opened_database(config) as database, database.reading() as (rows, index):
+            files = FileStore(root) if database.rows is None else database.rows.files
+            subject = Subject(config, registry, files, rows, index, _fingerprint(config), features, database)
+            return Report(tuple(examined(subject)))
     if not root.is_dir():
         raise StorageFailed(f"there is no memory folder {root}.", hint="Name it with --home, or begin with a commit.")
     state = root / STATE_NAME
@@ -139,7 +147,8 @@ def repair(config: Config, registry: MemoryTypeRegistry, features: Features = FE
         StorageFailed: If the system refuses.
     """
     found = examine(config, registry, features)
-    done = [*_repaired(config, registry, found, features)]
+    mended = _database_repaired if config.store.url else _repaired
+    done = [*mended(config, registry, found, features)]
     again = examine(config, registry, features)
     return Report(again.findings, tuple(done))
 
@@ -189,23 +198,62 @@ def _tidied(root: Path) -> Iterator[str]:
 
 
 def _index_repaired(store: Store, registry: MemoryTypeRegistry, found: Report, features: Features) -> Iterator[str]:
+    from memory_core.core.index.vector_scan import unsound
+
     # Opening moves aside what cannot even be opened.
     with closing(Catalog(store.files.state / INDEX_NAME)) as catalog:
         if any(finding.severity is Severity.ERROR for finding in found.of("index")):
             catalog.file.renew(catalog.file.generation)
             yield f"the damaged index was moved aside, to {STATE_NAME}/{INDEX_NAME}.damaged-…"
-        wrong = bool(found.of("documents") or found.of("words"))
-        try:
-            refill(store, registry, catalog, emptied=wrong, features=features)
-        except DatabaseDamaged:
-            catalog.file.renew(catalog.file.generation)
-            refill(store, registry, catalog, features=features)
-        yield f"the index holds {catalog.count():,} documents" + (", built anew" if wrong else "")
-        from memory_core.core.index.vector_scan import unsound
+        yield from _filled(store.ledger, catalog, registry, found, features, unsound)
 
-        rows = unsound(catalog.connection())
-        with catalog.writing() as connection:
-            prune(connection, rows)
-            missing = await_missing(connection)
-        if rows or missing:
-            yield f"{len(rows):,} damaged vectors were dropped; {missing:,} are computed anew by the next search"
+
+def _filled(
+    ledger: Ledger,
+    catalog: Catalog,
+    registry: MemoryTypeRegistry,
+    found: Report,
+    features: Features,
+    unsound: Callable[[Any], list[int]],
+) -> Iterator[str]:
+    """The index brought up to date, or filled anew where it is wrong, without vectors that are none."""
+    wrong = bool(found.of("documents") or found.of("words"))
+    try:
+        refill(ledger, registry, catalog, emptied=wrong, features=features)
+    except DatabaseDamaged:
+        catalog.file.renew(catalog.file.generation)
+        refill(ledger, registry, catalog, features=features)
+    yield f"the index holds {catalog.count():,} documents" + (", built anew" if wrong else "")
+    with catalog.writing() as connection:
+        rows = unsound(connection)
+        prune(connection, rows)
+        missing = await_missing(connection)
+    if rows or missing:
+        yield f"{len(rows):,} damaged vectors were dropped; {missing:,} are computed anew by the next search"
+
+
+@contextmanager
+def _opened_database(config: Config) -> Iterator[ExaminedDatabase]:
+    from memory_core.core.postgres import needing_packages
+
+    with needing_packages():
+        from memory_core.core.postgres.examination import examined_database
+    with examined_database(config.store.url, config.user_space, config.root / STATE_NAME) as database:
+        yield database
+
+
+def _database_repaired(
+    config: Config, registry: MemoryTypeRegistry, found: Report, features: Features
+) -> Iterator[str]:
+    """What was done to the rows of the user of the settings; of nobody else, and not to the schema."""
+    with _opened_database(config) as database:
+        if database.rows is None:
+            return
+        ledger = database.rows.ledger
+        if found.of("names"):
+            with ledger.database.writing() as connection:
+                names = names_anew(connection, registry)
+            yield f"the name table was built anew: {names:,} files"
+        if finished := database.finish_commits():
+            yield f"{finished:,} commits were finished from what was recorded"
+        yield from _filled(ledger, database.rows.catalog, registry, found, features, database.unsound)

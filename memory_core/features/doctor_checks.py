@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from memory_core.core.commit.links import linked_uris
 from memory_core.core.config import Config
@@ -43,7 +43,7 @@ from memory_core.core.index.indexer import numbered
 from memory_core.core.memory.directory_page import recorded
 from memory_core.core.memory.memory import file_problems
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
-from memory_core.core.memory.names import fold
+from memory_core.core.memory.names import fold, short_hash
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, file_of
@@ -51,6 +51,9 @@ from memory_core.core.store.atomic import TEMPORARY_PREFIX
 from memory_core.core.store.files import ASIDE_NAME, INDEX_NAME, LEDGER_NAME, STATE_NAME, FileStore
 from memory_core.core.store.hand_edits import differ_alone
 from memory_core.core.text.word_table import word_table
+
+if TYPE_CHECKING:
+    from memory_core.core.postgres.examination import ExaminedDatabase
 
 
 class Severity(StrEnum):
@@ -95,6 +98,7 @@ class Subject:
         catalog: For reading; None where it cannot be opened.
         fingerprint: Of the embedding model in use, where that is known without loading it.
         features: Of the store.
+        database: Where the store is kept instead of a folder; ledger and catalog are connections of it.
     """
 
     config: Config
@@ -104,6 +108,7 @@ class Subject:
     catalog: sqlite3.Connection | None
     fingerprint: str | None
     features: Features
+    database: ExaminedDatabase | None = None
 
     @property
     def state(self) -> Path:
@@ -138,7 +143,12 @@ def opened_for_reading(path: Path) -> Iterator[sqlite3.Connection | None]:
 
 def examined(subject: Subject) -> Iterator[Finding]:
     """All findings, in the order of the checks."""
-    yield from _folder(subject)
+    if subject.database is None:
+        yield from _folder(subject)
+    else:
+        yield from _database(subject, subject.database)
+        if subject.database.rows is None:
+            return
     yield from _hooks(subject)
     ledger = list(_ledger(subject))
     yield from ledger
@@ -199,8 +209,7 @@ def open_to_others(root: Path) -> Iterator[Path]:
     """Folders and files that other users of the machine may use; the folder itself first."""
     if os.name != "posix":
         return
-    for path in (root, *_everything(root)):
-        found = path.lstat()
+    for path, found in ((root, root.lstat()), *_everything(root)):
         if not stat.S_ISLNK(found.st_mode) and found.st_mode & _OTHERS:
             yield path
 
@@ -208,19 +217,20 @@ def open_to_others(root: Path) -> Iterator[Path]:
 def stale_files(root: Path) -> Iterator[Path]:
     """What writes that were cut off left behind."""
     until = time.time() - _STALE_SECONDS
-    for path in _everything(root):
-        if path.name.startswith(TEMPORARY_PREFIX) and path.lstat().st_mtime < until and not path.is_dir():
+    for path, found in _everything(root):
+        if path.name.startswith(TEMPORARY_PREFIX) and found.st_mtime < until and not path.is_dir():
             yield path
 
 
-def _everything(root: Path) -> Iterator[Path]:
+def _everything(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """What the folder holds; what others take away meanwhile is left out."""
     for folder, names, files in os.walk(root):
         if Path(folder) == root:  # a repository's own folder, say, is none of ours
             names[:] = [name for name in names if name == STATE_NAME or not name.startswith(".")]
         for name in (*names, *files):
             path = Path(folder, name)
-            if os.path.lexists(path):
-                yield path
+            with suppress(FileNotFoundError):
+                yield path, path.lstat()
 
 
 def _is_ours(root: Path, path: Path) -> bool:
@@ -272,10 +282,33 @@ def asked_command(config: Config) -> Iterator[Finding]:
         yield from _found("command", command, seconds=time.monotonic() - started)
 
 
+# The database --------------------------------------------------------------------------------------------------------
+
+#: No work on one conversation, or on the index, leaves its lock untouched for so long.
+_HELD_SECONDS = 3_600.0
+_INDEX_LOCK = "index/index-follow"
+
+
+def _database(subject: Subject, database: ExaminedDatabase) -> Iterator[Finding]:
+    """Findings on what all users of the database share, and on locks of this one."""
+    state = database.state
+    facts = {"server": state.server, "vectors": state.vectors or "not installed", "version": state.version}
+    yield from _found("database", f"Python {platform.python_version()}", **facts)
+    for problem in state.problems:
+        yield from _found("database problem", "store.url", problem=problem)
+    if subject.ledger is None:
+        return
+    logs = [log for (log,) in subject.ledger.execute("SELECT log FROM extractions WHERE stored > extracted")]
+    names = {f"extract-{short_hash(log)}": log for log in logs} | {_INDEX_LOCK: "the index"}
+    for held in database.held_longer([*names], _HELD_SECONDS):
+        yield from _found("turn", names[held.name], minutes=int(held.seconds // 60), process=held.process)
+
+
 # The ledger ----------------------------------------------------------------------------------------------------------
 
 #: A commit whose files are not known to be on disk after so long was made by a process that died.
 _SETTLING_SECONDS = 60.0
+_READ_CHANGES = 1_000
 
 
 def _ledger(subject: Subject) -> Iterator[Finding]:
@@ -285,15 +318,19 @@ def _ledger(subject: Subject) -> Iterator[Finding]:
         is_there = (subject.state / LEDGER_NAME).exists()
         yield from _found("closed ledger" if is_there else "no ledger", LEDGER_NAME)
         return
+    in_database = subject.database is not None
     try:
-        damage = _damage(ledger)
+        damage = [] if in_database else _damage(ledger)
         yield from _found("damaged ledger", *damage)
         if damage:
             return
         before = (datetime.now(UTC) - timedelta(seconds=_SETTLING_SECONDS)).isoformat(timespec="milliseconds")
-        ledger.create_function("folded", 1, lambda uri: fold(MemoryUri.parse(uri).name))
-        for *row, query in word_table(__file__)["ledger"]:
-            yield from _listed(row, (str(found) for (found,) in ledger.execute(query, {"before": before})))
+        table = word_table(__file__)
+        for *row, query in (*table["ledger"], *table["ledger database" if in_database else "ledger folder"]):
+            given = (before,) if "?" in query else ()
+            yield from _listed(row, (str(found) for (found,) in ledger.execute(query, given)))
+        names = ledger.execute("SELECT uri, name_fold FROM files ORDER BY uri")
+        yield from _each("folded", (uri for uri, folded in names if fold(MemoryUri.parse(uri).name) != folded))
         yield from _each("history", _broken_texts(ledger))
     except sqlite3.Error as error:
         yield from _found("unreadable ledger", LEDGER_NAME, error=error)
@@ -312,11 +349,8 @@ def _broken_texts(ledger: sqlite3.Connection) -> Iterator[str]:
     """Changes whose stored text does not have its hash, and files whose last change is not what they should be."""
     current, whole = "", hashlib.sha256()
     last: dict[str, str | None] = {}
-    rows = ledger.execute(
-        "SELECT uri, seq, appended, after, after_sha256, purged FROM changes ORDER BY uri, seq, ordinal"
-    )
     known = True
-    for uri, seq, appended, after, after_sha256, purged in rows:
+    for uri, seq, appended, after, after_sha256, purged in _changes(ledger):
         if uri != current or not appended:
             current, whole, known = uri, hashlib.sha256(), True
         last[uri] = after_sha256
@@ -330,6 +364,19 @@ def _broken_texts(ledger: sqlite3.Connection) -> Iterator[str]:
     for uri, sha256 in ledger.execute("SELECT uri, sha256 FROM files"):
         if last.get(uri, sha256) != sha256:
             yield uri
+
+
+def _changes(ledger: sqlite3.Connection) -> Iterator[tuple[Any, ...]]:
+    """All changes, those of a file in their order; few are read at a time."""
+    reached: tuple[Any, ...] = ("", 0, 0)
+    while rows := ledger.execute(
+        "SELECT uri, seq, appended, after, after_sha256, purged, ordinal FROM changes "
+        "WHERE (uri, seq, ordinal) > (?, ?, ?) ORDER BY uri, seq, ordinal LIMIT ?",
+        (*reached, _READ_CHANGES),
+    ).fetchall():
+        for *row, ordinal in rows:
+            yield tuple(row)
+            reached = (row[0], row[1], ordinal)
 
 
 # The files -----------------------------------------------------------------------------------------------------------
@@ -356,7 +403,8 @@ def _files(subject: Subject) -> Iterator[Finding]:
             continue
         if text is None:
             continue  # deleted this moment
-        if ledger is not None and str(uri) not in undelivered:
+        # In a database the text is what the ledger says; that is looked at there.
+        if ledger is not None and subject.database is None and str(uri) not in undelivered:
             yield from _compared(subject, ledger, uri, text, known.get(str(uri)))
         if "\ufffd" in text and not _is_utf8(subject, uri):
             yield from _found("encoding", str(uri))
@@ -421,19 +469,21 @@ def _is_directory(subject: Subject, target: str) -> bool:
 def _index(subject: Subject) -> Iterator[Finding]:
     """Findings on the catalog and what hangs on it."""
     catalog = subject.catalog
+    database = subject.database
     if catalog is None:
         yield from _found("closed index" if (subject.state / INDEX_NAME).exists() else "no index", INDEX_NAME)
         return
     try:
-        damage = _damage(catalog)
+        damage = [] if database is not None else _damage(catalog)
         yield from _found("damaged index", *damage)
         if damage:
             return
         yield from _documents(subject, catalog)
-        for *row, query in word_table(__file__)["catalog"]:
+        table = word_table(__file__)
+        for *row, query in (*table["catalog folder" if database is None else "catalog database"], *table["catalog"]):
             if count := catalog.execute(query).fetchone()[0]:
                 yield from _listed(row, [INDEX_NAME], count=f"{count:,}")
-        if problem := _torn_words(catalog):
+        if database is None and (problem := _torn_words(catalog)):
             yield from _found("torn words", INDEX_NAME, error=problem)
         yield from _vectors(subject, catalog)
     except sqlite3.Error as error:
@@ -442,7 +492,7 @@ def _index(subject: Subject) -> Iterator[Finding]:
 
 def _documents(subject: Subject, catalog: sqlite3.Connection) -> Iterator[Finding]:
     """Files whose documents are not what their text makes, and documents of no file."""
-    if (why := _behind(subject.ledger, catalog)) is not None or subject.ledger is None:
+    if (why := _behind(subject, catalog)) is not None or subject.ledger is None:
         yield from _found("behind", INDEX_NAME, why=why)
         return
     ledger = subject.ledger
@@ -464,15 +514,19 @@ def _newest(ledger: sqlite3.Connection) -> int:
     return int(ledger.execute("SELECT coalesce(max(seq), 0) FROM commits").fetchone()[0])
 
 
-def _behind(ledger: sqlite3.Connection | None, catalog: sqlite3.Connection) -> str | None:
+def _behind(subject: Subject, catalog: sqlite3.Connection) -> str | None:
     """Why documents cannot be compared now; None when the catalog has come as far as the ledger."""
+    ledger = subject.ledger
     meta = dict(catalog.execute("SELECT name, value FROM meta"))
     if ledger is None:
         return "there is no ledger to compare it with"
-    ledger_id = ledger.execute("SELECT value FROM meta WHERE name = 'ledger_id'").fetchone()
+    if subject.database is not None and subject.database.rows is not None:
+        ledger_id = subject.database.rows.ledger.ledger_id
+    else:
+        (ledger_id,) = ledger.execute("SELECT value FROM meta WHERE name = 'ledger_id'").fetchone() or ("",)
     if not meta.get("ledger_id"):
         return "it is empty yet; the first search fills it"
-    if ledger_id is None or meta["ledger_id"] != ledger_id[0]:
+    if meta["ledger_id"] != ledger_id:
         return "it follows another ledger; the next search builds it anew"
     if "filling" in meta:
         return "it is being built"
@@ -493,7 +547,9 @@ def _differs(subject: Subject, catalog: sqlite3.Connection, uri: str, text: str)
         for number, passage in enumerate(document.passages, document.part * PASSAGE_LIMIT_COUNT)
     ]
     held = catalog.execute("SELECT part, content_sha256, text FROM passages WHERE uri = ? ORDER BY part", (uri,))
-    return held.fetchall() != passages
+    if held.fetchall() != passages:
+        return True
+    return subject.database is not None and not subject.database.has_words(catalog, uri, documents)
 
 
 def _made_of(subject: Subject, uri: MemoryUri, text: str) -> list[Document]:
@@ -520,7 +576,7 @@ def _torn_words(catalog: sqlite3.Connection) -> str | None:
 def _vectors(subject: Subject, catalog: sqlite3.Connection) -> Iterator[Finding]:
     from memory_core.core.index.vector_scan import unsound
 
-    if damaged := unsound(catalog):
+    if damaged := unsound(catalog) if subject.database is None else subject.database.unsound(catalog):
         yield from _found("no vectors", INDEX_NAME, count=f"{len(damaged):,}")
     for fingerprint, lacking in passages_without_vector(catalog).items():
         yield from _found("lacking vectors", fingerprint, count=f"{lacking:,}")
@@ -531,7 +587,7 @@ def _vectors(subject: Subject, catalog: sqlite3.Connection) -> Iterator[Finding]
 
 def _server(subject: Subject) -> Iterator[Finding]:
     """Findings on a server of vectors; none where they are kept in the store alone."""
-    if subject.config.index.mode != "http":
+    if subject.config.index.mode != "http" or subject.database is not None:
         return
     from memory_core.core.index.chroma_server import ChromaServer, place_of
     from memory_core.core.index.chroma_upkeep import look

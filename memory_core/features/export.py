@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
-from memory_core.core.errors import InvalidInput
+from memory_core.core.errors import InvalidInput, NeedsFolder
 from memory_core.core.index.documents import MESSAGES_NAME, is_session_log, memory_document
 from memory_core.core.memory import names
 from memory_core.core.memory.memory import parse
@@ -26,7 +26,7 @@ from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.store import atomic
-from memory_core.core.store.files import LEDGER_NAME, FileStore
+from memory_core.core.store.files import FileStore
 from memory_core.core.store.ledger_snapshot import LedgerSnapshot, SnapshotFile
 from memory_core.core.store.local import Store
 from memory_core.features.export_file import (
@@ -115,7 +115,7 @@ def content_at(files: FileStore, snapshot: LedgerSnapshot, file: SnapshotFile) -
     """
     try:
         found = files.path_for(MemoryUri.parse(file.uri)).read_bytes()
-    except OSError:
+    except (OSError, NeedsFolder):
         found = None
     # Hand-made files that are not UTF-8 are known by the hash of what could be read of them.
     if found is not None and text_sha256(found.decode("utf-8", "replace")) == file.sha256:
@@ -181,7 +181,7 @@ def export(memory: Runebook, target: Path | IO[bytes], selection: Selection, *, 
     """
     memory.store.adopt()  # what people wrote is part of it
     with contextlib.ExitStack() as opened:
-        snapshot = opened.enter_context(LedgerSnapshot(memory.store.files.state / LEDGER_NAME))
+        snapshot = opened.enter_context(LedgerSnapshot.of(memory.store.ledger))
         source = _Source(memory.store, memory.registry, selection, snapshot)
         if not isinstance(target, Path):
             return _write_lines(source, target, None)

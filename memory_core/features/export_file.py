@@ -35,8 +35,8 @@ HISTORY_NAME = "history.jsonl"
 ENTRIES_LIMIT = 1_000_000
 TOTAL_LIMIT_BYTES = 16 * 1024**3
 MANIFEST_LIMIT_BYTES = 512 * 1024**2
-#: A line holds one file as JSON, which may write six bytes for one.
-LINE_LIMIT_BYTES = 6 * FILE_LIMIT_BYTES
+#: A line holds one file as JSON, which writes two bytes for a quote or a line feed.
+LINE_LIMIT_BYTES = 2 * FILE_LIMIT_BYTES
 #: Ours stay below 50 to 1; bombs are near 1,000.
 RATIO_LIMIT = 200
 _RATIO_FROM_BYTES = 1024**2
@@ -156,11 +156,18 @@ def pack_manifest(writer: Writer, form: Form, facts: Mapping[str, Any]) -> None:
 
 
 def json_line(facts: Mapping[str, Any]) -> bytes:
-    """A line of JSON; ASCII where a text holds half a character, which UTF-8 cannot."""
+    """A line of JSON; ASCII where a text holds half a character, which UTF-8 cannot.
+
+    Raises:
+        InvalidInput: If it is longer than a reader takes.
+    """
     try:
-        return json.dumps(facts, ensure_ascii=False).encode("utf-8") + b"\n"
+        line = json.dumps(facts, ensure_ascii=False).encode("utf-8") + b"\n"
     except UnicodeEncodeError:
-        return json.dumps(facts).encode("ascii") + b"\n"
+        line = json.dumps(facts).encode("ascii") + b"\n"
+    if len(line) > LINE_LIMIT_BYTES:
+        raise InvalidInput(f"{facts.get('uri')} is too long for a line of an export.", hint="Export to a .zip.")
+    return line
 
 
 def end_sha256(end: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ is why the redaction is asked here. Texts are never logged.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -35,7 +35,7 @@ from memory_core.core.memory.results import (
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import tell
-from memory_core.core.store.files import LEDGER_NAME, FileStore
+from memory_core.core.store.files import FileStore
 from memory_core.core.store.ledger_snapshot import insert_history
 from memory_core.core.store.local import Snapshot
 from memory_core.features.export import marked
@@ -43,6 +43,7 @@ from memory_core.features.export_file import Archive, ArchivedFile, Problem, ope
 from memory_core.features.redaction import redaction_of
 
 if TYPE_CHECKING:
+    from memory_core.core.store.ledger import Ledger
     from memory_core.runebook import Runebook
 
 _SPACE_PARTS = 2
@@ -190,6 +191,8 @@ class _Run:
         self._context = PlanContext(memory.registry, config.user_space, config.agent_space, self._stamp)
         self._redaction = redaction_of(config)
         self._spaces = space_mapping([file.uri for file in archive.files], into)
+        #: A database keeps users apart: what is of another one would be found by nobody.
+        self._holds_one_user = memory.store.ledger.database.is_remote
         self._files = self._placed()
         self.done = done
 
@@ -202,8 +205,8 @@ class _Run:
             reason = self._history_obstacle()
             if reason is None:
                 checked = map(_checked, commits)
-                ledger = self._store.files.state / LEDGER_NAME
-                self.done.history = sum(1 for _ in checked) if self.done.dry_run else insert_history(ledger, checked)
+                taken = insert_history if not self.done.dry_run else _counted
+                self.done.history = taken(self._store.ledger, checked)
                 return
         except InvalidInput as error:
             if not partial:
@@ -217,6 +220,10 @@ class _Run:
             return "it speaks of the spaces that the export came from."
         if self._store.ledger.newest_seq():
             return "this store has one of its own."
+        if self._holds_one_user and any(
+            map(self._cannot_be_here, _texts_of(map(_checked, self._archive.history() or ())))
+        ):
+            return "it holds the character NUL, or texts of another user, which a database keeps apart."
         if not all(self._redaction.keeps(commit) for commit in self._archive.history() or ()):
             return "it holds secrets, and what was committed cannot be changed. --set secrets=warn takes it as it is."
         return None
@@ -274,6 +281,9 @@ class _Run:
             try:
                 self._redaction.check_names(**{"its name": uri.name})
                 text = self._relinked(self._archive.content(file).decode("utf-8"))
+                if self._holds_one_user and (why := self._cannot_be_here((uri, text))) is not None:
+                    self.done.refused.append(Problem(str(uri), why))
+                    continue
                 texts[uri], notes = self._redaction.file(text, str(uri), log=is_session_log(uri))
                 self.done.notes += notes
                 size += file.size_bytes
@@ -283,6 +293,15 @@ class _Run:
                 self.done.refused.append(Problem(str(uri), error.message.rstrip(".")))
         if texts:
             yield texts
+
+    def _cannot_be_here(self, given: tuple[MemoryUri, str]) -> str | None:
+        """Why a database of one user cannot keep a text."""
+        uri, text = given
+        place = uri.parts[uri.scope is Scope.ARCHIVE :]
+        own = self._context.user_space
+        if place[:1] in ((Scope.USER.value,), (Scope.SESSION.value,)) and place[1:2] != (own,):
+            return f"it is not of the user {own}: name its user with --set user_space=…, or write --into {own}/AGENT"
+        return "it holds the character NUL, which a database cannot keep" if "\0" in text else None
 
     def _moved(self, uri: MemoryUri) -> MemoryUri:
         """Where a file of the export goes."""
@@ -302,6 +321,17 @@ class _Run:
             old = MemoryUri.parse(target)
             trailer = retargeted(trailer, old, self._moved(old))
         return text if trailer == file.trailer else join(file.body, trailer)
+
+
+def _counted(_ledger: Ledger, commits: Iterable[Mapping[str, Any]]) -> int:
+    return sum(1 for _ in commits)
+
+
+def _texts_of(commits: Iterable[Mapping[str, Any]]) -> Iterator[tuple[MemoryUri, str]]:
+    """Every text that changes hold, and where."""
+    for commit in commits:
+        for change in commit["changes"]:
+            yield MemoryUri.parse(change["uri"]), f"{change['before'] or ''}{change['after'] or ''}"
 
 
 def space_mapping(uris: Sequence[MemoryUri], into: tuple[str, str] | None) -> dict[str, str]:

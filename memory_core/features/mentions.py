@@ -84,10 +84,14 @@ def places(memory: Runebook, wanted: FindRequest, scope: ProjectScope, *, conver
     search = _Search(memory, scope, conversations=conversations)
     asked = _pattern("request").sub("", wanted.query).strip() or wanted.query
     found = search.about(replace(wanted, query=asked))
-    if not wanted.target_uri and not wanted.filter:
-        found = search.with_profile([*found, *search.aside(archived=False)])
+    aside: list[Said] = []
+    if everywhere := not wanted.target_uri and not wanted.filter:
+        aside = list(search.aside(archived=False))
+        found = search.with_profile([*found, *aside])
     said, named = _nearest(memory, asked, found)
-    return _joined([*said, *search.again(wanted, asked, named)])
+    if everywhere:
+        aside += search.aside(archived=True)
+    return _joined([*said, *search.again(wanted, asked, named, aside)])
 
 
 def texts_of(memory: Memory) -> dict[str, str]:
@@ -183,8 +187,8 @@ class _Search:
             else:
                 yield Said(uri, None, split(text).body)
 
-    def again(self, wanted: FindRequest, asked: str, named: Sequence[str]) -> Iterator[Said]:
-        """The places that say what these sentences name where they say what was asked, or most of their words."""
+    def again(self, wanted: FindRequest, asked: str, named: Sequence[str], aside: Sequence[Said]) -> Iterator[Said]:
+        """The places, these aside among them, that say what such sentences name of what was asked, or most of them."""
         clauses = [clause for sentence in named for clause in _pattern("clause").split(sentence) if clause.strip()]
         scores = _closeness(self._memory, asked, clauses)
         best = max(scores.values(), default=0.0)
@@ -193,9 +197,7 @@ class _Search:
         wholes = [words for sentence in named if len(words := distinct_words(sentence)) >= _LEAST_WORDS]
         queries = [*(f'"{needle}"' for needle in needles), *named]
         founds = (self.about(replace(wanted, query=query, limit=_AGAIN_LIMIT)) for query in queries[:_AGAIN_MOST])
-        everywhere = not wanted.target_uri and not wanted.filter
-        rest = (*self.aside(archived=False), *self.aside(archived=True)) if everywhere else ()
-        places = {(said.uri, said.line): said for found in (*founds, rest) for said in found}
+        places = {(said.uri, said.line): said for found in (*founds, aside) for said in found}
         for said in places.values():
             telling = tuple(each for each in sentences(said.text) if _tells(each, needles, wholes))
             if telling:

@@ -328,7 +328,8 @@ class _Run:
                 f"its trailer names the unknown memory type '{named[:64]}'", hint="Declare that type in YAML."
             )
         stat = self._store.files.stat(uri)
-        written = None if stat is None else datetime.fromtimestamp(stat.mtime_ns / 1e9, UTC)
+        known = stat is not None and stat.mtime_ns > 0  # of a text that was moved to a database nobody knows it
+        written = None if stat is None or not known else datetime.fromtimestamp(stat.mtime_ns / 1e9, UTC)
         return propose(memory_type, uri, text, None if written is None else written.isoformat(timespec="seconds"))
 
     def _keep_key(self, uri: MemoryUri, text: str, proposal: Proposal | None) -> None:

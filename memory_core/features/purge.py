@@ -183,7 +183,7 @@ def _erased(memory: Runebook, receipt: CommitReceipt, erasures: Sequence[Erasure
         for erasure in erasures
     )
     left = list(_left(memory, traces, [str(erasure.uri) for erasure in erasures if erasure.tombstone]))
-    notes = ["backups and exports are not touched"]
+    notes = [memory.store.kept_of_erased]
     if memory.indexer.vectors.trouble is not None:
         notes.append("the vector server is away: numbers of these texts are deleted there once it is back")
     if left:
@@ -202,7 +202,7 @@ def _clean_index(memory: Runebook, uris: Sequence[str]) -> None:
             rows = writer.execute("SELECT seq, space, fingerprint FROM vectors WHERE uri = ?", (uri,)).fetchall()
             scopes |= {(space, fingerprint) for _, space, fingerprint in rows}
             prune(writer, [seq for seq, _, _ in rows])
-        writer.execute("INSERT INTO words (words) VALUES ('optimize')")
+        catalog.words.compact(writer)
     connection = catalog.connection()
     for space, fingerprint in sorted(scopes):
         memory.indexer.vectors.compact(connection, space, fingerprint)
@@ -213,15 +213,13 @@ def _left(memory: Runebook, traces: Sequence[bytes], names: Sequence[str]) -> It
     """Files below the root that hold one of the lines, or the URI of what was erased."""
     wanted = [*traces, *(name.encode("utf-8") for name in names)]
     longest = max((len(trace) for trace in wanted), default=0)
-    for path in sorted(memory.store.files.root.rglob("*")):
-        if not path.is_file() or path.is_symlink():
-            continue
+    for name, opened in memory.store.files.contents():
         tail = b""
-        with path.open("rb") as file:
+        with opened() as file:
             while chunk := file.read(_CHUNK_BYTES):
                 window = tail + chunk
                 if any(trace in window for trace in wanted):
-                    yield path.relative_to(memory.store.files.root).as_posix()
+                    yield name
                     break
                 tail = window[-longest:]
 

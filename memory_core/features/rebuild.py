@@ -26,6 +26,7 @@ from pathlib import Path
 
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.chroma import begin_anew
+from memory_core.core.index.documents import is_session_log
 from memory_core.core.index.embedding_queue import await_missing
 from memory_core.core.index.indexer import Behind, Follower
 from memory_core.core.memory.memory import identify
@@ -74,9 +75,13 @@ class RebuildRequest:
 
 def rebuild(memory: Runebook, request: RebuildRequest) -> Rebuilt:
     """Build the index of an open store anew; vectors follow in the background. See ``rebuild_index``."""
-    rebuilt = rebuild_index(
-        memory.store, memory.registry, memory.features, reembed=request.reembed, report=request.report
-    )
+    store, catalog = memory.store, memory.indexer.catalog
+    with contextlib.ExitStack() as opened:
+        if not store.ledger.database.is_remote:  # opened again: a file that cannot be opened is moved aside
+            catalog = opened.enter_context(contextlib.closing(Catalog(store.files.state / INDEX_NAME)))
+        rebuilt = rebuild_index(
+            store, catalog, memory.registry, memory.features, reembed=request.reembed, report=request.report
+        )
     memory.indexer.wake()
     return rebuilt
 
@@ -87,6 +92,7 @@ FEATURE = Feature(commands=(REBUILD,))
 
 def rebuild_index(
     store: Store,
+    catalog: Catalog,
     registry: MemoryTypeRegistry,
     features: Features = FEATURES,
     *,
@@ -99,6 +105,7 @@ def rebuild_index(
 
     Args:
         store: The open store.
+        catalog: Of that store.
         registry: The memory types.
         features: Of the store.
         reembed: Drop every vector: all are computed anew by whoever embeds next.
@@ -107,23 +114,21 @@ def rebuild_index(
     Raises:
         StoreBusy: If another process works on the index for too long.
     """
+    in_folder = not store.ledger.database.is_remote
     store.adopt()
-    catalog = Catalog(store.files.state / INDEX_NAME)
-    try:
-        refill(store, registry, catalog, report, features=features)
-        with catalog.writing() as connection:
-            dropped = connection.execute("DELETE FROM vectors" if reembed else _DEAD).rowcount
-            await_missing(connection)
+    refill(store.ledger, registry, catalog, report, features=features)
+    with catalog.writing() as connection:
+        dropped = connection.execute("DELETE FROM vectors" if reembed else _DEAD).rowcount
+        await_missing(connection)
+        if in_folder:
             begin_anew(connection)
+    if in_folder:
         shutil.rmtree(store.files.state / "vectors", ignore_errors=True)
-        connection = catalog.connection()
-        return Rebuilt(store.ledger.feed.files(), catalog.count(), _count(connection), dropped)
-    finally:
-        catalog.close()
+    return Rebuilt(store.ledger.feed.files(), catalog.count(), _count(catalog.connection()), dropped)
 
 
 def refill(
-    store: Store,
+    ledger: Ledger,
     registry: MemoryTypeRegistry,
     catalog: Catalog,
     report: Callable[[Behind], None] = lambda _behind: None,
@@ -134,18 +139,18 @@ def refill(
     """Fill a catalog with everything the ledger knows.
 
     Args:
-        store: The open store.
+        ledger: The ledger.
         registry: The memory types.
         catalog: Of that store.
         report: Told how far it is.
         emptied: Whether what it holds is dropped first.
         features: Of the store.
     """
-    follower = Follower(store.ledger, catalog, store.files.state / "locks", registry, threading.Event(), features)
+    follower = Follower(ledger, catalog, registry, threading.Event(), features)
     if emptied:
         with catalog.writing() as connection:
             catalog.clear(connection)
-            catalog.advance(connection, Position(store.ledger.ledger_id, store.ledger.newest_seq(), ""))
+            catalog.advance(connection, Position(ledger.ledger_id, ledger.newest_seq(), ""))
     follower.follow(None, report)
 
 
@@ -232,20 +237,24 @@ def rebuild_names(root: Path, registry: MemoryTypeRegistry, *, locked: bool = Fa
     state = root / STATE_NAME
     lock = contextlib.nullcontext() if locked else store_lock(state).held()
     with lock, _writing(state / LEDGER_NAME) as target:
-        target.execute("CREATE TEMP TABLE known AS SELECT uri, sha256, size_bytes, mtime_ns FROM files")
-        target.execute("DELETE FROM files")
-        target.execute("DELETE FROM directories")
-        found = list(_last_changes(target))
-        target.executemany(
-            "INSERT INTO files (uri, directory, name_fold, memory_type, key, sha256, seq) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (_name_row(registry, *change) for change in found),
-        )
-        target.execute(
-            "UPDATE files SET (size_bytes, mtime_ns) = (SELECT k.size_bytes, k.mtime_ns FROM temp.known k "
-            "WHERE k.uri = files.uri AND k.sha256 = files.sha256)"
-        )
-        target.execute("DROP TABLE temp.known")
-    return len(found)
+        return names_anew(target, registry)
+
+
+def names_anew(target: sqlite3.Connection, registry: MemoryTypeRegistry) -> int:
+    """As ``rebuild_names``, in the transaction at hand."""
+    known = {
+        (uri, sha256): (size, mtime)
+        for uri, sha256, size, mtime in target.execute("SELECT uri, sha256, size_bytes, mtime_ns FROM files")
+    }
+    target.execute("DELETE FROM files")
+    target.execute("DELETE FROM directories")
+    rows = [_name_row(registry, *change) for change in _last_changes(target)]
+    target.executemany(
+        "INSERT INTO files (uri, directory, name_fold, memory_type, key, sha256, seq, size_bytes, mtime_ns) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(*row, *known.get((row[0], row[5]), (None, None))) for row in rows],
+    )
+    return len(rows)
 
 
 @contextlib.contextmanager
@@ -304,9 +313,11 @@ def _mend(target: sqlite3.Connection) -> int:
 def _last_changes(target: sqlite3.Connection) -> Iterator[tuple[MemoryUri, int, str, str]]:
     """``(uri, seq, memory_type, text)`` of each file that the history ends with."""
     rows = target.execute(
-        "SELECT uri, max(seq * 1000000 + ordinal), seq, memory_type, after_sha256 FROM changes GROUP BY uri ORDER BY 2"
+        "SELECT uri, seq, memory_type, after_sha256 FROM (SELECT uri, seq, ordinal, memory_type, after_sha256, "
+        "row_number() OVER (PARTITION BY uri ORDER BY seq DESC, ordinal DESC) AS place FROM changes) c "
+        "WHERE place = 1 ORDER BY seq, ordinal"
     ).fetchall()
-    for uri_text, _, seq, memory_type, sha256 in rows:
+    for uri_text, seq, memory_type, sha256 in rows:
         if sha256 is None:
             continue
         uri = MemoryUri.parse(uri_text)
@@ -319,4 +330,6 @@ def _name_row(
     registry: MemoryTypeRegistry, uri: MemoryUri, seq: int, memory_type: str, text: str
 ) -> tuple[str, str, str, str, str, str, int]:
     known, key = identify(registry, uri, text)
+    if is_session_log(uri):
+        key = uri.parent.name
     return (str(uri), str(uri.parent), fold(uri.name), memory_type or known, key, text_sha256(text), seq)

@@ -18,7 +18,9 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import html
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date
@@ -62,10 +64,11 @@ class Place:
 
 
 def find_secrets(text: str) -> list[Secret]:
-    """Every secret in a text, in order; where several readings overlap, the one that begins first and is longest."""
-    if not (_name_shows_sign if len(text) <= _NAME_CHARS else _shows_sign)(text):
-        return []
-    found = [secret for source in (_tokens, _numbers, _assignments) for secret in source(text)]
+    """Every secret in a text, in order; where several readings overlap, the one that begins first and is longest.
+
+    What JSON, URLs, HTML and programs write as escapes is read, too, also where it is escaped again.
+    """
+    found = [*_secrets_in(text), *_secrets_behind_escapes(text)]
     chosen: list[Secret] = []
     for secret in sorted(found, key=lambda item: (item.start, -item.end)):
         if chosen and secret.start < chosen[-1].end:
@@ -74,6 +77,57 @@ def find_secrets(text: str) -> list[Secret]:
         elif not text.startswith(_MARK, secret.start):
             chosen.append(secret)
     return chosen
+
+
+def _secrets_in(text: str) -> list[Secret]:
+    """Every reading of a text as it stands."""
+    if not (_name_shows_sign if len(text) <= _NAME_CHARS else _shows_sign)(text):
+        return []
+    return [secret for source in (_tokens, _numbers, _assignments) for secret in source(text)]
+
+
+_ESCAPE_SIGNS = ("\\", "%", "&")
+_ESCAPED_TIMES = 3
+
+
+def _secrets_behind_escapes(text: str) -> Iterator[Secret]:
+    places: Sequence[int] = range(len(text) + 1)
+    plain = text
+    for _ in range(_ESCAPED_TIMES):
+        if not any(sign in plain for sign in _ESCAPE_SIGNS):
+            return
+        plain, starts = _unescaped(plain)
+        if len(starts) == len(places):
+            return
+        places = [places[start] for start in starts]
+        yield from (Secret(kind, places[start], places[end]) for kind, start, end in _secrets_in(plain))
+
+
+def _unescaped(text: str) -> tuple[str, list[int]]:
+    """The text with its escapes read once, and where each of its characters, and its end, stood before."""
+    pieces: list[str] = []
+    starts: list[int] = []
+    at = 0
+    for escape in _pattern("escape").finditer(text):
+        read = _read_escape(escape[0])
+        if read:
+            pieces += [text[at : escape.start()], read]
+            starts += [*range(at, escape.start()), *[escape.start()] * len(read)]
+            at = escape.end()
+    return "".join([*pieces, text[at:]]), [*starts, *range(at, len(text) + 1)]
+
+
+def _read_escape(escape: str) -> str:
+    """What one escape stands for; empty where it stands for nothing."""
+    if escape.startswith("&"):
+        read = html.unescape(escape)
+        return "" if read == escape else read
+    if escape.startswith("%"):
+        return bytes.fromhex(escape.replace("%", "")).decode("utf-8", "replace")
+    codes = [int(code.strip("{}"), 16) for code in re.split(r"\\+[uUx]", escape)[1:]]
+    if any(code > sys.maxunicode for code in codes):
+        return ""
+    return "".join(map(chr, codes)).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _shows_sign(text: str) -> bool:
@@ -428,10 +482,12 @@ class Redaction:
             ContentRejected: If one does.
         """
         for name, value in names.items():
-            secrets = [] if value is None or self._stores_all else self._secrets(value)
-            kind = next((secret.kind for secret in secrets if secret.kind not in _NUMBER_KINDS), None)
-            if kind is not None:
+            if kind := self._kind_in_name(value):
                 raise ContentRejected(f"{name} holds what looks like a secret ({kind}).", hint=_NAME_HINT)
+
+    def _kind_in_name(self, name: str | None) -> str:
+        secrets = [] if name is None or self._stores_all else self._secrets(name)
+        return next((secret.kind for secret in secrets if secret.kind not in _NUMBER_KINDS), "")
 
     def value(self, value: Any, where: str, places: list[Place], name: str = "") -> Any:
         """A JSON value with marks in every text and key; a member that is named a password counts as one.
@@ -551,6 +607,10 @@ class Redaction:
     ) -> list[Op]:
         kept: list[Op] = []
         for index, operation in enumerate(operations):
+            if kind := self._kind_in_name(getattr(operation, "uri", None)) if group == "write_operations" else "":
+                reason = f"its uri holds what looks like a secret ({kind})."
+                refused.append(OperationResult("write", "", Action.REJECTED, reason, _NAME_HINT))
+                continue
             found: list[Place] = []
             clean = self._operation(operation, f"{group}[{index}]", found)
             if found and self._mode == "refuse":
@@ -570,8 +630,9 @@ class Redaction:
         before = len(places)
         if isinstance(operation, EditOp):
             patches = operation.patches.items()
+            named = [(self._marked(name, f"{where}.patches (a name)", places), name, patch) for name, patch in patches]
             clean["patches"] = {
-                name: self._patch(patch, f"{where}.patches.{name}", places, name) for name, patch in patches
+                shown: self._patch(patch, f"{where}.patches.{shown}", places, name) for shown, name, patch in named
             }
         elif isinstance(operation, OverviewOp):
             for name in ("abstract", "overview"):

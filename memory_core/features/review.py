@@ -434,6 +434,11 @@ def waiting(memory: Runebook) -> list[Proposal]:
     return sorted((each for each in found if each is not None), key=lambda each: (each.at, each.uri))
 
 
+def waiting_count(memory: Runebook) -> int:
+    """How many files of proposals wait; none is read."""
+    return len(_files(memory))
+
+
 def mentioning(memory: Runebook, query: str) -> list[Proposal]:
     """What waits and holds at least half of a query's words."""
     wanted = distinct_words(query)
@@ -621,7 +626,12 @@ def _read(memory: Runebook, uri: MemoryUri) -> Proposal | None:
 def _files(memory: Runebook) -> list[MemoryUri]:
     folder = review_folder(memory.config.user_space)
     files = memory.store.files
-    entries = files.entries(folder) if files.is_dir(folder) else ()
+    try:
+        entries = list(files.entries(folder)) if files.is_dir(folder) else []
+    except RunebookError:
+        if files.is_dir(folder):
+            raise
+        entries = []  # the last one was decided this moment, and its folder went
     return [entry.uri for entry in entries if not entry.is_dir and entry.uri.name.endswith(".md")]
 
 

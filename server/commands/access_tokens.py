@@ -41,6 +41,12 @@ def tokens(arguments: argparse.Namespace) -> int:
 @contextmanager
 def open_tokens(config: Config) -> Iterator[IssuedTokens]:
     """The token table of the store that ``config`` names, which may be in use, or not exist yet."""
+    if config.store.url:
+        from memory_core.open_postgres import issued_tokens
+
+        with issued_tokens(config.store.url) as table:
+            yield table
+        return
     from memory_core.core.store.files import LEDGER_NAME, FileStore
     from memory_core.core.store.ledger import Ledger
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin
 
+from memory_core.core.caller import looking
 from memory_core.core.command import Argument, Command, arguments
 from server.commands.opening import LOADING_SECONDS, Commands, given_text, json_file, json_text, open_memory_of, show
 
@@ -27,6 +28,8 @@ CORE = ("commit", "find", "retrieve", "read", "ls", "tree")
 _METADATA = ("pinned", "expires_at")
 #: These look at the past, or take it back: what was done by hand until now is a commit, too.
 _OF_THE_PAST = frozenset({"history", "diff", "undo"})
+#: What a person asks at the command line is no use of a memory; ``retrieve`` is, for it gives an agent its context.
+_LOOKS = frozenset({"find", "read"})
 _WRITE_SECONDS = 600.0
 _READ_SECONDS = 60.0
 #: What is larger is not worth handing over.
@@ -180,9 +183,9 @@ def _asked(parsed: argparse.Namespace, command: Command[Any, Any], given: Mappin
             settings=place.settings,
         )
     except Unanswered:
-        if command.writes:
+        if command.writes and not given.get("request_id"):
             raise
-        return None
+        return None  # nothing is written, or what has an id of its own is written once
 
 
 def answer(memory: Runebook, command: Command[Any, Any], given: Mapping[str, Any], folder: str) -> Answered:
@@ -210,9 +213,10 @@ def answer(memory: Runebook, command: Command[Any, Any], given: Mapping[str, Any
     if command.name in _OF_THE_PAST:
         with suppress(StorageFailed, StoreBusy):  # the past can be read all the same
             memory.store.adopt()
-    found = memory.run(command, command.request(**given, **place))
-    if isinstance(found, Iterator):
-        found = tuple(found)
+    with looking(only=command.name in _LOOKS):
+        found = memory.run(command, command.request(**given, **place))
+        if isinstance(found, Iterator):
+            found = tuple(found)
     facts = as_json(found)
     return Answered(
         {command.member: facts} if command.member else facts,

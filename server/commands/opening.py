@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 LOADING_SECONDS = 20.0
 _COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}
 _PLAIN = "\x1b[0m"
+_HELP_COLUMNS, _NAME_COLUMNS = 100, 16
 
 
 #: Of options whose value is a class.
@@ -34,9 +37,15 @@ _CLASSES: Mapping[str, Mapping[str, Any]] = {
 
 
 class Commands:
-    """The subcommands; each shares the options that say which store to use."""
+    """The subcommands; each shares the options that say which store to use.
 
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
+    Args:
+        program: What it is called.
+        about: One sentence.
+        hint: What to do next, below the help.
+    """
+
+    def __init__(self, program: str, about: str, hint: str) -> None:
         self._common = argparse.ArgumentParser(add_help=False)
         self._common.add_argument(
             "--home", metavar="DIR", help="memory folder (default ~/.runebook, or $RUNEBOOK_HOME)"
@@ -51,9 +60,28 @@ class Commands:
         )
         self._output = argparse.ArgumentParser(add_help=False, parents=[self._common])
         self._output.add_argument("--json", action="store_true", help="print JSON")
-        self.parser = parser
+        self.parser: argparse.ArgumentParser = _Program(self, program, about, hint)
         self._parsers: dict[str, argparse.ArgumentParser] = {}
-        self._subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        self._abouts: dict[str, str] = {}
+        self._groups: Mapping[str, str] = {}
+        self._subparsers = self.parser.add_subparsers(
+            title="commands", metavar="COMMAND", required=True, parser_class=argparse.ArgumentParser
+        )
+
+    def group(self, groups: Mapping[str, str]) -> None:
+        """Show commands below these titles."""
+        self._groups = groups
+
+    def lines(self) -> Iterator[str]:
+        """All commands in a sentence each, below the titles of their groups."""
+        title = None
+        for name, about in self._abouts.items():
+            if self._groups.get(name) != title:
+                title = self._groups.get(name)
+                yield f"\n{title}:"
+            wrapped = textwrap.wrap(about, _HELP_COLUMNS - _NAME_COLUMNS)
+            yield f"    {name:<{_NAME_COLUMNS - 5}} {wrapped[0]}"
+            yield from (" " * _NAME_COLUMNS + rest for rest in wrapped[1:])
 
     def add(
         self,
@@ -70,6 +98,7 @@ class Commands:
             name, help=about, description=about, parents=[parent], aliases=list(aliases)
         )
         command.set_defaults(run=run)
+        self._abouts[name] = about
         self._parsers.update(dict.fromkeys((name, *aliases), command))
         return command
 
@@ -99,7 +128,27 @@ class Commands:
         Options may stand between the words of a command, which argparse allows where it reads one command alone.
         """
         command = self._parsers.get(argv[0]) if argv else None
+        if command is None and argv and not argv[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(argv[0], self._parsers, n=3)
+            meant = f" Did you mean {' or '.join(near)}?" if near else ""
+            self.parser.exit(2, f"runebook: there is no command {argv[0]!r}.{meant} All of them: runebook --help\n")
         return self.parser.parse_args(argv) if command is None else command.parse_intermixed_args(argv[1:])
+
+
+class _Program(argparse.ArgumentParser):
+    """The program; its help shows the commands in groups."""
+
+    def __init__(self, commands: Commands, program: str, about: str, hint: str) -> None:
+        super().__init__(prog=program, description=about, epilog=hint)
+        self._commands = commands
+
+    def format_help(self) -> str:
+        """The help."""
+        options = "    --home DIR, --config FILE, --set NAME=VALUE, --json: before a command or behind it"
+        lines = (f"usage: {self.prog} COMMAND ...\n", self.description, *self._commands.lines())
+        return "\n".join(map(str, (*lines, f"\nOptions:\n{options}\n    --version\n", self.epilog, "")))
 
 
 class _Choices:
@@ -167,8 +216,23 @@ def show(arguments: argparse.Namespace, facts: Any, text: str, *, is_diff: bool 
     """Print ``facts`` as JSON where the command line asks for it, else ``text``, safe for a terminal."""
     if arguments.json:
         print(plain_json(json.dumps(facts, ensure_ascii=False, indent=2)))
+    elif sys.stdout.isatty():
+        _page(_coloured(plain(text)) if is_diff else plain(text))
     else:
-        print(_coloured(plain(text)) if is_diff and sys.stdout.isatty() else plain(text))
+        print(plain(text))
+
+
+def _page(text: str) -> None:
+    """Print a text for a person; what is longer than the screen by the pager of ``$PAGER``."""
+    import shutil
+
+    if text.count("\n") < shutil.get_terminal_size().lines:
+        print(text)
+        return
+    import pydoc
+
+    os.environ.setdefault("LESS", "FRX")  # as git has it: colours, and no pager for what fits
+    pydoc.pager(text)
 
 
 def _coloured(text: str) -> str:

@@ -2,7 +2,8 @@
 
 Other programs and users of this machine can reach a loopback port too; so the server of ``ui`` always asks for a key,
 which it makes at its start, hands to the browser in the address's fragment (which no browser sends), and forgets at its
-end.
+end. All users of a machine can read the command lines of its programs; so the browser is given a file that only the
+owner can read, which leads to the address.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ import secrets
 import socket
 import sys
 import threading
+import time
 import webbrowser
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from server.commands.opening import settings_of, working_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from memory_core.core.config import Config
+    from memory_core.core.config import Config, HttpConfig
     from memory_core.core.errors import StorageFailed
+    from memory_core.core.store.issued_tokens import IssuedTokens
     from memory_core.runebook import Runebook
     from server.local.shared_server import Place
     from server.protocol.session import ServedStore
@@ -37,6 +40,11 @@ _PAGE_PORT = 8_849
 #: Without a wish, the first free one of so many ports from the usual one on; then any.
 _TRIED = 10
 _KEY_BYTES = 24
+#: How long a server that starts waits for its database, and between two looks.
+_DATABASE_SECONDS = 60.0
+_ATTEMPT_SECONDS = 0.5
+_LEADING_NAME = "page.html"
+_LEADING = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={address}">\n'
 
 
 def serve(arguments: argparse.Namespace) -> int:
@@ -121,7 +129,6 @@ def _unreachable(error: OSError) -> StorageFailed:
 
 
 def _serve_http(arguments: argparse.Namespace) -> int:
-    from server.commands.access_tokens import open_tokens
     from server.http.http_server import serve
     from server.local.channel_requests import listen
     from server.local.shared_server import HTTP, Attachments
@@ -133,19 +140,61 @@ def _serve_http(arguments: argparse.Namespace) -> int:
     limits = config.http.model_copy(update={"allowed_hosts": named})
     store, place = _store(config), _place(arguments)
     attachments = Attachments(store, place)
-    with open_tokens(config) as tokens, ExitStack() as ending:
+    with ExitStack() as ending:
+        tokens = ending.enter_context(_tokens(config))
         ending.callback(listen(store, place.state, kind=HTTP, settings=place.settings, attachments=attachments))
         ending.callback(attachments.close)
-        guarded = "with a token" if tokens.any_live() else "from this machine, without a token"
+        guarded = _who_may_come(config.http, tokens)
         host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
-        origin = f"http://{host}:{arguments.port}"
-        print(
-            f"runebook: {origin}/mcp (streamable HTTP) and /sse, {guarded}; in a browser {origin}/. Ctrl-C ends it.",
-            file=sys.stderr,
-            flush=True,
-        )
-        serve(build_server(store), arguments.host, arguments.port, tokens, limits, store=store)
+
+        def ready(port: int) -> None:
+            origin = f"http://{host}:{port}"
+            print(
+                f"runebook: {origin}/mcp (streamable HTTP) and /sse, {guarded}; in a browser {origin}/. "
+                "Ctrl-C ends it.",
+                file=sys.stderr,
+                flush=True,
+            )
+
+        serve(build_server(store), arguments.host, arguments.port, tokens, limits, store=store, ready=ready)
     return 0
+
+
+def _who_may_come(http: HttpConfig, tokens: IssuedTokens) -> str:
+    """Who the door is open to, in a few words for standard error."""
+    from server.http.local_peer import can_tell_users
+
+    if http.oauth.issuer or http.require_token or tokens.any_unrevoked():
+        return "with a token"
+    if http.without_token == "anyone":
+        return "WITHOUT A TOKEN FOR EVERY USER OF THIS MACHINE (http.without_token)"
+    if can_tell_users():
+        return "for programs of this user, without a token"
+    return "with a token, as this system does not tell whose a connection is (runebook token add LABEL)"
+
+
+@contextmanager
+def _tokens(config: Config) -> Iterator[IssuedTokens]:
+    """The token table. A database that is away, as one that restarts, is waited for."""
+    from memory_core.core.errors import StoreBusy
+    from server.commands.access_tokens import open_tokens
+
+    until = time.monotonic() + (_DATABASE_SECONDS if config.store.url else 0.0)
+    told = False
+    with ExitStack() as opened:
+        while True:
+            try:
+                tokens = opened.enter_context(open_tokens(config))
+            except StoreBusy as error:
+                if time.monotonic() >= until:
+                    raise
+                if not told:
+                    print(f"runebook: {error.message} It is waited for.", file=sys.stderr, flush=True)
+                told = True
+                time.sleep(_ATTEMPT_SECONDS)
+            else:
+                break
+        yield tokens
 
 
 def _store(config: Config, on_open: Callable[[ServedStore], Callable[[], None]] | None = None) -> ServedStore:
@@ -196,6 +245,8 @@ def demo(arguments: argparse.Namespace) -> int:
 def ui(arguments: argparse.Namespace) -> int:
     """Serve the page until interrupted."""
     import server.http.api  # noqa: F401 - the page asks it at once
+    from memory_core.core.store import atomic
+    from memory_core.core.store.files import STATE_NAME
     from server.commands.access_tokens import open_tokens
     from server.http.http_server import serve
     from server.protocol.app import build_server
@@ -210,11 +261,18 @@ def ui(arguments: argparse.Namespace) -> int:
         print(f"runebook: {address}", flush=True)
         print("runebook: this address opens your memories; keep it to yourself. Ctrl-C ends it.", file=sys.stderr)
         if not arguments.no_open:
-            threading.Thread(target=webbrowser.open, args=(address,), name="runebook-browser", daemon=True).start()
+            atomic.replace(leading, _LEADING.format(address=address))
+            threading.Thread(
+                target=webbrowser.open, args=(leading.as_uri(),), name="runebook-browser", daemon=True
+            ).start()
 
     store = _store(config)
+    leading = config.home.resolve() / STATE_NAME / _LEADING_NAME
     with open_tokens(config) as tokens:
-        serve(build_server(store), _PAGE_HOST, port, tokens, config.http, store=store, owner_key=key, ready=ready)
+        try:
+            serve(build_server(store), _PAGE_HOST, port, tokens, config.http, store=store, owner_key=key, ready=ready)
+        finally:
+            atomic.remove(leading)  # what a killed server leaves leads nowhere: its key is gone with it
     return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
@@ -161,6 +162,10 @@ def types(arguments: argparse.Namespace) -> int:
     return int(bool(registry.problems))
 
 
+#: Of a database, in its address.
+_PASSWORD = re.compile(r"(?<=:)[^/@][^@]*(?=@)|(?<=password=)[^&]*")
+
+
 def settings_in_force(arguments: argparse.Namespace) -> int:
     """Print all settings."""
     from memory_core.core.config import Config, environment_name, settings
@@ -168,6 +173,7 @@ def settings_in_force(arguments: argparse.Namespace) -> int:
 
     config = settings_of(arguments)
     values, defaults = config.as_dict(), Config().as_dict()
+    values["store"]["url"] = _PASSWORD.sub("…", config.store.url)
     facts: dict[str, Any] = {}
     lines: list[str] = []
     for dotted, _, description in settings():

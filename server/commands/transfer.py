@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memory_core.core.errors import InvalidInput, ModelUnavailable, NotFound
+from memory_core.core.errors import InvalidInput, ModelUnavailable, NeedsFolder, NotFound
 from memory_core.core.memory.results import as_json
 from memory_core.core.progress import Listener, Stage
 from memory_core.features.imports import FORMATS
@@ -168,6 +168,21 @@ def backup(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def move(arguments: argparse.Namespace) -> int:
+    """Copy the store to a database, or from there to a folder."""
+    from memory_core.move import move as move_store
+
+    with Progress():
+        done = move_store(settings_of(arguments), arguments.to)
+    lines = [
+        f"{done.files:,} texts with {done.commits:,} commits and {done.tokens:,} tokens are in {done.to}, verified.",
+        "What they were moved from stays as it is: have no server write to it any more.",
+    ]
+    lines += [f"{done.tokens_left} tokens were left: others have their labels there."] if done.tokens_left else []
+    show(arguments, as_json(done), "\n".join(lines))
+    return 0
+
+
 def restore(arguments: argparse.Namespace) -> int:
     """Bring a backup, or vanished files, back."""
     from memory_core.features.backup import restore as bring_back
@@ -177,7 +192,10 @@ def restore(arguments: argparse.Namespace) -> int:
         raise InvalidInput("restore what?", hint="Name a backup, or give --missing or --forget-missing.")
     if arguments.backup is None:
         return _restore_missing(arguments)
-    home = settings_of(arguments).root
+    config = settings_of(arguments)
+    if config.store.url:  # else a folder would be filled that nothing reads
+        raise NeedsFolder("restoring a backup")
+    home = config.root
     with Progress():
         count, aside = bring_back(Path(arguments.backup), home, force=arguments.force)
     lines = [f"{count:,} files restored to {home} and verified."]

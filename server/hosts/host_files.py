@@ -245,14 +245,21 @@ def state_of(path: Path, edits: Sequence[Edit]) -> str:
         return "unreadable"
 
 
-def put_in(path: Path, edits: Sequence[Edit], *, dry_run: bool) -> FileChange:
+def put_in(path: Path, edits: Sequence[Edit], *, dry_run: bool, within: Path | None = None) -> FileChange:
     """Put edits into a file, which is made if it is not there.
+
+    Args:
+        path: The file; where it is a link, the file that it leads to.
+        edits: What Runebook puts there.
+        dry_run: Only say what would happen.
+        within: A folder that no link may lead out of; None trusts links.
 
     Returns:
         What happened, or would; ``refused`` where the file cannot be edited safely.
     """
     what = tuple(edit.what for edit in edits)
     try:
+        _stays(path, within)
         before = _text(path)
         after = _with_all(before or "", edits)
         action = "created" if before is None else "unchanged" if after == before else "changed"
@@ -265,7 +272,13 @@ def put_in(path: Path, edits: Sequence[Edit], *, dry_run: bool) -> FileChange:
 
 
 def take_out(
-    path: Path, edits: Sequence[Edit], *, dry_run: bool, purge: bool, folders: Collection[Path] = ()
+    path: Path,
+    edits: Sequence[Edit],
+    *,
+    dry_run: bool,
+    purge: bool,
+    folders: Collection[Path] = (),
+    within: Path | None = None,
 ) -> FileChange:
     """Take edits out of a file, in whatever form they are there.
 
@@ -275,11 +288,13 @@ def take_out(
         dry_run: Only say what would happen.
         purge: Also remove the backup that a file keeps which somebody else changed since.
         folders: Folders that stay when the file leaves and they are empty; those within them leave.
+        within: See ``put_in``.
 
     Returns:
         What happened, or would; ``refused`` where the file cannot be edited safely.
     """
     try:
+        _stays(path, within)
         before = _text(path)
         found = _found(before or "", edits)
         if before is None or not found:
@@ -343,6 +358,19 @@ def _keep(path: Path, before: str | None, found: Sequence[Edit]) -> None:
             before = edit.removed(before, None)
         if not found or before.strip(_BLANKS) not in _EMPTY:
             atomic.replace(backup, before)
+
+
+def _stays(path: Path, within: Path | None) -> None:
+    """A project is somebody else's folder: its links may lead to the files of whoever installs.
+
+    Raises:
+        InvalidInput: If a link leads out of the folder.
+    """
+    if within is not None and not path.resolve().is_relative_to(within.resolve()):
+        raise InvalidInput(
+            f"it is a link out of the project, to {path.resolve()}.",
+            hint="Look at who put it there; install without --project, or replace the link by a file.",
+        )
 
 
 def _text(path: Path) -> str | None:

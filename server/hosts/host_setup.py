@@ -138,7 +138,8 @@ def install(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool) -> l
     Raises:
         InvalidInput: If the host has no files in a project and one is given.
     """
-    return [put_in(path, edits, dry_run=dry_run) for path, edits in plan(host, machine, wanted)]
+    within = None if wanted.project is None else Path(wanted.project)
+    return [put_in(path, edits, dry_run=dry_run, within=within) for path, edits in plan(host, machine, wanted)]
 
 
 def uninstall(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool, purge: bool) -> list[FileChange]:
@@ -148,8 +149,9 @@ def uninstall(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool, pu
         InvalidInput: If the host has no files in a project and one is given.
     """
     staying = {Path(folder) for folder in (machine.home, wanted.project or machine.home, *host.marks(machine))}
+    within = None if wanted.project is None else Path(wanted.project)
     return [
-        take_out(path, edits, dry_run=dry_run, purge=purge, folders=staying)
+        take_out(path, edits, dry_run=dry_run, purge=purge, folders=staying, within=within)
         for path, edits in plan(host, machine, wanted, everywhere=True)
     ]
 

@@ -23,7 +23,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from memory_core.core.caller import authored
+from memory_core.core.caller import authored, looking
 from memory_core.core.commit.conflicts import ABSENT
 from memory_core.core.errors import (
     AccessDenied,
@@ -46,6 +46,7 @@ from memory_core.runebook import Runebook
 from memory_core.version import program_version
 from server.http import api_answers
 from server.http.authentication import identity
+from server.http.connections import read_body, replayed
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -205,6 +206,9 @@ async def _of_library(_request: Request, error: Exception) -> JSONResponse:
         _logger.log(logging.DEBUG if isinstance(error, ModelFailed) else logging.WARNING, "not answered: %s", message)
         message, hint = without_places(message), without_places(hint)
     response = answer(status, message, hint)
+    bearer = identity()
+    if status == 403 and bearer is not None and bearer.step_up:
+        response.headers["www-authenticate"] = bearer.step_up
     if retry is not None:
         response.headers["retry-after"] = str(retry)
     return response
@@ -321,22 +325,25 @@ class ApiDoor:
         if refusal is not None:
             await refusal(scope, receive, sent)
             return
-        body = await _body(receive, self._body_bytes)
+        body = await read_body(receive, self._body_bytes)
         if body is None:
             limit = f"{self._body_bytes:,} bytes"
             too_large = answer(413, f"the body has more than {limit}.", "Send it in several smaller requests.")
             await too_large(scope, receive, sent)
             return
         if scope["method"] == "HEAD":
-            scope, sent = {**scope, "method": "GET"}, _headless(sent)
+            # Without Accept: no stream is opened whose body nobody gets.
+            kept = [(name, value) for name, value in scope["headers"] if name != b"accept"]
+            scope, sent = {**scope, "method": "GET", "headers": kept}, _headless(sent)
         bearer = identity()
-        with authored(PAGE_AUTHOR if bearer is None else bearer.label):
-            await self._app(scope, _again(body, receive), sent)
+        on_page = Headers(scope=scope).get("sec-fetch-site") == "same-origin"
+        with authored(PAGE_AUTHOR if bearer is None else bearer.label), looking(only=bearer is None or on_page):
+            await self._app(scope, replayed(body, receive), sent)
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         headers = Headers(scope=scope)
         if self._is_foreign(headers):
-            # Reading counts as a use, and how long an answer takes tells a page that cannot read it something.
+            # How long an answer takes tells a page that cannot read it something.
             return answer(
                 403, "pages of other sites may neither ask nor change anything.", "Use the server's own page."
             )
@@ -358,37 +365,6 @@ class ApiDoor:
         if site is not None:
             return site not in _OWN_SITE
         return origin is not None and origin.partition("://")[2] != headers.get("host")
-
-
-async def _body(receive: Receive, limit: int) -> bytes | None:
-    """The whole body; None if it is larger than ``limit``."""
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":  # the client left
-            return b"".join(chunks)
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > limit:
-            return None
-        chunks.append(chunk)
-        if not message.get("more_body", False):
-            return b"".join(chunks)
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """``receive`` that gives the body once more, and then what comes."""
-    given = False
-
-    async def receive_again() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive_again
 
 
 def _dressed(send: Send) -> Send:
@@ -445,7 +421,7 @@ def description() -> dict[str, Any]:
 
 
 def _routes() -> FastAPI:
-    from server.http import memory_routes, past_routes
+    from server.http import change_stream, memory_routes, past_routes
 
     api = FastAPI(
         title="Runebook",
@@ -457,7 +433,7 @@ def _routes() -> FastAPI:
         redirect_slashes=False,
         separate_input_output_schemas=False,
     )
-    for part in (*memory_routes.ROUTERS, *past_routes.ROUTERS):
+    for part in (*memory_routes.ROUTERS, *past_routes.ROUTERS, *change_stream.ROUTERS):
         api.include_router(part, prefix=ROOT)
     _describe(api)
     return api

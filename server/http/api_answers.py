@@ -29,6 +29,7 @@ from memory_core.core.store.usage import Recall
 from memory_core.core.text.text_diff import Row
 from memory_core.core.text.word_table import word_table
 from memory_core.features.doctor import Report
+from memory_core.features.graph import Graph
 from memory_core.features.history import Commit, FileStep
 from memory_core.features.upkeep.archive import Archived
 
@@ -48,7 +49,7 @@ def model_of(kind: Any) -> Any:
 
 #: What the library returns, by the name that the table of answers uses.
 _KINDS: tuple[Any, ...] = (CommitReceipt, EntrySummary, Row, LinkedMemory, Hit, Listing, Commit, FileStep)
-_RESULTS: Mapping[str, Any] = {kind.__name__: kind for kind in (*_KINDS, Archived, Recall, Report)}
+_RESULTS: Mapping[str, Any] = {kind.__name__: kind for kind in (*_KINDS, Archived, Graph, Recall, Report)}
 _PLAIN: Mapping[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "Any": Any}
 
 
@@ -181,6 +182,7 @@ class EntriesQuestion(BaseModel):
     updated_before: str | None = Field(None, max_length=64, description="ISO date or time, included.")
     pinned: bool | None = None
     active: bool | None = Field(None, description="Neither at rest nor past its time.")
+    tags: list[Annotated[str, Field(max_length=200)]] = Field([], max_length=20, description="All of these.")
     words: str = Field("", max_length=500, description="All stand in name or text.", examples=["茶"])
     sort: Literal["updated", "created", "importance", "accesses", "name"] = "updated"
     limit: int = Field(50, ge=1, le=LIMIT_MOST)
@@ -227,6 +229,22 @@ class EntryEdit(Question):
     dry_run: bool = Field(False, description="Plan only: the answer has a preview.")
 
 
+class Bulk(Question):
+    """What to do with several memories in one commit."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_examples("Bulk"))
+
+    uris: list[Uri] = Field(min_length=1, max_length=500)
+    action: Literal["organize", "archive", "delete"] = Field(
+        "organize", description="organize: tag, pin or move to a project, as the members below say."
+    )
+    tags: list[Annotated[str, Field(max_length=200)]] = Field([], max_length=100, description="To be added.")
+    untags: list[Annotated[str, Field(max_length=200)]] = Field([], max_length=100, description="To be taken away.")
+    pinned: bool | None = None
+    project: str | None = Field(None, max_length=400, description='To be moved to; "global" is none.')
+    dry_run: bool = Field(False, description="Plan only.")
+
+
 class MarkdownText(Question):
     """A text to render."""
 
@@ -258,6 +276,20 @@ class DryRun(Question):
     """Whether to plan only."""
 
     dry_run: bool = False
+
+
+class Relation(Question):
+    """How a memory relates to another."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_examples("Relation"))
+
+    uri: Uri
+    other: Uri
+    relation: str = Field("similar", max_length=64, description="similar, supports, contradicts, refines or replaces.")
+    strength: Unit = 0.5
+    instead: str | None = Field(None, max_length=64, description="Remove this relation of the two first.")
+    remove: bool = Field(False, description="Remove the relation.")
+    dry_run: bool = Field(False, description="Plan only.")
 
 
 class Consolidation(Question):

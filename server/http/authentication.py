@@ -1,4 +1,7 @@
-"""From where requests may come: the names in Host and Origin headers, and CORS for pages that the owner allows.
+"""Who asks, and from where: tokens, the names in Host and Origin headers, and CORS for pages that the owner allows.
+
+A token is one of ``runebook token``, or an access token of OAuth (``login``). In a database a thread looks it up:
+one that is gone lets a look-up wait, and must not let the others wait with it.
 
 A web page can make a browser call any address, by a name of its own that resolves to this machine too. So every path is
 closed to names that are not the server's: 421 for a foreign Host, 403 for a foreign Origin, before anything else is
@@ -7,13 +10,20 @@ looked at. The comparison is the SDK's.
 
 from __future__ import annotations
 
+import ipaddress
+import json
 import logging
+import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
+import anyio
+import anyio.to_thread
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
@@ -21,38 +31,114 @@ from mcp.server.transport_security import TransportSecurityMiddleware, Transport
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from memory_core.core.errors import RunebookError
+from memory_core.core.errors import RunebookError, StoreBusy
+from memory_core.core.frozen import frozen
+from server.http.connections import connection_of, peeked
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from memory_core.core.store.issued_tokens import IssuedToken, IssuedTokens
+    from server.http.login import Login
     from server.http.rate_limits import OpenRequests, RequestRates
 
 
 _logger = logging.getLogger(__name__)
+T = TypeVar("T")
 _TOKEN_CHARS = 256
+_ACCESS_TOKEN_CHARS = 16_384
+#: Looks into the store at once, and how long one may take.
+_LOOKUPS = 16
+_LOOKUP_SECONDS = 10.0
+_SUBSCRIBER_BITS = 64
+_MCP_PATHS = ("/mcp", "/messages/")
+_CALL_BYTES = 262_144
+_WRITING_TOOL = "commit_memory"
 _USE_NOTED_SECONDS = 60.0
 #: How long a stream goes on without another look at its token.
 _STREAM_SECONDS = 5.0
 
 
+@frozen
+class Bearer:
+    """Whoever shows a token, of either kind.
+
+    Attributes:
+        id: What limits, sessions and connections are counted by.
+        label: What history calls them.
+        user_space: Whose memories they see.
+        agent_space: Which agent's memories they see.
+        read_only: Whether they may not write.
+        may_read: Whether they may see anything at all.
+        step_up: What ``WWW-Authenticate`` says where a further scope would let them do it; empty where none would.
+    """
+
+    id: str
+    label: str
+    user_space: str
+    agent_space: str
+    read_only: bool
+    may_read: bool = True
+    step_up: str = ""
+
+
 class TokenUser(AuthenticatedUser):
     """The bearer of a token, in the form by which the SDK binds sessions to their openers."""
 
-    def __init__(self, row: IssuedToken) -> None:
-        super().__init__(AccessToken(token="", client_id=row.id, scopes=[], subject=row.user_space))
-        self.row = row
+    def __init__(self, bearer: Bearer) -> None:
+        super().__init__(AccessToken(token="", client_id=bearer.id, scopes=[], subject=bearer.user_space))
+        self.bearer = bearer
 
 
-def identity() -> IssuedToken | None:
-    """The token of the request that is being answered; None for the owner on stdio or an open loopback server."""
+def identity() -> Bearer | None:
+    """Who asks what is being answered; None for the owner on stdio or an open loopback server."""
     user = auth_context_var.get()
-    return user.row if isinstance(user, TokenUser) else None
+    return user.bearer if isinstance(user, TokenUser) else None
+
+
+def bearer_of(row: IssuedToken) -> Bearer:
+    """The bearer of an issued token."""
+    return Bearer(row.id, row.label, row.user_space, row.agent_space, row.read_only)
+
+
+class Lookups:
+    """Looks into the store: beside all else that runs, where a look may have to wait.
+
+    Args:
+        is_remote: Whether each may have to; else only what writes.
+    """
+
+    def __init__(self, *, is_remote: bool) -> None:
+        self._is_remote = is_remote
+        self._limit = anyio.CapacityLimiter(_LOOKUPS)
+
+    async def __call__(self, look: Callable[[], T], *, writes: bool = False) -> T:
+        """What a look finds.
+
+        Raises:
+            StoreBusy: If the store does not answer in time.
+        """
+        if not self._is_remote and not writes:
+            return look()
+        try:
+            with anyio.fail_after(_LOOKUP_SECONDS):
+                return await anyio.to_thread.run_sync(look, abandon_on_cancel=True, limiter=self._limit)
+        except TimeoutError as error:
+            raise StoreBusy("the store does not answer.", hint="Ask again.") from error
+
+
+def address_of(scope: Scope) -> str:
+    """What requests without a token are counted by: an address, of IPv6 the network that one subscriber has whole."""
+    host = str((scope.get("client") or ("",))[0])
+    if ":" in host:
+        with suppress(ValueError):
+            address = ipaddress.IPv6Address(host.partition("%")[0])
+            host = str(address.ipv4_mapped or ipaddress.IPv6Network((address, _SUBSCRIBER_BITS), strict=False))
+    return f"address {host}"
 
 
 class TokenCheck:
-    """ASGI middleware that lets bearers of tokens in, and anybody while none are needed.
+    """ASGI middleware that lets bearers of tokens in, and while none are needed the server's own user.
 
     Args:
         app: What is behind the door.
@@ -61,6 +147,8 @@ class TokenCheck:
         rates: How often one may call.
         open_requests: How many requests and streams one may hold open.
         owner_key: What lets the owner in without a token; then one of the two is always needed. None is no such key.
+        login: Knows access tokens of OAuth; then a token is always needed. None knows none.
+        open_to_all: While no token is needed, other users of this machine come in, too.
     """
 
     def __init__(
@@ -72,40 +160,48 @@ class TokenCheck:
         rates: RequestRates,
         open_requests: OpenRequests,
         owner_key: str | None = None,
+        login: Login | None = None,
+        open_to_all: bool = False,
     ) -> None:
         self._app = app
+        self._open_to_all = open_to_all
         self._tokens = tokens
         self._owner_key = None if owner_key is None else owner_key.encode()
-        self._required = required or owner_key is not None
+        self._login = login
+        self._token_chars = _TOKEN_CHARS if login is None else _ACCESS_TOKEN_CHARS
+        self._required = required or owner_key is not None or login is not None
         self._rates = rates
         self._open = open_requests
         self._noted: dict[str, float] = {}
         self._clerk = ThreadPoolExecutor(1, thread_name_prefix="runebook-token")
+        self._look = Lookups(is_remote=tokens is not None and tokens.is_remote)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request pass as whoever it is, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if self._is_owner(scope):
+        said = _said(scope, self._token_chars)
+        if self._is_owner(said):
             await self._passed(scope, receive, send, None)
             return
-        row = self._bearer(scope)
-        if row is None and not self._needed():
+        found = await self._bearer(said, scope.get("path", ""))
+        if found is None and not await self._needed() and await self._may_come_without(scope):
             await self._passed(scope, receive, send, None)
             return
         # The bucket of an address is that of guesses only: nobody can use up what belongs to a token.
-        key = f"address {(scope.get('client') or ('',))[0]}" if row is None else f"token {row.id}"
+        key = address_of(scope) if found is None else f"token {found.id}"
         wait_seconds = self._rates.take(key)
         if wait_seconds:
             await refuse(send, 429, "Too many requests.", [(b"retry-after", str(wait_seconds).encode())])
-        elif row is None:
-            await refuse(send, 401, "A token is needed.", [(b"www-authenticate", b"Bearer")])
+        elif found is None:
+            await self._refuse_stranger(scope, send, wrong=said is not None)
+        elif not found.may_read:
+            await _refuse_scope(send, found)
         else:
             with self._open.one_more(key) as admitted:
                 if admitted:
-                    self._note_use(row, self._tokens)
-                    await self._passed(scope, receive, self._while_it_holds(scope, send), row)
+                    await self._admitted(scope, receive, send, found)
                 else:
                     await refuse(send, 429, "Too many open requests.", [(b"retry-after", b"5")])
 
@@ -113,24 +209,57 @@ class TokenCheck:
         """Finish what is being noted."""
         self._clerk.shutdown(cancel_futures=True)
 
-    def _needed(self) -> bool:
+    async def _refuse_stranger(self, scope: Scope, send: Send, *, wrong: bool) -> None:
+        challenge, more = "Bearer", []
+        if self._login is not None:
+            challenge = self._login.challenge(scope["path"], wrong=wrong)
+            if self._login.has_page and scope["path"].startswith("/api/"):
+                more = [(b"link", b'</login>; rel="login"')]  # the page offers it
+        await refuse(send, 401, "A token is needed.", [(b"www-authenticate", challenge.encode()), *more])
+
+    async def _admitted(self, scope: Scope, receive: Receive, send: Send, bearer: Bearer) -> None:
+        if bearer.read_only and bearer.step_up and scope["method"] == "POST" and scope["path"].startswith(_MCP_PATHS):
+            # It has no turn yet, so little is held and read; of a longer call the tool says that it may only read.
+            body, receive = await peeked(receive, _CALL_BYTES)
+            if body is not None and _commits(body):
+                await _refuse_scope(send, bearer)
+                return
+        await self._passed(scope, receive, self._while_it_holds(scope, send), bearer)
+
+    async def _needed(self) -> bool:
         # Once needed, always: revoking the last token must not open the door of a running server.
-        if not self._required and self._tokens is not None and self._tokens.any_in_force():
+        if not self._required and self._tokens is not None and await self._look(self._tokens.any_unrevoked):
             self._required = True
         return self._required
 
-    def _is_owner(self, scope: Scope) -> bool:
-        if self._owner_key is None or (said := _said(scope)) is None:
+    async def _may_come_without(self, scope: Scope) -> bool:
+        if self._open_to_all:
+            return True
+        connection = connection_of(scope)
+        return connection is not None and await connection.comes_from_owner()
+
+    def _is_owner(self, said: str | None) -> bool:
+        if self._owner_key is None or said is None:
             return False
         return secrets.compare_digest(said.encode("latin-1"), self._owner_key)
 
-    def _bearer(self, scope: Scope) -> IssuedToken | None:
-        said = _said(scope)
-        return None if self._tokens is None or said is None else self._tokens.verify(said)
+    async def _bearer(self, said: str | None, path: str) -> Bearer | None:
+        if said is None:
+            return None
+        if self._tokens is not None and len(said) <= _TOKEN_CHARS:
+            row = await self._look(partial(self._tokens.verify, said))
+            if row is not None:
+                self._note_use(row, self._tokens)
+                return bearer_of(row)
+        return None if self._login is None else await self._login.bearer(said, path)
 
-    async def _passed(self, scope: Scope, receive: Receive, send: Send, row: IssuedToken | None) -> None:
+    async def _passed(self, scope: Scope, receive: Receive, send: Send, bearer: Bearer | None) -> None:
+        connection = connection_of(scope)
+        if connection is not None and not connection.belongs_to("" if bearer is None else bearer.id):
+            await refuse(send, 503, "Too many connections.", [(b"retry-after", b"5"), (b"connection", b"close")])
+            return
         # Set for nobody too: the task of a pipelined request inherits the context of the one before.
-        user = None if row is None else TokenUser(row)
+        user = None if bearer is None else TokenUser(bearer)
         if user is not None:
             scope["user"] = user
         reset = auth_context_var.set(user)
@@ -141,14 +270,14 @@ class TokenCheck:
 
     def _while_it_holds(self, scope: Scope, send: Send) -> Send:
         """``send`` that ends a stream once its token is refused."""
-        looked_at = time.monotonic()
+        looked_at, said = time.monotonic(), _said(scope, self._token_chars)
 
         async def send_while_it_holds(message: Message) -> None:
             nonlocal looked_at
             now = time.monotonic()
             if message.get("more_body", False) and now - looked_at >= _STREAM_SECONDS:
                 looked_at = now
-                if self._bearer(scope) is None:
+                if await self._bearer(said, scope.get("path", "")) is None:
                     message = {"type": "http.response.body", "body": b""}
             await send(message)
 
@@ -162,10 +291,10 @@ class TokenCheck:
             self._clerk.submit(_noting, tokens, row)
 
 
-def _said(scope: Scope) -> str | None:
+def _said(scope: Scope, longest: int) -> str | None:
     """What stands in the one header that says who asks; None where there is no such header, or none that counts."""
     said = [value for name, value in scope["headers"] if name == b"authorization"]
-    if len(said) != 1 or len(said[0]) > _TOKEN_CHARS:
+    if len(said) != 1 or len(said[0]) > longest:
         return None
     scheme, _, token = said[0].decode("latin-1").partition(" ")
     return token.strip(" ") if scheme.lower() == "bearer" else None
@@ -176,6 +305,25 @@ def _noting(tokens: IssuedTokens, row: IssuedToken) -> None:
         tokens.note_use(row)
     except RunebookError as error:
         _logger.debug("the use of a token was not noted: %s", error.message)
+
+
+def _commits(body: bytes) -> bool:
+    """Whether a body holds a call of the tool that writes."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):  # whoever answers says so
+        return False
+    for message in found if isinstance(found, list) else [found]:
+        if isinstance(message, dict) and message.get("method") == "tools/call":
+            given = message.get("params")
+            if isinstance(given, dict) and given.get("name") == _WRITING_TOOL:
+                return True
+    return False
+
+
+async def _refuse_scope(send: Send, bearer: Bearer) -> None:
+    challenge = [(b"www-authenticate", bearer.step_up.encode())] if bearer.step_up else []
+    await refuse(send, 403, "The token does not allow this.", challenge)
 
 
 async def refuse(send: Send, status: int, said: str, headers: list[tuple[bytes, bytes]]) -> None:
@@ -189,6 +337,7 @@ async def refuse(send: Send, status: int, said: str, headers: list[tuple[bytes, 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _LOOPBACK_NAMES = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 _LOOPBACK_HOSTS = (*_LOOPBACK_NAMES, "127.0.0.1", "localhost", "[::1]")
+_ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?(?:\[[^\[\]/]+\]|[^\[\]:/]+)(?::[0-9]{1,5})?", re.IGNORECASE)
 _METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 _ASKED_HEADERS = 1_024
 _ANSWER_HEADERS = b"mcp-session-id, mcp-protocol-version, www-authenticate, retry-after, etag"
@@ -222,6 +371,7 @@ class OriginCheck:
     def __init__(self, app: ASGIApp, allowed: TransportSecuritySettings, shared: Sequence[str]) -> None:
         self._app = app
         self._check = TransportSecurityMiddleware(allowed)
+        self._hosts, self._origins = frozenset(allowed.allowed_hosts), frozenset(allowed.allowed_origins)
         self._shared = frozenset(shared)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -234,12 +384,21 @@ class OriginCheck:
         origin = headers.get("origin")
         if refusal is not None:
             await refusal(scope, receive, send)
+        elif not _has_a_port(headers.get("host", ""), self._hosts):
+            await refuse(send, 421, "Invalid Host header", [])
+        elif origin is not None and not _has_a_port(origin, self._origins):
+            await refuse(send, 403, "Invalid Origin header", [])
         elif origin is None or origin not in self._shared:
             await self._app(scope, receive, send)
         elif scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
             await refuse(send, 204, "", [*_sharing(origin), *_preflight(headers)])
         else:
             await self._app(scope, receive, _shared_with(origin, send))
+
+
+def _has_a_port(name: str, exact: Collection[str]) -> bool:
+    """Whether what stands behind the name is a port: to the pattern ``localhost:*`` anything is."""
+    return name in exact or _ADDRESS.fullmatch(name) is not None
 
 
 def _has_port(name: str) -> bool:

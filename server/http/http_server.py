@@ -1,11 +1,12 @@
 """Everything over HTTP from one server: ``/mcp`` and ``/sse`` for clients, ``/api`` for programs, ``/`` for people.
 
 Plain HTTP; beyond loopback a reverse proxy adds TLS. From the outside in, a request passes ``_Boundary`` (one answer,
-no word about what broke), ``OriginCheck`` (names), ``OpenPages`` (files that anybody may have), ``TokenCheck`` (who),
-and then the API or the SDK's transports.
+no word about what broke), ``Health`` (probes of balancers), ``OriginCheck`` (names), ``OpenPages`` (files that anybody
+may have), ``TokenCheck`` (who), and then the API or the SDK's transports.
 
 Promises: nobody comes in who should not (``authentication``); what goes wrong is answered with a status and a sentence;
-clients that do not finish, do not read or ask too much are cut off; a signal ends the process within two seconds.
+clients that do not finish, do not read or ask too much are cut off. SIGTERM lets running requests be answered for
+``http.drain_seconds`` (``health``), then ends the process within two seconds, as any other signal does at once.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio.to_thread
-import h11
 import uvicorn
 from mcp.server import MCPServer
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
@@ -32,12 +33,15 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from memory_core.core.config import HttpConfig
-from memory_core.core.errors import ConfigInvalid
+from memory_core.core.errors import ConfigInvalid, StoreBusy
 from memory_core.core.store.issued_tokens import IssuedTokens
 from server.http.authentication import LOOPBACK, OriginCheck, TokenCheck, refuse, transport_security
+from server.http.connections import Connections, TimedConnection
+from server.http.fair_share import FairShare
+from server.http.health import LIVE, READY, Health
+from server.http.identity_provider import IssuerUnreachable
 from server.http.page_files import OpenPages, is_page
 from server.http.rate_limits import OpenRequests, RequestRates
 from server.protocol.session import ServedStore
@@ -47,73 +51,7 @@ if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-
-_HEAD_SECONDS = 10.0
-_UNREAD_SECONDS = 60.0
-
-
-class TimedConnection(H11Protocol):
-    """uvicorn's HTTP/1.1 connection, with an end to waiting for request heads and for readers."""
-
-    head_seconds = _HEAD_SECONDS
-    unread_seconds = _UNREAD_SECONDS
-    _head_timer: asyncio.TimerHandle | None = None
-    _unread_timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Expect a request soon."""
-        super().connection_made(transport)
-        self._expect_head()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Expect nothing."""
-        for timer in (self._head_timer, self._unread_timer):
-            if timer is not None:
-                timer.cancel()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Read; garbage after a request that is being answered ends the connection without a word."""
-        try:
-            super().data_received(data)
-        except h11.ProtocolError:
-            self.transport.abort()
-
-    def on_response_complete(self) -> None:
-        """Expect the next request soon; it may have been read already."""
-        try:
-            super().on_response_complete()
-        except h11.ProtocolError:
-            self.transport.abort()
-        else:
-            self._expect_head()
-
-    def shutdown(self) -> None:
-        """The server ends: a request that is not here yet is not waited for."""
-        super().shutdown()
-        if self.cycle is not None and not self.cycle.response_complete and self.cycle.more_body:
-            self.transport.abort()
-
-    def pause_writing(self) -> None:
-        """Expect the client to read soon."""
-        super().pause_writing()
-        self._unread_timer = self.loop.call_later(self.unread_seconds, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """The client reads, or is gone."""
-        super().resume_writing()
-        if self._unread_timer is not None:
-            self._unread_timer.cancel()
-            self._unread_timer = None
-
-    def _expect_head(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-        self._head_timer = self.loop.call_later(self.head_seconds, self._close_headless)
-
-    def _close_headless(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.abort()
+    from server.http.login import Login
 
 
 class SessionShare:
@@ -167,6 +105,8 @@ _HEAD_BYTES = 32_768
 #: Of the connections, and of the sessions, what one token may hold.
 _SHARE = 4
 _GRACE_SECONDS = 1
+#: More than the requests that run, for some take long beside the others.
+_THREADS = 100
 #: These loggers of the SDK write what clients send.
 _TALKATIVE = ("sse", "streamable_http", "_streamable_http_modern", "transport_security")
 
@@ -180,7 +120,8 @@ def build_app(
     required: bool = False,
     store: ServedStore | None = None,
     owner_key: str | None = None,
-) -> ASGIApp:
+    login: Login | None = None,
+) -> Served:
     """One ASGI app with both transports, and the API and the page where there is a store for them.
 
     Args:
@@ -191,8 +132,11 @@ def build_app(
         required: Tokens are needed even where none was issued.
         store: What the API and the page show; None serves neither.
         owner_key: Lets the owner in; see ``TokenCheck``.
+        login: Access tokens of OAuth; None takes none.
     """
-    security = transport_security(host, settings.allowed_hosts, settings.allowed_origins)
+    public = () if login is None else (login.url,)
+    names = (*settings.allowed_hosts, *(url.partition("://")[2] for url in public))
+    security = transport_security(host, names, (*settings.allowed_origins, *public))
     streamable = server.streamable_http_app(
         streamable_http_path=_PATH,
         transport_security=security,
@@ -209,6 +153,7 @@ def build_app(
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
         if store is not None:  # for as long as the app runs: the API has no sessions that would hold it open
             store.acquire()
             if owner_key is not None:  # its owner opens the page now, and will search
@@ -223,16 +168,40 @@ def build_app(
 
     transports = Starlette(routes=[*streamable.routes, *sse.routes], lifespan=lifespan)
     sessions = SessionShare(transports, server.session_manager, _PATH, max(1, settings.max_sessions // _SHARE))
+    behind = sessions if store is None else _WithApi(sessions, store, settings)
+    rates = RequestRates(settings.requests_per_minute)
     door = TokenCheck(
-        sessions if store is None else _WithApi(sessions, store, settings),
+        FairShare(behind, settings.requests_at_once, max(1, settings.requests_at_once // 2)),
         tokens,
         required=required or settings.require_token,
-        rates=RequestRates(settings.requests_per_minute),
+        rates=rates,
         open_requests=OpenRequests(max(_SHARE, settings.max_connections // _SHARE)),
         owner_key=owner_key,
+        open_to_all=settings.without_token == "anyone",
+        login=login,
     )
-    inside = door if store is None else OpenPages(door)
-    return _Boundary(OriginCheck(inside, security, settings.allowed_origins))
+    inside: ASGIApp = door if store is None else OpenPages(door)
+    if login is not None:
+        inside = login.before(inside, rates)
+    health = Health(OriginCheck(inside, security, settings.allowed_origins), store)
+    return Served(_Boundary(health), health)
+
+
+class Served:
+    """The ASGI app of a server, and how it stands.
+
+    Args:
+        app: Answers.
+        health: Knows which requests run.
+    """
+
+    def __init__(self, app: ASGIApp, health: Health) -> None:
+        self._app = app
+        self.health = health
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self._app(scope, receive, send)
 
 
 class _WithApi:
@@ -282,12 +251,15 @@ class _Boundary:
             await self._app(scope, receive, send)
             return
         for_page = is_page(scope)
-        methods = _MORE_METHODS if for_page or scope["path"].startswith(_API) else _METHODS
+        more = for_page or scope["path"].startswith(_API) or scope["path"] in (LIVE, READY)
+        methods = _MORE_METHODS if more else _METHODS
         answer = _Answer(send, is_page=for_page)
         try:
             if scope["method"] not in methods:
                 allowed = b", ".join(name.encode() for name in sorted(methods - {"OPTIONS"}))
                 await refuse(answer.send, 405, "Method Not Allowed", [(b"allow", allowed)])
+            elif _head_bytes(scope) > _HEAD_BYTES:  # h11 bounds only what has not come whole yet
+                await refuse(answer.send, 431, "Request Header Fields Too Large", [(b"connection", b"close")])
             elif {name for name, _ in scope["headers"]} >= _FRAMED_TWICE:
                 # A proxy that goes by the other one would take the rest of the body for a request of its own.
                 await refuse(answer.send, 400, "Bad Request", [(b"connection", b"close")])
@@ -295,6 +267,11 @@ class _Boundary:
                 await self._app(scope, _in_time(receive), answer.send)
         except asyncio.CancelledError:  # the server ends
             await answer.end(503, "The server ends.")
+        except StoreBusy:  # nobody can say whether a token holds
+            await answer.end(503, "The store does not answer; ask again.", (b"retry-after", b"1"))
+        except IssuerUnreachable as error:
+            again = str(error.retry_after_seconds).encode()
+            await answer.end(503, "The identity provider does not answer; ask again.", (b"retry-after", again))
         except _TooSlow:
             await answer.end(408, "Request Timeout")
         except Exception as error:  # the edge of the process: a client learns nothing of any error
@@ -302,6 +279,14 @@ class _Boundary:
                 _logger.error("a request failed: %s", type(error).__name__)
             _logger.debug("a request failed", exc_info=error)
             await answer.end(500, "Internal Server Error")
+
+
+def _head_bytes(scope: Scope) -> int:
+    return (
+        len(scope["raw_path"])
+        + len(scope["query_string"])
+        + sum(len(name) + len(value) for name, value in scope["headers"])
+    )
 
 
 class _Answer:
@@ -328,12 +313,12 @@ class _Answer:
             self._ended = True
         await self._send(message)
 
-    async def end(self, status: int, said: str) -> None:
+    async def end(self, status: int, said: str, *headers: tuple[bytes, bytes]) -> None:
         """Answer with ``status`` if nothing was answered yet, and close: the request may never end."""
         if self.started:
             await self.send({"type": "http.response.body", "body": b""})
         else:
-            await refuse(self.send, status, said, [(b"connection", b"close")])
+            await refuse(self.send, status, said, [(b"connection", b"close"), *headers])
 
 
 def _in_time(receive: Receive) -> Receive:
@@ -357,16 +342,51 @@ def _in_time(receive: Receive) -> Receive:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server that ends in time, whatever its worker threads wait for; what was acknowledged is on disk."""
+    """uvicorn's server that ends in time, whatever its worker threads wait for; what was acknowledged is on disk.
+
+    Args:
+        config: uvicorn's settings.
+        health: Knows which requests run.
+        drain_seconds: How long those are waited for after SIGTERM.
+        ready: Called once connections are taken and signals are heard.
+    """
+
+    def __init__(self, config: uvicorn.Config, health: Health, drain_seconds: float, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._health = health
+        self._ready = ready
+        self._drain_seconds = drain_seconds
+        self._drained_at = 0.0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end, and see to it."""
+        """Begin to end, and see to it; the second signal waits for nothing."""
+        if sig == signal.SIGTERM and not self._health.draining and not self.should_exit:
+            self._drained_at = time.monotonic() + self._drain_seconds
+            self._health.draining = True
+            return
         if not self.should_exit:
-            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it laments each stream that is cut
-            last = threading.Timer(END_SECONDS, os._exit, [128 + sig])
-            last.daemon = True
-            last.start()
+            self._end_soon(128 + sig)
         super().handle_exit(signal.Signals(sig), frame)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take connections, and say so."""
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """End once what ran is answered, or had its time."""
+        late = time.monotonic() >= self._drained_at
+        if self._health.draining and not self.should_exit and (late or self._health.is_idle):
+            self._end_soon(0)
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+    def _end_soon(self, status: int) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it laments each stream that is cut
+        last = threading.Timer(END_SECONDS, os._exit, [status])
+        last.daemon = True
+        last.start()
 
 
 def serve(
@@ -402,21 +422,30 @@ def serve(
     for name in _TALKATIVE:
         logging.getLogger(f"mcp.server.{name}").setLevel(logging.CRITICAL)
     listener = _listener(host, port)
+    bound = int(listener.getsockname()[1])
+    login, oauth = None, settings.oauth
+    if oauth.issuer and owner_key is None and tokens is not None:  # who has the owner's key needs no other way in
+        from server.http.login import open_login
+
+        here = f"http://{f'[{host}]' if ':' in host else host}:{bound}"
+        login = open_login(oauth, oauth.url or here, tokens)
+    app = build_app(server, host, tokens, settings, required=not local, store=store, owner_key=owner_key, login=login)
     config = uvicorn.Config(
-        build_app(server, host, tokens, settings, required=not local, store=store, owner_key=owner_key),
-        http=TimedConnection,
+        app,
+        http=cast(
+            "type[asyncio.Protocol]", partial(TimedConnection, connections=Connections(settings.max_connections))
+        ),
         ws="none",
         log_level="error",
         access_log=False,
         proxy_headers=False,  # an address that the client itself names is none
         server_header=False,
         h11_max_incomplete_event_size=_HEAD_BYTES,
-        limit_concurrency=settings.max_connections,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     with listener:
-        ready(int(listener.getsockname()[1]))
-        _Server(config).run(sockets=[listener])
+        told = partial(ready, bound)
+        _Server(config, app.health, settings.drain_seconds, told).run(sockets=[listener])
 
 
 def is_loopback(host: str) -> bool:
@@ -431,9 +460,11 @@ def is_loopback(host: str) -> bool:
 
 def _check_exposed(host: str, tokens: IssuedTokens | None, settings: HttpConfig) -> None:
     missing = []
-    if tokens is None or not tokens.any_live():
+    if settings.oauth.issuer and not settings.oauth.url:
+        missing.append("name the address by which clients reach it: http.oauth.url")
+    if not settings.oauth.issuer and (tokens is None or not tokens.any_live()):
         missing.append("issue a token: runebook token add LABEL")
-    if not settings.allowed_hosts:
+    if not settings.allowed_hosts and not settings.oauth.url:
         missing.append(
             "name the hosts by which clients reach it: --allowed-host memory.example.com, or http.allowed_hosts"
         )

@@ -1,14 +1,16 @@
 """Routes of the API about memories one by one: finding, listing, reading, keeping, changing and deleting them.
 
-A memory is shown as ``read`` shows it, to whom ``read`` shows it. Opening one counts as a use; looking at it again
-after a change does not. A person's change is whole new values, exactly as they were typed: a patch field takes its text
-as it is even where it looks like a SEARCH/REPLACE block, and a count takes its new value, not what to add. That is safe
-because the transaction refuses it all if the memory is no longer what the person saw.
+A memory is shown as ``read`` shows it, to whom ``read`` shows it. Who opens or searches with a token uses a memory,
+unless the page asks; what the owner looks at is no use. A person's change is whole new values, exactly as they were
+typed: a patch field takes its text as it is even where it looks like a SEARCH/REPLACE block, and a count takes its new
+value, not what to add. That is safe because the transaction refuses it all if the memory is no longer what the person
+saw.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import time
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -18,7 +20,7 @@ from fastapi import APIRouter, Path, Query, Response
 from memory_core.core.caller import Access
 from memory_core.core.commit.patch import is_patch
 from memory_core.core.errors import FieldRejected, InvalidInput, InvalidUri, NotFound, RunebookError
-from memory_core.core.index.documents import Document, memory_document
+from memory_core.core.index.documents import MESSAGES_NAME, Document, memory_document
 from memory_core.core.index.indexer import numbered
 from memory_core.core.memory.directory_page import recorded
 from memory_core.core.memory.field_values import coerce, derive
@@ -30,14 +32,18 @@ from memory_core.core.memory.results import CommitReceipt, Hit, Status, as_json,
 from memory_core.core.memory.uri import SCHEME, MemoryUri, file_of
 from memory_core.core.search.context_sources import source_lines
 from memory_core.core.search.memory_list import EntryFilter
+from memory_core.core.search.passages import Passage, passage_of, words_sought
 from memory_core.core.text.text_diff import side_by_side
 from memory_core.features.daily_logs import MEMORY_TYPE as DAILY_LOGS
 from memory_core.features.history import History, history_of
+from memory_core.features.organize import ORGANIZE, OrganizeRequest
+from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.features.upkeep.passes import passes
 from memory_core.runebook import Runebook
 from memory_core.version import program_version
 from server.http.api import IfMatch, Reader, Refusal, Writer, expect_stored, route, seen_sha256
 from server.http.api_answers import (
+    Bulk,
     EntriesQuestion,
     EntryEdit,
     MarkdownText,
@@ -336,6 +342,20 @@ def delete_entry(memory: Writer, path: EntryPath, if_match: IfMatch = None) -> A
     return receipt
 
 
+@route(memories, "POST", "/bulk", "CommitReceipt", 404, 409)
+def change_many(memory: Writer, asked: Bulk) -> Any:
+    """Tag, pin, move to a project, archive or delete several memories in one commit, which one undo takes back."""
+    rest = (asked.tags, asked.untags, asked.pinned, asked.project)
+    if asked.action == "organize":
+        return memory.run(ORGANIZE, OrganizeRequest(asked.uris, *rest, dry_run=asked.dry_run))
+    if any(rest[:2]) or any(each is not None for each in rest[2:]):
+        raise Refusal(400, f"{asked.action} takes no tags, pinned or project.", "Leave them out.")
+    if asked.action == "archive":
+        return memory.run(ARCHIVE, ArchiveRequest(asked.uris, dry_run=asked.dry_run))
+    removed = {"delete_operations": [{"uri": uri} for uri in dict.fromkeys(asked.uris)]}
+    return memory.commit(CommitRequest(operations=removed, dry_run=asked.dry_run))
+
+
 @route(memories, "POST", "/preview", "HtmlAnswer", nulls=True)
 def preview_markdown(text: MarkdownText) -> Any:
     """Markdown as HTML that is safe to show as it is; stores nothing."""
@@ -375,6 +395,7 @@ _NO_RECEIPT = {"receipt": as_json(CommitReceipt("", Status.REJECTED))}
 looking = APIRouter(tags=["looking"])
 _RANKS = ["balanced", "decay", "weighted", "relevance"]
 _TREE_NODES = 5_000
+_PASSAGE_CHARS = 280
 
 
 @route(looking, "GET", "/about", "AboutAnswer")
@@ -405,6 +426,7 @@ def about(memory: Reader) -> Any:
         ranks=_RANKS,
         types=[known.name for known in memory.registry.list_all()],
         counts=memory.catalogue.counts(),
+        latest=next((commit.commit_id for commit in past_of(memory).commits(limit=1)), None),
         passes=[each.name for each in passes(memory)],
         model=model,
     )
@@ -414,6 +436,15 @@ def about(memory: Reader) -> Any:
 def types(memory: Reader) -> Any:
     """All memory types with their fields."""
     return {"types": [_type_facts(memory, known) for known in memory.registry.list_all()]}
+
+
+@route(looking, "GET", "/labels", "LabelsAnswer")
+def labels(memory: Reader) -> Any:
+    """Which tags and projects there are."""
+    memory.opened.look()
+    memory.indexer.follow()
+    tags, projects = memory.catalogue.labels()
+    return {"tags": tags, "projects": projects}
 
 
 @route(looking, "POST", "/search", "SearchAnswer", 404, nulls=True)
@@ -432,7 +463,12 @@ def search(memory: Reader, asked: SearchQuestion) -> Any:
         )
     )
     used = memory.store.ledger.usage_table.usage(hit.uri for hit in found.hits)
-    hits = [_hit_facts(hit, used[hit.uri].access_count if hit.uri in used else 0) for hit in found.hits]
+    passages = memory.passages(asked.query, (hit.uri for hit in found.hits), _PASSAGE_CHARS)
+    sought = words_sought(asked.query)
+    hits = [
+        _hit_facts(hit, used[hit.uri].access_count if hit.uri in used else 0, passages.get(hit.uri), sought)
+        for hit in found.hits
+    ]
     taken = round(1_000 * (time.perf_counter() - started), 3)
     return {"hits": hits, "total": len(hits), "notes": found.notes, "milliseconds": taken}
 
@@ -479,11 +515,20 @@ def _rank(memory: Runebook, asked: SearchQuestion) -> str | None:
     return "balanced" if memory.config.search.rank == "relevance" else None
 
 
-def _hit_facts(hit: Hit, accesses: int) -> dict[str, Any]:
+def _hit_facts(hit: Hit, accesses: int, passage: Passage | None, sought: re.Pattern[str] | None) -> dict[str, Any]:
     file = file_of(hit.uri)
     parts = file.split("/")
-    name = parts[-2] if parts[-1] == "messages.jsonl" else parts[-1].removesuffix(".md")
-    return {**as_json(hit), "path": file.removeprefix(SCHEME), "name": name, "accesses": accesses}
+    name = parts[-2] if parts[-1] == MESSAGES_NAME else parts[-1].removesuffix(".md")
+    shown = passage or Passage(hit.abstract)
+    return {
+        **as_json(hit),
+        "path": file.removeprefix(SCHEME),
+        "name": name,
+        "accesses": accesses,
+        "name_marks": passage_of(name, sought, len(name)).marks,
+        "passage": shown.text,
+        "marks": shown.marks,
+    }
 
 
 ROUTERS = (memories, looking)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -15,18 +17,22 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from memory_core.core.caller import current_author
 from memory_core.core.commit.conflicts import ABSENT
 from memory_core.core.errors import NotFound, RunebookError
-from memory_core.core.index.documents import MESSAGES_NAME
+from memory_core.core.index.documents import MESSAGES_NAME, memory_document
 from memory_core.core.index.indexer import numbered
 from memory_core.core.memory.message import Message, transcript_line
 from memory_core.core.memory.metadata import read_moment
+from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import as_json, text_sha256
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import SCHEME, MemoryUri
+from memory_core.core.search.context_sources import source_lines, words_said
 from memory_core.core.search.memory_list import LIMIT_MOST, EntryFilter, EntrySummary
 from memory_core.core.store.files import FileStat
+from memory_core.core.text.analysis import fold
 from memory_core.core.text.text_diff import Row, side_by_side
 from memory_core.features.doctor import DOCTOR, DoctorRequest
+from memory_core.features.graph import GRAPH, NODES_MOST, RELATE, GraphRequest, RelateRequest
 from memory_core.features.history import LAST, Commit, FileDiff
 from memory_core.features.metrics import STATS, StatsRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
@@ -45,7 +51,7 @@ from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE, 
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook
 from server.http.api import IfMatch, Reader, Refusal, Writer, expect_stored, route, seen_sha256
-from server.http.api_answers import Archiving, Consolidation, DryRun, Restoring, SummaryText, answer_from
+from server.http.api_answers import Archiving, Consolidation, DryRun, Relation, Restoring, SummaryText, answer_from
 from server.http.authentication import identity
 from server.http.memory_routes import EntryPath, field_facts, message_facts, past_of, stored
 from server.http.page_files import render
@@ -142,6 +148,11 @@ _TEXT_CHARS = 40_000
 _HOT_MEMORIES = 50
 _HEAT_SEGMENTS = 500
 _SHOWN_SEGMENTS = 200
+_TITLE_TOPICS, _TITLE_CHARS = 2, 90
+#: Memories of one conversation that are shown, and its messages that they are compared with, the latest ones.
+_TOLD_MOST, _READ_MESSAGES = 100, 2_000
+#: Of a longer log without topics the beginning is not read for its title.
+_TITLE_BYTES = 262_144
 
 
 @route(conversations, "GET", "/sessions", "SessionsAnswer", nulls=True)
@@ -156,27 +167,81 @@ def sessions(
     return {"sessions": shown, "total": len(found)}
 
 
+SessionId = Annotated[str, Path(max_length=400, examples=["2026-05-08-1f3a9c2e"])]
+
+
 @route(conversations, "GET", "/sessions/{session_id}", "ConversationAnswer", 404)
 def conversation(
     memory: Reader,
-    session_id: Annotated[str, Path(max_length=400, examples=["2026-05-08-1f3a9c2e"])],
+    session_id: SessionId,
+    words: Annotated[str, Query(max_length=500, description="Only messages that hold all of these.")] = "",
     offset: Annotated[int, Query(ge=0, le=100_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Any:
     """What was said in a conversation, message by message, and what it was about."""
+    log, everything = _said_in(memory, session_id)
+    wanted = fold(words).split()
+    said = [
+        (line, each)
+        for line, each in everything
+        if not wanted or all(word in fold(_message_text(each)) for word in wanted)
+    ]
+    segments = segments_in(memory.store, log).used
+    return {
+        "session_id": session_id,
+        "uri": str(log),
+        "title": _title(segments, everything),
+        "messages": [message_facts(line, each, _message_text(each)) for line, each in said[offset : offset + limit]],
+        "segments": [_segment_facts(each) for each in segments],
+        "total": len(said),
+        "offset": offset,
+    }
+
+
+@route(conversations, "GET", "/sessions/{session_id}/memories", "ToldAnswer", 404)
+def told_memories(memory: Reader, session_id: SessionId) -> Any:
+    """The memories that come from a conversation, each with the lines that it most likely came from."""
+    log, everything = _said_in(memory, session_id)
+    said = everything[-_READ_MESSAGES:]
+    words = words_said(said)
+    scope = memory.projects.scope(None, None)
+    found = []
+    for uri in _told_uris(memory, log.parent.name):
+        try:
+            each = stored(memory, uri.removeprefix(SCHEME))
+        except RunebookError:  # deleted, archived, or not to be seen
+            continue
+        if each.metadata.session != log.parent.name or not scope.sees(each.project, private=each.is_private):
+            continue
+        document = memory_document(each)
+        lines = [line for line, _ in source_lines(document.own, said, words=words)]
+        found.append({**as_json(memory.catalogue.summary(document)), "lines": lines})
+    return {"memories": found}
+
+
+def _said_in(memory: Runebook, session_id: str) -> tuple[MemoryUri, list[tuple[int, Message]]]:
     log = memory.browser.visible(memory.commits.session_uri(session_id))
     text = memory.store.text(log)
     if text is None:
         raise NotFound(f"there is no conversation {session_id!r}.", hint="List them with GET /api/memory/sessions.")
-    said = list(numbered(text))
-    return {
-        "session_id": session_id,
-        "uri": str(log),
-        "messages": [message_facts(line, each, _message_text(each)) for line, each in said[offset : offset + limit]],
-        "segments": [_segment_facts(each) for each in segments_in(memory.store, log).used],
-        "total": len(said),
-        "offset": offset,
-    }
+    return log, list(numbered(text))
+
+
+def _told_uris(memory: Runebook, session: str) -> list[str]:
+    """Memories whose trailer names a session, or did."""
+    named = f'"session_id": {json.dumps(session, ensure_ascii=False)}'
+    spaces = [space for space in memory.spaces if not space.startswith("session/")]
+    past = memory.store.ledger.past
+    return [uri for space in spaces for uri in past.files_saying(f"{SCHEME}{space}/memories", named, _TOLD_MOST)]
+
+
+def _title(segments: Sequence[StoredSegment], said: Iterable[tuple[int, Message]]) -> str | None:
+    """What a conversation was about: the topics that it spoke of most, else how it began; None where nobody knows."""
+    most = sorted(segments, key=lambda each: -len(each.segment.pages))[:_TITLE_TOPICS]
+    if most:
+        return " · ".join(each.segment.title for each in most)
+    first = next((each.text for _, each in said if each.role == "user" and each.text.strip()), "")
+    return summary_line(first, _TITLE_CHARS) or None
 
 
 @route(conversations, "GET", "/heat", "HeatAnswer", nulls=True)
@@ -239,15 +304,18 @@ def _session_facts(memory: Runebook, log: MemoryUri, stat: FileStat) -> dict[str
     row = memory.extractor.queue.get(log)
     try:
         stored = row.stored if row is not None else len(memory.extractor.sessions.messages(log))
-        segments = len(segments_in(memory.store, log).used)
+        found = segments_in(memory.store, log).used
+        begins = numbered(memory.store.text(log) or "") if not found and stat.size_bytes <= _TITLE_BYTES else ()
+        title = _title(found, begins)
     except RunebookError:  # a damaged log is listed all the same
-        stored, segments = 0, 0
+        stored, found, title = 0, (), None
     return {
         "session_id": log.parent.name,
         "uri": str(log),
         "messages": stored,
         "waiting": 0 if row is None else row.waiting,
-        "segments": segments,
+        "segments": len(found),
+        "title": title,
         "updated_at": datetime.fromtimestamp(stat.mtime_ns / 1e9, UTC).isoformat(timespec="seconds"),
     }
 
@@ -411,6 +479,40 @@ def procedural(memory: Reader, limit: Annotated[int, Query(ge=1, le=LIMIT_MOST)]
     }
 
 
+@route(insight, "GET", "/calendar", "CalendarAnswer")
+def calendar(
+    memory: Reader,
+    month: Annotated[str, Query(pattern=r"^[12]\d{3}-(0[1-9]|1[0-2])$", examples=["2026-05"])],
+) -> Any:
+    """What happened in a month, as memories tell it, and how many memories were made on each day."""
+    memory.opened.look()
+    memory.indexer.follow()
+    events, made = memory.catalogue.calendar(f"{month}-01", f"{month}-31")
+    named = [dict(zip(("day", "uri", "name", "memory_type"), each, strict=True)) for each in events]
+    return {"month": month, "events": named, "made": made}
+
+
+@route(insight, "GET", "/graph", "Graph", 404)
+def memory_graph(
+    memory: Reader,
+    types: Annotated[list[str] | None, Query(max_length=50, description="Only memories of these types.")] = None,
+    after: Annotated[str | None, Query(max_length=64, description="Changed from then on; ISO date or time.")] = None,
+    before: Annotated[str | None, Query(max_length=64, description="Changed up to then.")] = None,
+    around: Annotated[
+        str | None, Query(max_length=4_096, description="A memory and what it is connected with.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=NODES_MOST)] = 150,
+) -> Any:
+    """Memories, the conversations they come from, and how they are connected; the most important ones first."""
+    return memory.run(GRAPH, GraphRequest(types or (), after, before, around, limit))
+
+
+@route(insight, "POST", "/relations", "CommitReceipt", 404, 409)
+def relate(memory: Writer, asked: Relation) -> Any:
+    """Make, change or remove a relation of two memories, at both ends."""
+    return memory.run(RELATE, RelateRequest(**asked.model_dump()))
+
+
 @route(insight, "GET", "/trail", "TrailAnswer", 404)
 def trail(
     memory: Reader,
@@ -441,6 +543,14 @@ async def health(memory: Reader, request: Request) -> Any:
         running = state.examination = asyncio.create_task(_examined(memory))
         running.add_done_callback(_heard)
     return await asyncio.shield(running)
+
+
+@route(insight, "POST", "/health/repair", "Report")
+def mend(memory: Writer, asked: DryRun | None = None) -> Any:
+    """Mend what can be mended, and examine the store again; as a dry run, examine it only. For the owner."""
+    if identity() is not None:
+        raise Refusal(403, "the store is mended by its owner only.", "Ask the owner: runebook doctor --repair.")
+    return memory.run(DOCTOR, DoctorRequest(repair=asked is None or not asked.dry_run))
 
 
 async def _examined(memory: Runebook) -> dict[str, Any]:

@@ -28,8 +28,12 @@ class RequestRates:
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, client: str) -> int:
+    def take(self, client: str, *, count: bool = True) -> int:
         """Count one request.
+
+        Args:
+            client: Who asks.
+            count: False only looks.
 
         Returns:
             0 if it may pass, else the seconds, at least 1, after which the next one may.
@@ -40,7 +44,7 @@ class RequestRates:
         level, at = self._buckets.pop(client, (float(self._per_minute), now))
         level = min(float(self._per_minute), level + (now - at) * self._per_minute / 60)
         passes = level >= 1
-        self._buckets[client] = (level - 1 if passes else level, now)
+        self._buckets[client] = (level - 1 if passes and count else level, now)
         if len(self._buckets) > _KEPT_CLIENTS:  # the one that rested longest has the fullest bucket
             self._buckets.popitem(last=False)
         return 0 if passes else max(1, math.ceil((1 - level) * 60 / self._per_minute))

@@ -1,8 +1,9 @@
 """A keyed channel between processes of one user on one machine, and the servers that are reached by it.
 
-A server listens on loopback and announces itself in a small file under ``<state>/lines``, which holds its key and
-which its user alone can read. Both ends prove that they know the key before anything else is said: a stranger on the
-port learns nothing and is not believed. Then frames pass, each a length and so many bytes.
+A server listens on a Unix socket in ``<state>/lines``, a folder that its user alone can enter, and announces itself in
+a small file beside it, which holds its key. Where there are no such sockets it listens on loopback. Both ends prove
+that they know the key before anything else is said: a stranger learns nothing and is not believed. Then frames pass,
+each a length and so many bytes.
 
 Owns: announcements, the handshake, frames, and asking a server (``submit``). What a
 server answers is in ``channel_requests``. An announcement that a killed server left does no harm, for nobody at its
@@ -22,8 +23,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +49,11 @@ _LENGTH_BYTES = 4
 _CHUNK_BYTES = 1 << 16
 _PROBE_SECONDS = 0.5
 _SUFFIX = ".json"
+_SOCKET_SUFFIX = ".sock"
+#: The longest path of a Unix socket that every system takes, in bytes.
+_SOCKET_PATH_BYTES = 100
+#: A server announces its socket within this time of making it.
+_ANNOUNCED_SECONDS = 60.0
 _ANNOUNCEMENT_LIMIT_BYTES = 16_384
 #: Of announcements of other machines; the oldest of more go.
 _FOREIGN_LIMIT = 64
@@ -285,7 +291,7 @@ class Announcement(NamedTuple):
 
     Attributes:
         pid: Its process.
-        port: Where it listens on loopback.
+        port: Where it listens on loopback; 0 where it has a Unix socket.
         key: Hexadecimal; who knows it is the same user.
         since: When it began, in seconds since 1970.
         version: Of the program.
@@ -293,6 +299,7 @@ class Announcement(NamedTuple):
         kind: What it is: stdio, http or local (started in the background for hosts that share it).
         settings: Fingerprint of its settings.
         state: Its store's folder of machine files; a copy of that folder holds announcements that are not its own.
+        socket_name: The name of its Unix socket beside the announcement; empty where it listens on loopback.
     """
 
     pid: int
@@ -304,6 +311,7 @@ class Announcement(NamedTuple):
     kind: str
     settings: str = ""
     state: str = ""
+    socket_name: str = ""
 
     def ask(self, request: Mapping[str, Any], deadline: float, *, reached_by: float) -> dict[str, Any]:
         """What this server answers; the deadlines are on the monotonic clock.
@@ -334,7 +342,7 @@ class Announcement(NamedTuple):
             ChannelBroken: If nobody is there who knows the key, or not in time.
         """
         try:
-            channel = Channel(socket.create_connection((HOST, self.port), timeout=_seconds_until(deadline)))
+            channel = Channel(self.call(_seconds_until(deadline)))
         except OSError as error:
             raise ChannelBroken(str(error)) from error
         try:
@@ -343,6 +351,65 @@ class Announcement(NamedTuple):
             channel.close()
             raise
         return channel
+
+    def call(self, timeout_seconds: float | None) -> socket.socket:
+        """A connection to where it listens, not proven yet.
+
+        Raises:
+            OSError: If nobody listens there, or not in time.
+        """
+        if not self.socket_name:
+            return socket.create_connection((HOST, self.port), timeout=timeout_seconds)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(timeout_seconds)
+            with _short_path(Path(self.state) / FOLDER_NAME / self.socket_name) as path:
+                connection.connect(path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def listening_socket(state: Path, backlog: int) -> tuple[socket.socket, str]:
+    """A socket that only this user's processes reach, where the system has such, else one on loopback.
+
+    Args:
+        state: The store's folder of machine files.
+        backlog: How many callers may wait to be accepted.
+
+    Returns:
+        The socket, listening, and the name of its file in the folder of announcements; empty on loopback.
+
+    Raises:
+        OSError: If there is neither, or the folder cannot be made.
+    """
+    path = make_folder(state) / f"{os.getpid()}-{os.urandom(4).hex()}{_SOCKET_SUFFIX}"
+    if hasattr(socket, "AF_UNIX") and os.name == "posix":
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with _short_path(path) as name:
+                listener.bind(name)
+            listener.listen(backlog)
+            return listener, path.name
+        except OSError:  # the path is too long, or the folder is on a disk that holds no sockets
+            listener.close()
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+    return socket.create_server((HOST, 0), backlog=backlog), ""
+
+
+@contextmanager
+def _short_path(path: Path) -> Iterator[str]:
+    """``path``, or on Linux another path to the same file where that one is too long for a socket."""
+    if len(os.fsencode(path)) <= _SOCKET_PATH_BYTES or not sys.platform.startswith("linux"):
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
 
 
 def announced(state: Path) -> list[Announcement]:
@@ -365,9 +432,9 @@ def announce(state: Path, announcement: Announcement) -> Path:
         OSError: If it cannot be written so that only this user can read it.
     """
     folder = make_folder(state)
-    _clear_away(_paths(state))
+    _clear_away(folder, _paths(state))
     path = folder / f"{announcement.pid}-{os.urandom(4).hex()}{_SUFFIX}"
-    write_json(path, announcement._replace(state=os.path.realpath(state))._asdict())
+    write_json(path, announcement._asdict())
     return path
 
 
@@ -417,33 +484,53 @@ def _read(path: Path) -> Announcement | None:
             if os.name == "posix" and (facts.st_uid != os.geteuid() or facts.st_mode & 0o077):
                 return None
             value = json.loads(file.read(_ANNOUNCEMENT_LIMIT_BYTES))
-        read = Announcement(**{name: value[name] for name in Announcement._fields})
+        read = Announcement(**{name: value[name] for name in Announcement._fields if name in value})
         float(read.since), int(read.pid)
-        return read if len(bytes.fromhex(read.key)) == KEY_BYTES and 0 < int(read.port) < 65_536 else None
+        return read if len(bytes.fromhex(read.key)) == KEY_BYTES and _is_address(read) else None
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return None
 
 
-def _clear_away(paths: Iterable[Path]) -> None:
-    """Remove announcements of servers that are not there any more."""
+def _is_address(announcement: Announcement) -> bool:
+    if announcement.socket_name:
+        name = str(announcement.socket_name)
+        return name.endswith(_SOCKET_SUFFIX) and os.path.basename(name) == name  # noqa: PTH119 - as text
+    return 0 < int(announcement.port) < 65_536
+
+
+def _clear_away(folder: Path, paths: Iterable[Path]) -> None:
+    """Remove announcements of servers that are not there any more, and their sockets."""
     foreign: list[tuple[float, Path]] = []
     gone: list[Path] = []
+    sockets: set[str] = set()
     for path in paths:
         read = _read(path)
         if read is not None and read.node != this_node():
             foreign.append((read.since, path))
+            sockets.add(read.socket_name)
         elif read is None or _is_gone(read):
-            gone.append(path)
+            gone += [path, *([folder / read.socket_name] if read is not None and read.socket_name else [])]
+        else:
+            sockets.add(read.socket_name)
+    gone += [path for path in folder.glob(f"*{_SOCKET_SUFFIX}") if path.name not in sockets and _is_old(path)]
     for path in (*gone, *(path for _, path in sorted(foreign)[:-_FOREIGN_LIMIT])):
         with suppress(OSError):
             path.unlink()
 
 
+def _is_old(path: Path) -> bool:
+    """Whether a server would have announced the socket by now."""
+    try:
+        return path.lstat().st_mtime < time.time() - _ANNOUNCED_SECONDS
+    except OSError:
+        return False
+
+
 def _is_gone(announcement: Announcement) -> bool:
     """Whether surely nobody listens there any more."""
     try:
-        socket.create_connection((HOST, announcement.port), timeout=_PROBE_SECONDS).close()
-    except ConnectionRefusedError:
+        announcement.call(_PROBE_SECONDS).close()
+    except (ConnectionRefusedError, FileNotFoundError):
         return True
     except OSError:
         pass

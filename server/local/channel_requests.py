@@ -24,14 +24,15 @@ from memory_core.core.caller import Access, authored
 from memory_core.core.errors import InvalidInput, RunebookError
 from memory_core.version import program_version
 from server.local.channel import (
+    FOLDER_NAME,
     FRAME_LIMIT_BYTES,
     HANDSHAKE_SECONDS,
-    HOST,
     KEY_BYTES,
     Announcement,
     Channel,
     ChannelBroken,
     announce,
+    listening_socket,
     this_node,
 )
 
@@ -46,8 +47,11 @@ Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 #: Takes over a connection whose request had the verb ``attach``; returns when it has ended.
 Attach = Callable[[Mapping[str, Any], Channel], None]
 
-#: Strangers who say nothing hold no more than so many threads, each for as long as a handshake may take.
+#: Requests of callers that have shown that they know the key.
 _AT_ONCE = 64
+#: Callers that have not shown it yet; each holds a thread for as long as a handshake may take.
+_UNPROVEN = 128
+_BACKLOG = 512
 _REQUEST_SECONDS = 10.0
 _ANSWER_SECONDS = 10.0
 _BREATH_SECONDS = 0.1
@@ -193,24 +197,30 @@ class Listener:
         self._attach = attach
         self._stop = stop
         self._key = os.urandom(KEY_BYTES)
-        self._room = threading.BoundedSemaphore(_AT_ONCE)
+        self._guard = threading.Lock()
+        self._unproven: dict[Channel, None] = {}  # in the order in which they came
+        self._asking = set[Channel]()
         self._closed = threading.Event()
         self._channels = set[Channel]()
-        self._socket = socket.create_server((HOST, 0), backlog=_AT_ONCE)
+        self._socket, name = listening_socket(state, _BACKLOG)
+        self._file = state / FOLDER_NAME / name if name else None
         self.announcement = Announcement(
             pid=os.getpid(),
-            port=self._socket.getsockname()[1],
+            port=0 if name else self._socket.getsockname()[1],
             key=self._key.hex(),
             since=time.time(),
             version=program_version(),
             node=this_node(),
             kind=kind,
             settings=settings,
+            state=os.path.realpath(state),
+            socket_name=name,
         )
         try:
             self._path = announce(state, self.announcement)
         except OSError:
             self._socket.close()
+            self._remove_file()
             raise
         threading.Thread(target=self._listen, name="runebook-channel", daemon=True).start()
 
@@ -218,6 +228,12 @@ class Listener:
         """Let nobody else find this server."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
+        self._remove_file()
+
+    def _remove_file(self) -> None:
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Take the announcement back and hang up; safe to call twice. Waits for nobody."""
@@ -236,20 +252,39 @@ class Listener:
             except OSError:  # closed; or there is no descriptor left for it just now
                 self._closed.wait(_BREATH_SECONDS)
                 continue
-            if not self._room.acquire(blocking=False):
-                connection.close()
+            channel = Channel(connection)
+            if not self._admitted(channel):
+                channel.close()
                 continue
-            serving = threading.Thread(target=self._serve, args=(connection,), name="runebook-request", daemon=True)
+            serving = threading.Thread(target=self._serve, args=(channel,), name="runebook-request", daemon=True)
             try:
                 serving.start()
             except RuntimeError:  # no thread can be had just now; the next caller may find one
-                self._room.release()
-                connection.close()
+                self._forget(channel)
+                channel.close()
                 self._closed.wait(_BREATH_SECONDS)
 
-    def _serve(self, connection: socket.socket) -> None:
-        channel = Channel(connection)
-        self._channels.add(channel)
+    def _admitted(self, channel: Channel) -> bool:
+        """Whether there is room for it; where too many have not proven themselves, the first of them goes."""
+        with self._guard:
+            if len(self._asking) >= _AT_ONCE:
+                return False
+            oldest = next(iter(self._unproven)) if len(self._unproven) >= _UNPROVEN else None
+            if oldest is not None:
+                del self._unproven[oldest]
+            self._unproven[channel] = None
+            self._channels.add(channel)
+        if oldest is not None:
+            oldest.close()
+        return True
+
+    def _forget(self, channel: Channel) -> None:
+        with self._guard:
+            self._unproven.pop(channel, None)
+            self._asking.discard(channel)
+            self._channels.discard(channel)
+
+    def _serve(self, channel: Channel) -> None:
         try:
             attaching = self._answer_one(channel)
             if attaching is not None and self._attach is not None:
@@ -257,13 +292,16 @@ class Listener:
         except ChannelBroken as error:
             _log.debug("a request over the channel ended early: %s", error)
         finally:
-            self._channels.discard(channel)
+            self._forget(channel)
             channel.close()
 
     def _answer_one(self, channel: Channel) -> Mapping[str, Any] | None:
         """Answer the one request of a caller that proves itself; a request to attach is returned instead."""
         try:
             channel.prove_as_listener(self._key, time.monotonic() + HANDSHAKE_SECONDS)
+            with self._guard:
+                self._unproven.pop(channel, None)
+                self._asking.add(channel)
             request = _object(channel.receive(FRAME_LIMIT_BYTES, time.monotonic() + _REQUEST_SECONDS))
             if self._attach is not None and request.get("verb") == "attach":
                 return request
@@ -278,7 +316,8 @@ class Listener:
                     self._stop()
             return None
         finally:
-            self._room.release()
+            with self._guard:
+                self._asking.discard(channel)
 
 
 def listen(

@@ -31,6 +31,7 @@ from memory_core.version import program_version
 from server.protocol.session import MemorySession, ServedStore
 from server.protocol.stdio_transport import prompt_faults, scrub_results
 from server.protocol.tools import build_tools
+from server.protocol.turns import in_turn
 from server.protocol.views import add_views, views_where_shown
 
 if TYPE_CHECKING:
@@ -161,6 +162,7 @@ def build_server(
             warm_after_initialize,
             session.private_mode.observed,
             author_by_client,
+            in_turn,
             partial(with_memories, session),
         ],
     )
@@ -178,6 +180,8 @@ def build_server(
     return server
 
 
+#: Longer than the longest memory.
+_RESOURCE_CHARS = 524_288
 _OVERVIEWS_OFFERED = 12
 _MEMORIES_OFFERED = 12
 _OFFERED_CHARS = 80
@@ -236,15 +240,22 @@ def _add_resource(server: MCPServer[MemorySession], session: MemorySession) -> N
 
 
 def _whole(memory: Runebook, uri: str) -> str:
-    """A file as its address names it, which clients may send with characters percent-encoded."""
+    """A file as its address names it, which clients may send with characters percent-encoded.
+
+    A memory is whole; a conversation of more than ``_RESOURCE_CHARS`` says how to go on.
+    """
     from urllib.parse import unquote
 
     try:
-        return memory.read(ReadRequest(uri)).content
+        page = memory.read(ReadRequest(uri, limit_chars=_RESOURCE_CHARS))
     except NotFound:
         if (plain := unquote(uri)) == uri:
             raise
-        return memory.read(ReadRequest(plain)).content
+        page = memory.read(ReadRequest(plain, limit_chars=_RESOURCE_CHARS))
+    if page.next_offset is None:
+        return page.content
+    more = page.total_lines - page.next_offset
+    return f"{page.content}\n[{more} more lines: call the tool read with offset={page.next_offset}]\n"
 
 
 def _add_metrics(server: MCPServer[MemorySession], session: MemorySession) -> None:

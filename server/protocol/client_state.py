@@ -32,6 +32,7 @@ from pydantic import ValidationError
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.results import CommitReceipt, Status
 from server.http.authentication import identity
+from server.protocol.turns import while_asking
 
 if TYPE_CHECKING:
     from memory_core.core.config import ProjectConfig
@@ -223,10 +224,11 @@ def connection_state(ctx: AnyContext | ServerRequestContext[Any, Any]) -> dict[s
 async def _ask(ctx: AnyContext) -> ListRootsResult:
     # Not the session's list_roots: that one is deprecated and warns. The related id puts the question on the stream
     # of the call, where HTTP clients listen.
-    with anyio.fail_after(_ANSWER_SECONDS):
-        answer: ListRootsResult = await ctx.session.send_request(
-            ListRootsRequest(), ListRootsResult, metadata=ServerMessageMetadata(related_request_id=ctx.request_id)
-        )
+    async with while_asking():
+        with anyio.fail_after(_ANSWER_SECONDS):
+            answer: ListRootsResult = await ctx.session.send_request(
+                ListRootsRequest(), ListRootsResult, metadata=ServerMessageMetadata(related_request_id=ctx.request_id)
+            )
     return answer
 
 

@@ -50,6 +50,7 @@ from memory_core.core.llm.client import Completion, LLMRequest, StopReason, driv
 from memory_core.core.llm.structured import system_text
 from memory_core.core.progress import tell
 from server.protocol.json_frames import scrub
+from server.protocol.turns import while_asking
 
 _logger = logging.getLogger(__name__)
 
@@ -110,12 +111,13 @@ class SampledModel:
     async def _ask(self, request: LLMRequest, timeout_seconds: float) -> CreateMessageResultWithTools:
         # Not the session's create_message: that one is deprecated and warns. The related id puts the question
         # on the stream of the call, where HTTP clients listen.
-        with anyio.fail_after(timeout_seconds):
-            answer: CreateMessageResultWithTools = await self._ctx.session.send_request(
-                _question(request),
-                CreateMessageResultWithTools,  # also reads the single block of older clients
-                metadata=ServerMessageMetadata(related_request_id=self._ctx.request_id),
-            )
+        async with while_asking():
+            with anyio.fail_after(timeout_seconds):
+                answer: CreateMessageResultWithTools = await self._ctx.session.send_request(
+                    _question(request),
+                    CreateMessageResultWithTools,  # also reads the single block of older clients
+                    metadata=ServerMessageMetadata(related_request_id=self._ctx.request_id),
+                )
         return answer
 
 

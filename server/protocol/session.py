@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from memory_core.core.caller import Access
     from memory_core.core.memory.results import CommitReceipt
-    from memory_core.core.store.issued_tokens import IssuedToken
     from memory_core.runebook import Runebook
+    from server.http.authentication import Bearer
     from server.protocol.client_state import PrivateMode, Workspace
     from server.protocol.sampling import Sampling
 
@@ -67,7 +67,7 @@ class ServedStore:
             memory = self._opened()
             return memory if bearer is None and not private else self._view(memory, bearer, private)
 
-    def _view(self, memory: Runebook, bearer: IssuedToken | None, private: bool) -> Runebook:
+    def _view(self, memory: Runebook, bearer: Bearer | None, private: bool) -> Runebook:
         """What a token opens, or what private mode leaves; the caller holds the lock."""
         from memory_core.core.caller import Access
 

@@ -8,6 +8,7 @@ Promises:
 
 - Every line gets an answer (``json_frames``), and none can end the server.
 - Whatever a tool returns leaves as one line of valid UTF-8 JSON, whole or not at all.
+- A client that does not read its answers gets no more of them made: its next requests wait.
 - End of input lets requests in flight finish while somebody still reads the answers; signals and a broken pipe do not
   wait for them. After each of these the lifespan is left properly, even while a tool's thread is stuck.
 - Once the end has begun the process is gone within ``END_SECONDS``, whatever its threads wait for; hosts kill about two
@@ -56,6 +57,9 @@ _logger = logging.getLogger(__name__)
 #: Half a second less than hosts wait: a process of a large store takes a while to be taken down.
 END_SECONDS = 1.5
 _LINES_AHEAD = 8  # read but not yet served: bounds memory at that many longest lines
+#: Requests that run, or whose answers are not written; a client that is asked something itself may have more of them.
+_MOST_OPEN, _MOST_OPEN_ASKING = 64, 1_024
+_UNREAD_SECONDS = 30.0  # so long a client that does not read is waited for, before its next request begins
 _DRAIN_SECONDS = 30.0  # end of input: a piped script wants its answers
 _DRAIN_LOOK_SECONDS = 0.1  # as long as somebody is there to read them
 _GRACE_SECONDS = 0.8  # together with the closing of the store less than ``END_SECONDS``
@@ -234,6 +238,8 @@ class _Owed:
     def __init__(self) -> None:
         self._by_us = Counter[RequestId]()  # a client may use an id twice
         self._by_client: set[RequestId] = set()
+        self._unwritten = 0
+        self._is_over = False
         self._changed = asyncio.Event()
 
     def received(self, message: JSONRPCMessage) -> None:
@@ -254,9 +260,33 @@ class _Owed:
             self._answered(message.id)
         self._changed.set()
 
+    def posted(self) -> None:
+        """A line is to be written."""
+        self._unwritten += 1
+
+    def written(self) -> None:
+        """A line is written, or cannot be any more."""
+        self._unwritten -= 1
+        self._changed.set()
+
     def _answered(self, request_id: object) -> None:
         if isinstance(request_id, int | str) and self._by_us[request_id] > 0:
             self._by_us[request_id] -= 1
+
+    async def room(self) -> None:
+        """Return when the next request may begin."""
+        with anyio.move_on_after(_UNREAD_SECONDS):
+            while not self._is_over and self._open() >= (_MOST_OPEN_ASKING if self._by_client else _MOST_OPEN):
+                self._changed.clear()
+                await self._changed.wait()
+
+    def _open(self) -> int:
+        return self._by_us.total() + self._unwritten
+
+    def close(self) -> None:
+        """Nothing begins any more; who waits for room need not."""
+        self._is_over = True
+        self._changed.set()
 
     async def settled(self) -> None:
         """Return when we owe nothing, or wait for an answer that can no longer come."""
@@ -300,6 +330,7 @@ class _Inbox(_Stream):
     def close(self) -> None:
         """End the stream now, whatever was read ahead."""
         self._closed.set()
+        self._owed.close()
         self._lines.put_nowait(None)
         self._room.release()
 
@@ -319,6 +350,8 @@ class _Inbox(_Stream):
             if isinstance(frame, Refusal):
                 self._refuse(frame)
             elif frame is not None:
+                if isinstance(frame, JSONRPCRequest):
+                    await self._owed.room()
                 self._owed.received(frame)
                 return SessionMessage(frame)
         await self._drain()
@@ -377,6 +410,7 @@ class _Outbox(_Stream):
         """Queue ``message``; the future is done when it is written, or cannot be any more."""
         written: asyncio.Future[None] = self._loop.create_future()
         self._lines.put((encode_frame(message), written))
+        self._owed.posted()
         self._owed.sent(message)
         return written
 
@@ -400,6 +434,7 @@ class _Outbox(_Stream):
         """Wait until everything queued so far is written, or the time is over."""
         written: asyncio.Future[None] = self._loop.create_future()
         self._lines.put((b"", written))
+        self._owed.posted()
         await asyncio.wait({written}, timeout=timeout_seconds)
 
     def close(self) -> None:
@@ -418,5 +453,6 @@ class _Outbox(_Stream):
     def _settle(self, written: asyncio.Future[None]) -> None:
         if not written.done():
             written.set_result(None)
+        self._owed.written()
         if self._broken:
             self._on_broken()

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bench.corpora.beam import ABILITIES
+
 LIVES: tuple[Any, ...] = (
     (
         ("Ines", "Ruben"),
@@ -121,4 +123,72 @@ def longmemeval(path: Path) -> Path:
         item("q3_abs", "Which telescope mirror did my violin teacher polish in Reykjavik?", sessions, ["answer_1"]),
     ]
     path.write_text(json.dumps(items), encoding="utf-8", newline="\n")
+    return path
+
+
+def realtalk(path: Path) -> Path:
+    """One chat of two days, with a picture and evidence that no turn has."""
+    turns = [
+        ("Ines", "The kiln arrives from Limoges.", "01.04.2024, 09:00:00", "D1:1"),
+        ("Ruben", "", "01.04.2024, 09:00:05", "D1:02"),
+        ("Ruben", "My accordion teacher is from Braga.", "02.04.2024, 21:30:00", "D2:1"),
+    ]
+    said = [dict(zip(("speaker", "clean_text", "date_time", "dia_id"), turn, strict=True)) for turn in turns]
+    qa = [
+        {
+            "question": "Where is Ruben's accordion teacher from?",
+            "answer": "Braga",
+            "evidence": ["D2:1"],
+            "category": 1,
+        },
+        {"question": "When did it snow?", "answer": "never", "evidence": ["D9:9"], "category": 2},
+    ]
+    chat = {
+        "name": {"speaker_1": "Ines"},
+        "session_1": said[:2],
+        "events_session_1": {},
+        "session_2": said[2:],
+        "qa": qa,
+    }
+    path.write_text(json.dumps({"Chat_1": chat}), encoding="utf-8")
+    return path
+
+
+def beam(path: Path) -> Path:
+    """One chat of two batches, with a question whose gold is named in lists by name and one that is not asked."""
+    batches = [
+        {
+            "batch_number": 1,
+            "time_anchor": "March-15-2024",
+            "turns": [[_turn(0, "user", "My sprint ends on 28 March.")]],
+        },
+        {"batch_number": 2, "time_anchor": "April-05-2024", "turns": [[_turn(1, "assistant", "Noted.")]]},
+    ]
+    asked = {"question": "When does my sprint end?", "source_chat_ids": {"first": [0], "second": [0, 1]}}
+    none: dict[str, list[Any]] = {key: [] for key in ABILITIES}
+    questions = none | {"temporal_reasoning": [asked], "abstention": [{"question": "Who am I?", "source_chat_ids": []}]}
+    path.write_text(json.dumps({"1": {"chat": batches, "questions": questions}}), encoding="utf-8")
+    return path
+
+
+def _turn(number: int, role: str, content: str) -> dict[str, Any]:
+    return {"role": role, "id": number, "content": f"{content} ->-> 1,{number}"}
+
+
+def memdaily(path: Path) -> Path:
+    """Two kinds of notes, a trajectory each; one note of the other kind is the same."""
+
+    def trajectory(*notes: str) -> dict[str, Any]:
+        messages = [
+            {"mid": number, "message": note, "time": f"2024年04月0{number + 1}日 周一 08:4{number}", "place": "北京"}
+            for number, note in enumerate(notes)
+        ]
+        question = {"question": f"{notes[0][:5]}是什么", "target_step_id": [0], "time": "2024年04月09日 周二 07:40"}
+        return {"tid": 1, "message_list": messages, "question_list": [question]}
+
+    kinds = {
+        "01_simple_roles": [trajectory("我上司的电话是19845027633。", "我表弟爱好美食。")],
+        "01_simple_items": [trajectory("我用的手机是小米11。", "我表弟爱好美食。")],
+    }
+    path.write_text(json.dumps(kinds, ensure_ascii=False), encoding="utf-8")
     return path

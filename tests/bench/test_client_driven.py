@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from bench.client_driven import Brief, derive, play
 from bench.stdio_client import StdioClient
+from tests.fork_server import starter
 
 SAID = (
     ("Ines", "On Monday I finally signed the lease for the pottery studio next to the old tram depot in Porto."),
@@ -25,8 +25,8 @@ def conversation(repeats: int) -> list[dict[str, Any]]:
     ]
 
 
-def server(home: Path) -> StdioClient:
-    return StdioClient([sys.executable, "-m", "server.cli", "serve", "--home", str(home)])
+def server(home: Path, *options: str) -> StdioClient:
+    return StdioClient(starter().command("serve", "--home", str(home), *options))
 
 
 def test_a_client_that_knows_only_the_brief_turns_conversations_into_memories_that_are_found(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_client_that_knows_only_the_brief_turns_conversations_into_memories_th
 
 
 def test_a_long_conversation_is_handed_in_by_several_briefs_that_show_every_message(tmp_path: Path) -> None:
-    with server(tmp_path) as client:
+    with server(tmp_path, "--set", "embedding.provider=none") as client:
         result = play(client, [("long", conversation(28))])
     assert result.hand_ins > 1
     assert (result.waiting, result.memories) == (0, 28 * 3)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import floor, locomo, longmemeval, madial, pooled, weights
+from bench import contexts, every_set, floor, locomo, longmemeval, madial, pooled, weights
 from tests.bench import made_up
 
 Run = Callable[..., str]
@@ -29,6 +29,17 @@ def row(output: str, label: str, table: str = "questions with an answer") -> lis
     after = output.split(table, 1)[1]
     line = next(line for line in after.splitlines() if line.strip().startswith(label))
     return [float(cell) for cell in line.replace(label, "", 1).split()]
+
+
+@pytest.mark.slow
+def test_contexts_hold_what_answers_and_stay_in_the_budget(run: Run, tmp_path: Path) -> None:
+    output = run(contexts.main, "--locomo", str(made_up.locomo(tmp_path / "locomo.json")))
+    for contestant in (contexts.OURS, contexts.LEXICAL):
+        rows = [line.split() for line in output.splitlines() if line.strip().startswith(contestant)]
+        assert [cells[-6] for cells in rows] == ["1,000", "2,000", "4,000"]
+        assert all(float(cells[-3].replace(",", "")) <= float(cells[-6].replace(",", "")) for cells in rows)
+    ours = [line.split() for line in output.splitlines() if line.strip().startswith(contexts.OURS)]
+    assert [float(cells[-5]) for cells in ours] == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.slow
@@ -68,12 +79,32 @@ def test_pooled_names_the_cost_of_pooling(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_every_set_names_each_contestant_of_each_set(run: Run, tmp_path: Path) -> None:
+    talk, notes = made_up.locomo(tmp_path / "locomo.json"), made_up.memdaily(tmp_path / "notes.json")
+    output = run(every_set.main, "--locomo", str(talk), "--memdaily", str(notes))
+    for name, count in (("LoCoMo", 4), ("MemDaily, a chat", 2), ("MemDaily, memories", 2)):
+        lines = output.split("R@10 with its")[1].splitlines()
+        cells = next(line.strip().removeprefix(name).split() for line in lines if line.strip().startswith(name))
+        assert cells[:4] == [str(count), "1.000", "[1.000,", "1.000]"]
+    assert "LoCoMo" in output.split("alien questions left empty")[1]
+
+
+@pytest.mark.slow
 def test_weights_names_what_each_fold_chose(run: Run, tmp_path: Path) -> None:
-    output = run(weights.main, "--data", str(made_up.locomo(tmp_path / "locomo.json")))
-    assert "locomo conversation1" in output.split("held out")[1]
+    output = run(weights.main, "--locomo", str(made_up.locomo(tmp_path / "locomo.json")))
+    assert "conversation1" in output.split("held out")[1]
     assert row(output, "all", "held out")[:5] == [4, 1.0, 1.0, 1.0, 1.0]
 
 
+@pytest.mark.slow
+def test_weights_are_scored_on_memories_too(run: Run, tmp_path: Path) -> None:
+    conversations = str(made_up.locomo(tmp_path / "locomo.json"))
+    output = run(weights.main, "--locomo", conversations, "--madial", *map(str, made_up.madial(tmp_path)))
+    (held_out,) = [line for line in output.split("held out")[1].splitlines() if line.strip().startswith("MADial")]
+    assert float(held_out.split()[2]) > 0.0
+
+
+@pytest.mark.slow
 def test_floor_measures_in_process_and_names_goal_and_verdict(run: Run) -> None:
     output = run(floor.main, "--only", "batches by words, a turn", "--markdown")
     rows = [row.split("|") for row in output.splitlines() if row.startswith("| batches")]

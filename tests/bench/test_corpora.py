@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.corpora import locomo, longmemeval, madial
+from bench.corpora import beam, locomo, longmemeval, madial, memdaily, realtalk
 from bench.corpus import pool, turns
 from tests.bench import made_up
 
@@ -93,3 +93,34 @@ def test_longmemeval_is_a_corpus_a_question_asked_on_its_date(tmp_path: Path) ->
 def test_a_limit_takes_the_first_questions(tmp_path: Path) -> None:
     path = made_up.longmemeval(tmp_path / "lme.json")
     assert [corpus.name for corpus in longmemeval.read(path, 1)] == ["q1"]
+
+
+def test_a_realtalk_chat_has_a_session_a_day_and_its_own_times(tmp_path: Path) -> None:
+    (corpus,) = realtalk.read(made_up.realtalk(tmp_path / "chats.json"))
+    first, second = (dict(arguments) for arguments, _ in corpus.commits)
+    assert [message["content"] for message in first["messages"]] == ["The kiln arrives from Limoges.", "[image]"]
+    assert [message["id"] for message in first["messages"]] == ["D1:1", "D1:2"]
+    assert second["messages"][0]["time"] == "2024-04-02T21:30:00+00:00"
+    assert [question.gold for question in corpus.questions] == [{"D2:1"}]
+    assert corpus.skipped == 1
+
+
+def test_a_beam_chat_has_a_session_a_batch_and_the_questions_that_messages_answer(tmp_path: Path) -> None:
+    (corpus,) = beam.read(made_up.beam(tmp_path / "chats.json"))
+    sessions = [(arguments["session_id"], arguments["messages"][0]["time"][:10]) for arguments, _ in corpus.commits]
+    assert sessions == [("batch_1", "2024-03-15"), ("batch_2", "2024-04-05")]
+    assert corpus.passages[0].own == "My sprint ends on 28 March."
+    assert [question.category for question in corpus.questions] == ["temporal_reasoning"]
+    assert corpus.questions[0].gold == {"0", "1"}
+
+
+def test_memdaily_mixes_notes_of_another_kind_in_the_order_of_their_times(tmp_path: Path) -> None:
+    (chat, memories), _ = memdaily.read(made_up.memdaily(tmp_path / "notes.json"))
+    texts = ["我上司的电话是19845027633。", "我用的手机是小米11。", "我表弟爱好美食。"]
+    assert sorted(passage.own for passage in chat.passages) == sorted(texts)
+    assert [len(arguments["messages"]) for arguments, _ in chat.commits] == [2, 1]
+    assert sorted(arguments["memory_content"] for arguments, _ in memories.commits) == sorted(texts)
+    (question,) = memories.questions
+    assert question.gold == question.sessions == {"own_0"}
+    assert question.now is not None
+    assert question.now.date().isoformat() == "2024-04-09"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from bench.hand_ins import Stored, about_owner, answered, memories, out_of_form, play, report, twice
 from bench.stdio_client import StdioClient
+from tests.fork_server import starter
 
 ENTITIES = "viking://user/default/memories/entities"
 
@@ -28,7 +28,7 @@ HELD = [
 
 
 def server(home: Path) -> StdioClient:
-    command = [sys.executable, "-m", "server.cli", "serve", "--home", str(home)]
+    command = starter().command("serve", "--home", str(home), "--set", "embedding.provider=none")
     return StdioClient(command, {"RUNEBOOK_OWNER_NAMES": "Mira"})
 
 

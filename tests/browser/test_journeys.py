@@ -10,11 +10,14 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.runebook import open_memory
-from tests.browser.conftest import watched_page
-from tests.browser.story import HOSTILE_NAME, USER
+from tests.browser.conftest import serving_page, watched_page
+from tests.browser.story import HOSTILE_NAME, USER, tell
 from tests.server.bearers import issue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from playwright.sync_api import Browser, Page
 
     from tests.browser.conftest import Site, Visit
@@ -62,7 +65,18 @@ def test_the_watch_catches_an_error_and_a_call_to_another_server(browser: Browse
             watch.complaints.clear()
 
 
-def test_the_list_is_filtered_by_type_words_and_standing_and_the_address_keeps_it(page: Page) -> None:
+@pytest.fixture
+def told_page(browser: Browser, tmp_path: Path) -> Iterator[Page]:
+    """The page on a store of the test's own, with nothing but the story."""
+    tell(tmp_path / "told", hostile=True)
+    with serving_page(tmp_path / "told") as site, watched_page(browser, site) as (page, _):
+        page.goto(site.address)
+        page.wait_for_selector("main h1")
+        yield page
+
+
+def test_the_list_is_filtered_by_type_words_and_standing_and_the_address_keeps_it(told_page: Page) -> None:
+    page = told_page
     sees(page, "count", "22 memories")
     page.get_by_test_id("type-preferences").click()
     sees(page, "count", "4 memories")
@@ -159,6 +173,7 @@ def test_two_tabs_that_edit_one_memory_lose_neither_text(page: Page, site: Site,
     versions = sees(other, "versions").get_by_test_id("version")
     assert versions.count() == 3
     versions.first.locator("summary").click()
+    versions.first.get_by_test_id("diff").wait_for()
     assert "first tab" in versions.first.inner_text().replace("\n", " ")
 
 
@@ -285,7 +300,7 @@ def test_everything_is_reached_by_keyboard_alone(page: Page, site: Site) -> None
     sees(page, "title", "Lantern")
     tree.locator('[role="treeitem"]').first.focus()
     page.keyboard.press("End")
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Daily logs"
+    assert page.evaluate("document.activeElement.textContent") == "Daily logs"
 
 
 def test_a_phone_shows_every_view_without_scrolling_sideways(visit: Visit) -> None:
@@ -397,3 +412,19 @@ def test_a_link_opened_in_a_new_tab_needs_no_key_again(visit: Visit, site: Site)
     other.goto(f"{site.origin}/{place(f'{USER}/preferences/Hotels.md')}")
     sees(other, "title", "Hotels")
     assert other.get_by_test_id("key-dialog").count() == 0
+
+
+def test_notices_cover_nothing_that_one_works_on_and_go_by_themselves(page: Page, site: Site) -> None:
+    go(page, place(keep(site, "Ports", "| Service | Port |\n|---|--:|\n| web | 8080 |\n")))
+    sees(page, "title", "Ports")
+    assert page.get_by_test_id("body").locator("td.align-right").inner_text() == "8080"
+    for width in (1280, 360):
+        page.set_viewport_size({"width": width, "height": 740})
+        page.get_by_test_id("pin").click()
+        toast = sees(page, "toast")
+        box, main = toast.bounding_box(), page.locator("main").bounding_box()
+        assert box is not None
+        assert main is not None
+        apart = box["x"] + box["width"] <= main["x"] or box["y"] + box["height"] <= main["y"]
+        assert apart, (width, box, main)
+        toast.wait_for(state="detached", timeout=PATIENCE_MS)

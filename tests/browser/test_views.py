@@ -14,7 +14,7 @@ import pytest
 
 from memory_core.core.caller import authored
 from memory_core.core.config import Config, EmbeddingConfig, MaintenanceConfig, TiersConfig
-from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.search.fusion import Candidate, Question, fuse
 from memory_core.core.search.ranking import Profile, decay, rank_score
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
@@ -29,7 +29,18 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 _LOCALES = Path(__file__).parents[2] / "server" / "page" / "locales"
-_PLACES = ("search?q=tea", "history", "heat", "sessions", "session/garden?line=2", "queue", "archive", "health")
+_PLACES = (
+    "search?q=tea",
+    "history",
+    "heat",
+    "sessions",
+    "session/garden?line=2",
+    "queue",
+    "archive",
+    "health",
+    "graph",
+    "calendar",
+)
 _FERRY = f"{USER}/notes/Ferry to Gulangyu.md"
 _RANKS: tuple[Profile, ...] = ("relevance", "balanced", "decay", "weighted")
 _OLD_OFFICE, _NEW_OFFICE = f"{USER}/facts/Office floor.md", f"{USER}/facts/Office moved.md"
@@ -101,6 +112,8 @@ def _go_on(memory: Runebook, now: datetime) -> None:
     roles = ("user", "assistant")
     messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)]
     memory.commit(CommitRequest(messages=messages, session_id="garden", now=now - timedelta(hours=5)))
+    for question in ("green tea 喝绿茶", "还喝绿茶吗"):  # what agents find is used; what the page shows is not
+        assert memory.find(FindRequest(question)).hits
 
 
 def _propose(memory: Runebook) -> None:
@@ -142,11 +155,19 @@ def test_each_hit_draws_its_score_and_says_in_words_why(tab: Page) -> None:
 
 def test_the_parts_of_a_score_add_up_whatever_the_rank(tab: Page) -> None:
     question = Question(mass=10.0, terms=3, known_terms=3)
-    found = (Candidate(6.0, 0.5), Candidate(0.0, 0.7, True), Candidate(9.0, 0.31, False, 0.75), Candidate(3.0, None))
+    found = (
+        Candidate(6.0, 0.5),
+        Candidate(0.0, 0.7, True),
+        Candidate(9.0, 0.31, False, 0.75),
+        Candidate(3.0, None),
+        Candidate(5.0, 0.6, True, 0.0, 0.5, 0.4),
+        Candidate(2.0, 0.4, False, 0.0, 0.0, 0.0),
+    )
     cases: list[Any] = []
     expected: list[tuple[float, float]] = []
     for (candidate, score), profile in product(zip(found, fuse(found, question), strict=True), _RANKS):
         why = {"lexical": score.lexical, "speaker": float(candidate.names_speaker), "date": candidate.names_date}
+        why |= {"linked": candidate.linked, "substance": candidate.substance}
         why |= {} if score.semantic is None else {"semantic": score.semantic}
         why |= {} if profile == "relevance" else {"recency": decay(9.0, 0.05), "salience": 0.8}
         total = rank_score(profile, score.total, 0.8, 9.0, 0.05)
@@ -164,12 +185,43 @@ def test_the_filters_and_the_rank_are_in_the_address_and_survive_a_reload(tab: P
     tab.select_option("[data-testid=search-type]", "notes")
     tab.wait_for_selector(f'[data-uri="{_NEW_OFFICE}"]', state="detached")
     tab.select_option("[data-testid=search-type]", "facts")
-    tab.locator("[data-testid=rank-weighted]").check(force=True)
+    tab.select_option("[data-testid=search-rank]", "weighted")
     tab.wait_for_function("() => location.hash.includes('type=facts') && location.hash.includes('rank=weighted')")
     tab.reload()
     _waits(tab, f'[data-uri="{_NEW_OFFICE}"]')
-    assert tab.locator("[data-testid=rank-weighted]").is_checked()
+    assert tab.input_value("[data-testid=search-rank]") == "weighted"
     assert tab.input_value("[data-testid=search-type]") == "facts"
+
+
+def test_results_come_as_one_types_and_only_the_last_question_is_answered(tab: Page) -> None:
+    _go(tab, "search")
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.post_data or "") if "/search" in request.url else None)
+    tab.locator("[data-testid=search-query]").press_sequentially("office floor", delay=20)
+    _waits(tab, f'[data-uri="{_NEW_OFFICE}"]')
+    assert 0 < len(asked) < len("office floor")
+    assert json.loads(asked[-1])["query"] == "office floor"
+    tab.wait_for_function("() => location.hash.includes('q=office+floor')")
+    tab.locator("[data-testid=search-query]").fill("")
+    tab.wait_for_selector("[data-testid=empty]")
+
+
+def test_a_hit_marks_what_matched_and_says_in_a_line_why_it_is_there(tab: Page) -> None:
+    _go(tab, "search?q=which floor is the OFFICE on")
+    hit = _waits(tab, f'[data-uri="{_NEW_OFFICE}"]')
+    assert hit.locator("mark").all_inner_texts() == ["Office", "office", "floor"]  # the first one in its name
+    assert hit.locator("[data-testid=hit-line]").inner_text() == "It says “office”, “floor”."
+    _go(tab, "search?q=发票抬头写什么")
+    hit = _waits(tab, '[data-testid=hit]:has-text("发票抬头要写公司全称")').first
+    assert "发票抬头" in "".join(hit.locator("mark").all_inner_texts())
+
+
+def test_a_filter_is_a_chip_that_can_be_dropped(tab: Page) -> None:
+    _go(tab, "search?q=office&type=notes")
+    tab.wait_for_selector("[data-testid=search-type-drop]:not([hidden])")
+    tab.click("[data-testid=search-type-drop]")
+    _waits(tab, f'[data-uri="{_NEW_OFFICE}"]')
+    assert "type=" not in tab.evaluate("location.hash")
 
 
 def test_nothing_found_is_explained_and_offers_a_way_on(tab: Page) -> None:
@@ -244,8 +296,6 @@ def test_heat_has_one_bar_for_each_segment_and_the_threshold(tab: Page) -> None:
 
 
 def test_the_list_beside_the_curve_names_every_memory_and_marks_its_point(tab: Page) -> None:
-    _go(tab, "search?q=green tea 喝绿茶")
-    _waits(tab, "[data-testid=hit]")
     _go(tab, "heat")
     names = _waits(tab, "[data-testid=decay-list] a")
     dots = tab.locator("[data-testid=decay-curve] .chart-dot")
@@ -319,10 +369,11 @@ def test_health_is_told_in_words_of_both_languages(tab: Page) -> None:
 
 
 def test_the_trail_shows_what_a_question_found_and_asks_it_again(tab: Page) -> None:
-    _go(tab, "search?q=喝绿茶")
+    _go(tab, "search?q=which floor is the office on")
     _waits(tab, "[data-testid=hit]")
     _go(tab, "health")
-    asked = _waits(tab, "[data-testid=trail] li:has-text('喝绿茶')").first
+    asked = _waits(tab, "[data-testid=trail] li:has-text('还喝绿茶吗')").first
+    assert tab.locator("[data-testid=trail] li:has-text('which floor')").count() == 0
     assert "喝茶" in asked.inner_text()
     asked.locator("a").first.click()
     tab.wait_for_selector(f'[data-uri="{GREEN_TEA}"]')
@@ -362,3 +413,72 @@ def test_no_view_is_wider_than_a_phone_and_a_diff_has_one_column_there(tab: Page
     assert left is not None
     assert right is not None
     assert right["y"] >= left["y"] + left["height"] - 1
+
+
+def test_the_graph_is_walked_and_a_relation_is_added_changed_and_removed(tab: Page, site: Site) -> None:
+    def relations(uri: str) -> list[tuple[str, str, float]]:
+        with open_memory(Config(home=site.home, embedding=EmbeddingConfig(provider="none"))) as memory:
+            links = memory.read(ReadRequest(uri)).links
+        return sorted((link.uri, link.relation, link.strength) for link in links)
+
+    before = relations(GREEN_TEA)
+    _go(tab, f"graph?around={_OLD_OFFICE}")
+    tab.wait_for_selector("[data-testid=graph][data-drawn]")
+    edge = _waits(tab, f'[data-testid=graph-edge][data-uri="{_NEW_OFFICE}"]')
+    assert "contradicts" in edge.inner_text()
+    edge.locator(".link-button").click()
+    tab.wait_for_selector(f'[data-testid=graph-edge][data-uri="{_OLD_OFFICE}"]')
+    tab.click("[data-testid=graph-all]")
+    tab.click(".graph-list summary")
+    tab.click(f'[data-testid=graph-node][data-uri="{GREEN_TEA}"]')
+    tab.select_option("[data-testid=graph-new]", "supports")
+    tab.fill("[data-testid=graph-other]", "Office moved")
+    tab.click("[data-testid=graph-save]")
+    edge = _waits(tab, f'[data-testid=graph-edge][data-uri="{_NEW_OFFICE}"]')
+    assert (_NEW_OFFICE, "supports", 0.5) in relations(GREEN_TEA)
+    edge.get_by_test_id("graph-change").select_option("refines")
+    tab.wait_for_selector(f'[data-testid=graph-edge][data-uri="{_NEW_OFFICE}"]:has-text("refines")')
+    assert (_NEW_OFFICE, "refines", 0.5) in relations(GREEN_TEA)
+    edge.get_by_test_id("graph-remove").click()
+    edge.wait_for(state="detached")
+    assert relations(GREEN_TEA) == before
+
+
+def test_the_graph_is_filtered_by_type(tab: Page) -> None:
+    _go(tab, "graph")
+    tab.wait_for_selector("[data-testid=graph][data-drawn]")
+    tab.click("[data-testid=graph-type-facts]")
+    tab.wait_for_function("() => location.hash.includes('type=facts')")
+    tab.wait_for_selector("[data-testid=graph-count]:has-text('3 memories')")
+    uris = tab.locator("[data-testid=graph-node]").evaluate_all("all => all.map(each => each.dataset.uri)")
+    assert {"/facts/" in uri for uri in uris if "/memories/" in uri} == {True}
+
+
+def test_a_conversation_shows_what_was_remembered_beside_its_turns_and_is_searched(tab: Page) -> None:
+    _go(tab, "sessions")
+    link = _waits(tab, '[data-testid=session-link]:has-text("We fly to Osaka on 2 May.")')
+    link.click()
+    told = _waits(tab, "[data-testid=session-memories]")
+    assert "Hotels" in told.inner_text()
+    assert tab.inner_text("main h1") == "We fly to Osaka on 2 May."
+    turn = tab.locator("[data-testid=message]", has=tab.locator("[data-testid=turn-told]", has_text="Hotels"))
+    assert "my father walks badly" in turn.inner_text()
+    tab.fill("[data-testid=session-words]", "FATHER station")
+    tab.wait_for_function("() => document.querySelectorAll('[data-testid=message]').length === 1")
+    assert tab.locator("[data-testid=message] mark").all_inner_texts() == ["father", "station"]
+    tab.reload()
+    _waits(tab, "[data-testid=message] mark")
+    turn.locator("a", has_text="Hotels").click()
+    _waits(tab, "[data-testid=sources]").locator("a").first.click()
+    assert "my father walks badly" in _waits(tab, ".turn.is-wanted").inner_text()
+
+
+def test_the_calendar_shows_what_happened_month_by_month(tab: Page) -> None:
+    _go(tab, "calendar?month=2026-04")
+    _waits(tab, "[data-testid=calendar-month]:has-text('April 2026')")
+    tab.click("[data-testid=calendar-later]")
+    event = _waits(tab, "[data-testid=calendar-day][data-day='2026-05-02'] [data-testid=calendar-event]")
+    assert "Osaka" in event.inner_text()
+    assert "month=2026-05" in tab.evaluate("location.hash")
+    event.click()
+    _waits(tab, "[data-testid=title]:has-text('Osaka')")

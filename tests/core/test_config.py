@@ -75,9 +75,10 @@ WORDS = (
     "heat",
     "automatic",
     "openai",
+    "anyone",
     "text",
 )
-TEXTS = ("auto", "https://example.com/v1", "记忆")
+TEXTS = ("auto", "https://example.com/v1", "记忆", "postgresql://localhost/memories", "https://example.com", "a=b")
 
 
 def another_value(home: Path, dotted: str, default: Any) -> str:

@@ -161,9 +161,11 @@ class Sweep:
 
     def body(self, uri: str) -> str | None:
         path = self.root.joinpath(*uri.removeprefix("viking://").split("/"))
-        if not path.exists():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:  # asked for once only: what waits may be delivered, and so deleted, at any moment
             return None
-        found = split(path.read_text(encoding="utf-8"))
+        found = split(text)
         return str((found.trailer or {}).get("total_calls")) if uri == COUNTER else found.body
 
     def check(self, memory: Runebook, where: str, uris: Iterable[str]) -> None:

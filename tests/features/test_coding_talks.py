@@ -122,9 +122,11 @@ def test_a_failure_that_comes_again_is_counted_in_the_same_memory(memory: Runebo
         ("harbour-ui", "which package manager?", "那就 npm 吧", "用 pnpm。"),
     ],
 )
-def test_the_newer_decision_comes_first(memory: Runebook, project: str, question: str, newer: str, older: str) -> None:
+def test_decisions_of_a_conversation_are_shown_as_they_followed_each_other(
+    memory: Runebook, project: str, question: str, newer: str, older: str
+) -> None:
     text = memory.retrieve(RetrieveRequest(question, project=project)).text
-    assert text.index(newer) < text.index(older)
+    assert 0 < text.index(older) < text.index(newer)
 
 
 def test_decisions_told_in_a_project_are_found_in_it_the_newer_one_first(tmp_path: Path) -> None:

@@ -391,12 +391,12 @@ def test_each_kind_of_wrong_index_is_found_and_mended(home: Path, kind: str) -> 
     assert mended.clean, list(mended.lines())
     assert memories(home) == before
     assert_all_found(home)
-    with open_memory(config(home)) as memory:
-        memory.indexer.embed_all()
-        assert SAID["支付系统"] in [
-            hit.abstract for hit in memory.find(FindRequest("When are payments backed up?")).memories
-        ]
-    assert {finding.severity for finding in look(home).of("vectors")} <= {Severity.OK}
+    if check in ("vectors", "index"):
+        with open_memory(config(home)) as memory:
+            memory.indexer.embed_all()
+            asked = memory.find(FindRequest("When are payments backed up?"))
+        assert SAID["支付系统"] in [hit.abstract for hit in asked.memories]
+        assert {finding.severity for finding in look(home).of("vectors")} <= {Severity.OK}
 
 
 def test_an_index_that_is_behind_is_no_damage(home: Path) -> None:

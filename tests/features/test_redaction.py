@@ -6,13 +6,16 @@ import base64
 import random
 import time
 import uuid
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from memory_core.core.memory.message import Message, ToolCall
-from memory_core.core.memory.operations import MemoryOperations
+from memory_core.core.memory.operations import DeleteOp, EditOp, MemoryData, MemoryOperations, OverviewOp, WriteOp
 from memory_core.features.redaction import Place, Redaction, find_secrets
 
 MIXED = "a1B2c3D4e5F6" * 8
@@ -232,3 +235,82 @@ def test_an_ordinary_memory_costs_little() -> None:
     for _ in range(100):
         find_secrets(text)
     assert (time.process_time() - started) / 100 < 0.02  # measured: 0.0001 s
+
+
+ESCAPES: list[Callable[[str], str]] = [
+    lambda char: char,
+    lambda char: f"\\u{ord(char):04x}",
+    lambda char: f"\\\\u{ord(char):04X}",
+    lambda char: "".join(f"%{byte:02x}" for byte in char.encode()),
+    lambda char: "".join(f"%25{byte:02X}" for byte in char.encode()),
+    lambda char: f"&#{ord(char)};",
+    lambda char: f"&#x{ord(char):X};",
+    lambda char: f"&amp;#{ord(char)};",
+    lambda char: f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{{{ord(char):x}}}",
+]
+
+
+@given(st.sampled_from([*TOKENS.values(), "我的密码是hunter2x9", "password=hunter2x9!"]), st.data())
+def test_a_secret_is_found_behind_every_escape(text: str, data: st.DataObject) -> None:
+    escapes = data.draw(st.lists(st.sampled_from(ESCAPES), min_size=len(text), max_size=len(text)))
+    told = "see " + "".join(escape(char) for escape, char in zip(escapes, text, strict=True)) + " ok"
+    assert find_secrets(text)
+    kept = shown(told)
+    assert "[redacted: " in kept
+    assert kept.startswith("see ")
+    assert kept.endswith(" ok")
+    assert not find_secrets(kept)
+
+
+@pytest.mark.parametrize(
+    "text", ["C:\\users\\x12\\udeadbeef", "100%25 of 5%", "R&D; a &amp; b &nosuch;", "\\u{ffffffff} \\ud800 %ff"]
+)
+def test_escapes_of_nothing_secret_stay_as_they_are(text: str) -> None:
+    assert shown(text) == text
+
+
+NAMES = {"uri", "replacement_uri", "directory_uri", "links", "memory_type"}
+
+
+@pytest.mark.parametrize(
+    ("group", "model", "base"),
+    [
+        ("write_operations", MemoryData, {"memory_type": "notes", "fields": {"content": "x"}}),
+        ("edit_operations", EditOp, {"uri": "viking://user/default/memories/notes/a.md"}),
+        ("delete_operations", DeleteOp, {"uri": "viking://user/default/memories/notes/a.md"}),
+        ("overview_operations", OverviewOp, {"directory_uri": "viking://user/default/memories/notes"}),
+    ],
+)
+@pytest.mark.parametrize("mode", ["redact", "refuse"])
+def test_a_secret_in_any_member_is_not_stored(group: str, model: Any, base: dict[str, Any], mode: Any) -> None:
+    token = TOKENS["GitHub token"]
+    tried = 0
+    for name in model.model_fields.keys() - NAMES:
+        for value in (
+            token,
+            [token],
+            {"x": token},
+            {token: "x"},
+            [{"search": "a", "replace": token}],
+            {"content": [{"search": "a", "replace": token}]},
+        ):
+            given = base | {name: value}
+            sent = {"memory_data": given} if model is MemoryData else given
+            try:
+                operations = MemoryOperations.model_validate({group: [sent]})
+            except ValidationError:
+                continue
+            tried += 1
+            cleared = Redaction(mode).operations(operations)
+            assert token not in cleared.operations.model_dump_json()
+            assert len(cleared.refused) == (mode == "refuse")
+    assert tried
+
+
+def test_a_secret_in_the_name_of_a_new_file_is_refused() -> None:
+    uri = f"viking://user/default/memories/notes/{TOKENS['GitHub token']}.md"
+    write = WriteOp(uri=uri, memory_data=MemoryData(memory_type="notes", fields={"content": "x"}))
+    cleared = Redaction().operations(MemoryOperations(write_operations=[write]))
+    assert not cleared.operations.write_operations
+    assert "its uri holds" in (cleared.refused[0].reason or "")
+    assert TOKENS["GitHub token"] not in str(cleared.refused)

@@ -6,26 +6,22 @@ A seed fixes all frames of a round; a failure names it. The quick rounds run alw
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import queue
 import subprocess
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fork_server import Process, starter
+from tests.fork_server import starter
 from tests.fuzz.random_frames import ENVELOPE, Frame, Frames, dumped
+from tests.fuzz.site import OPTIONS, PATIENCE_SECONDS, Site
 
-PATIENCE_SECONDS = 60  # never reached by a passing test
-OPTIONS = ("--set", "embedding.provider=none", "--set", "project.detect=false")
 ROUNDS = int(os.environ.get("RUNEBOOK_FUZZ_ROUNDS", "3"))
 
 
@@ -219,60 +215,6 @@ def test_many_random_frames_are_each_answered_once(wire: Wire, seed: int) -> Non
 
 
 # HTTP
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """The HTTP server's process."""
-
-    process: Process
-    port: int
-    errors: Path
-
-    def post(self, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
-        try:
-            connection.request("POST", "/mcp", body, headers)
-            response = connection.getresponse()
-            return response.status, response.read()
-        finally:
-            connection.close()
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    import socket
-
-    folder = tmp_path_factory.mktemp("site")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
-    serve = [*("serve", "--transport", "http", "--port", str(port)), "--home", str(folder / "home"), *OPTIONS]
-    unlimited = ("--set", "http.requests_per_minute=0")
-    with (folder / "stderr").open("wb") as log:
-        process = starter().program(
-            *(*serve, *unlimited),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=environment,
-        )
-    site = Site(process, port, folder / "stderr")
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            break
-        except OSError:
-            assert process.poll() is None, site.errors.read_text(encoding="utf-8")
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-    try:
-        yield site
-    finally:
-        process.terminate()
-        process.wait(PATIENCE_SECONDS)
-    assert "Traceback" not in site.errors.read_text(encoding="utf-8")
 
 
 def assert_bodies_are_answered(site: Site, seed: int, count: int) -> None:

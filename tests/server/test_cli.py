@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import pydoc
 import socket
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import environment_name, settings
+from server.commands import opening
 from tests.core.llm.stand_ins import StandIn, openai_completion
 from tests.server.command_line import Outcome, Run, facts
 from tests.waiting import PATIENCE_SECONDS
@@ -66,6 +69,43 @@ def test_json_output_of_every_command_parses(run: Run) -> None:
     assert types["problems"] == []
     assert {"profile", "tools", "notes"} <= {memory_type["name"] for memory_type in types["types"]}
     assert facts(run("config", "--json"))["index.mode"]["value"] == "auto"
+    for url in ("postgresql://me:se:cret@db:5432/x", "postgresql://me@db:5432/x?password=se:cret&sslmode=require"):
+        shown = facts(run("config", "--json", "--set", f"store.url={url}"))["store.url"]["value"]
+        assert shown == url.replace("se:cret", "…")
+
+
+def test_options_stand_before_the_command_or_behind_it(run: Run, tmp_path: Path) -> None:
+    before = facts(run("--set", "search.rank=decay", "--json", f"--home={tmp_path / 'other'}", "config"))
+    assert (before["search.rank"]["value"], before["home"]["value"]) == ("decay", str(tmp_path / "other"))
+    assert before == facts(run("config", "--home", str(tmp_path / "other"), "--set", "search.rank=decay", "--json"))
+
+
+def test_a_command_that_there_is_not_is_answered_with_those_that_are_near() -> None:
+    near, far = spawn("fnd", "tea"), spawn("喝茶")
+    assert (near.returncode, far.returncode) == (2, 2)
+    assert b"'fnd'. Did you mean find?" in near.stderr
+    assert b"Did you mean" not in far.stderr
+    assert b"runebook --help" in far.stderr
+
+
+def test_the_program_alone_shows_every_command_and_what_to_do_first() -> None:
+    alone, helped = spawn(), spawn("--help")
+    assert (alone.returncode, alone.stdout) == (0, helped.stdout)
+    assert alone.stdout.index(b"Begin:") < alone.stdout.index(b"    install ") < alone.stdout.index(b"    commit ")
+    assert b"New here? Run: runebook demo." in alone.stdout
+
+
+@pytest.mark.parametrize("lines", [3, 300])
+def test_what_is_longer_than_the_screen_is_paged(
+    lines: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paged: list[str] = []
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(pydoc, "pager", paged.append)
+    monkeypatch.setenv("LINES", "24")
+    text = "行\n" * lines
+    opening.show(argparse.Namespace(json=False), None, text)
+    assert (paged, capsys.readouterr().out) == (([text], "") if lines > 24 else ([], f"{text}\n"))
 
 
 def test_standard_input_and_files_are_read(run: Run, tmp_path: Path) -> None:
@@ -153,9 +193,7 @@ def test_standard_input_that_is_no_utf8_is_refused(run: Run) -> None:
     assert "standard input cannot be read" in refused(run("commit", "-", stdin=b"caf\xe9"))
 
 
-@pytest.mark.parametrize(
-    "arguments", [(), ("dance",), ("find",), ("find", "x", "--limit", "many"), ("ls", "--surprise")]
-)
+@pytest.mark.parametrize("arguments", [("find",), ("find", "x", "--limit", "many"), ("ls", "--surprise")])
 def test_wrong_command_line_exits_with_2_and_shows_the_usage(run: Run, arguments: tuple[str, ...]) -> None:
     status, out, err = run(*arguments)
     assert (status, out) == (2, "")
@@ -312,18 +350,20 @@ def test_an_older_store_is_migrated_after_a_dry_run_that_changes_nothing(run: Ru
 
 
 def test_what_was_searched_is_shown_with_its_hits_counts_and_times(run: Run) -> None:
-    assert run("trail")[1] == "Nothing was retrieved yet.\n"
-    assert run("hot")[1] == "No memory was used yet.\n"
     run("commit", "她每天喝绿茶。", "--type", "facts", "--field", "topic=茶")
     uri = "viking://user/default/memories/facts/茶.md"
-    run("find", "绿茶")
-    run("find", "no such thing 不存在")
+    assert uri in run("find", "绿茶")[1]
+    assert "绿茶" in run("read", uri)[1]
+    assert run("trail")[1] == "Nothing was retrieved yet.\n"  # its owner looked at it
+    assert run("hot")[1] == "No memory was used yet.\n"
+    run("retrieve", "绿茶")
+    run("retrieve", "no such thing 不存在")
     shown = run("trail")[1].splitlines()
     assert "no such thing 不存在" in shown[0]
     assert "绿茶" in shown[1]
     assert uri in shown[2]
     (row,) = facts(run("trail", "--uri", uri, "--json"))["trail"]
-    assert (row["query"], row["kind"], row["hits"][0]["uri"], row["cached"]) == ("绿茶", "find", uri, False)
+    assert (row["query"], row["kind"], row["hits"][0]["uri"], row["cached"]) == ("绿茶", "retrieve", uri, False)
     assert len(facts(run("trail", "--limit", "1", "--json"))["trail"]) == 1
     status, out, _ = run("hot")
     assert (status, out.split()) == (0, ["1", uri, "她每天喝绿茶。"])

@@ -102,7 +102,7 @@ def test_the_folder_that_the_command_runs_in_is_the_project_of_the_server_too(
 
 
 @pytest.mark.usefixtures("home")
-def test_a_server_that_ends_over_a_request_is_done_without_when_nothing_is_written(run: Run) -> None:
+def test_a_server_that_ends_over_a_request_is_done_without_where_doing_it_twice_does_no_harm(run: Run) -> None:
     run("commit", "Tea 茶")
     place = place_of(None, None, ())
     listeners: list[Listener] = []
@@ -117,3 +117,7 @@ def test_a_server_that_ends_over_a_request_is_done_without_when_nothing_is_writt
     listeners.append(Listener(place.state, ends, settings=place.settings))
     status, _, err = run("commit", "Coffee")
     assert (status, "before you run the same again" in err) == (1, True)
+    listeners.append(Listener(place.state, ends, settings=place.settings))
+    assert run("commit", "Coffee", "--request-id", "one")[0] == 0
+    assert run("commit", "Coffee", "--request-id", "one")[0] == 0
+    assert len(json.loads(run("history", "--json")[1])["commits"]) == 2

@@ -2,7 +2,7 @@
 
 Each ends within the time hosts give, without a traceback, with the documented status, with every acknowledged commit in
 the store, no lock held and no process left behind. At rest and while its model loads the program is started as a host
-does; at work it is forked (``tests.fork_server``).
+does, for one of the signals; else it is forked (``tests.fork_server``).
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def assert_kept(start: Callable[..., Program], kept: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_signal_at_rest_ends_with_its_own_status(start: Callable[..., Program], number: signal.Signals) -> None:
-    program = start(anew=True).open()
+    program = start(anew=number == signal.SIGTERM).open()
     kept = {program.commit("Tea, not coffee 喝茶"): "Tea, not coffee 喝茶"}
     program.process.send_signal(number)
     assert program.ended() == 128 + number

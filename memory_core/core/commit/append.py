@@ -154,7 +154,7 @@ class MessageRecorder:
         messages, redactions = self._commits.cleaner.messages(parse_messages(raw))
         if not messages:
             raise InvalidInput("messages is empty.", hint="Send at least one {role, content}.")
-        self._commits.check_size(dump_lines(messages))
+        self._commits.check_size(dump_lines(messages), len(messages))
         session = session_id or session_id_for(messages)
         log = self._commits.session_uri(session)
         moment = now or datetime.now(UTC)

@@ -371,12 +371,19 @@ class Commits:
             content_bytes=self._config.limits.content_bytes,
         )
 
-    def check_size(self, text: str) -> None:
-        """Refuse a commit over the limit.
+    def check_size(self, text: str, messages: int = 0) -> None:
+        """Refuse a commit over the limits.
 
         Raises:
-            TooLarge: If the text is longer in UTF-8 than ``limits.commit_bytes``.
+            TooLarge: If the text is longer in UTF-8 than ``limits.commit_bytes``, or there are more messages than
+                ``limits.commit_messages``.
         """
+        most = self._config.limits.commit_messages
+        if messages > most:
+            raise TooLarge(
+                f"the commit has {messages:,} messages; the limit is {most:,}.",
+                hint="Send them in several commits, in their order; of a stored conversation the last ones suffice.",
+            )
         size = len(text.encode("utf-8", "surrogatepass"))
         limit = self._config.limits.commit_bytes
         if size > limit:

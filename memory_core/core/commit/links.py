@@ -86,6 +86,52 @@ def link(copy: WorkingCopy, source: MemoryUri, links: Sequence[GivenLink]) -> Li
     return Linked(copy.text(source) != before, tuple(dict.fromkeys(reached)), tuple(refused), weighed_now)
 
 
+def unlink(copy: WorkingCopy, source: MemoryUri, target: MemoryUri, relation: str) -> bool:
+    """Remove a relation from both ends, and take back what it said about confidence; whether there was one.
+
+    Args:
+        copy: The plan's files; it is written to.
+        source: An existing memory, whose relation it is.
+        target: The other end, which may be gone.
+        relation: One of ``RELATIONS``.
+
+    Raises:
+        FieldRejected: If a trailer is damaged.
+    """
+    there = copy.memory(target) is not None
+    loser = _loser(copy, source, target, relation) if there else None
+    ends = [(source, target, relation), *([(target, source, REVERSE[relation])] if there else [])]
+    removed = [_without_link(copy, *end, convicted=end[0] == loser) for end in ends]
+    for memory in filter(None, removed):
+        copy.store(memory)
+    return any(removed)
+
+
+def _without_link(
+    copy: WorkingCopy, uri: MemoryUri, other: MemoryUri, relation: str, *, convicted: bool
+) -> Memory | None:
+    """The memory without the link; None where it has none."""
+    memory, _ = copy.typed(uri)
+    if memory.damage is not None:
+        raise FieldRejected(f"{str(uri)!r}: {memory.damage}.", hint="Mend or remove the file's trailer by hand.")
+    gone = [known for known in memory.metadata.links if (known.uri, known.relation) == (str(other), relation)]
+    if not gone:
+        return None
+    stored = memory.metadata.get(LINKS)
+    kept = [
+        each
+        for each in (stored if isinstance(stored, list) else [stored])
+        if not (isinstance(each, dict) and (each.get("uri"), each.get("relation", SIMILAR)) == (str(other), relation))
+    ]
+    changes: dict[str, Any] = {LINKS: kept or None}
+    evidence = _EVIDENCE.get(relation) if convicted else None
+    if evidence is not None:
+        witness = copy.existing(other).metadata.confidence
+        back = unweighed(memory.metadata.confidence, evidence, gone[0].strength, witness)
+        changes[CONFIDENCE] = round(back, _DIGITS)
+    return memory.changed(metadata=changes)
+
+
 def link_replacement(copy: WorkingCopy, replacement: MemoryUri, removed: MemoryUri) -> None:
     """Note in a memory that it replaces one that is gone.
 

@@ -34,6 +34,7 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
+from itertools import pairwise
 from operator import attrgetter
 
 from memory_core.core.memory.message import Message
@@ -72,7 +73,8 @@ class _Turn:
 def unseen(stored: Sequence[Message], incoming: Sequence[Message]) -> tuple[Message, ...]:
     """The messages of ``incoming`` that ``stored`` does not hold yet, in order; the rule is the module's text."""
     texts = {message.text for message in incoming}
-    stored = () if texts.isdisjoint(map(_TEXT, stored)) else _shortened(stored, incoming, texts)
+    repeated = texts.intersection(map(_TEXT, stored))
+    stored = _shortened(stored, incoming, texts) if _may_be_known(incoming, repeated) else ()
     prompts = {_content(message) for message in stored if message.role in _PROMPT_ROLES}
     known: set[int] = set()
     for place, message in enumerate(incoming):
@@ -90,6 +92,23 @@ def unseen(stored: Sequence[Message], incoming: Sequence[Message]) -> tuple[Mess
                 known.add(turn.place)
             identities.add(turn.identity)
     return tuple(message for place, message in enumerate(incoming) if place not in known)
+
+
+def _may_be_known(incoming: Sequence[Message], repeated: Collection[str]) -> bool:
+    """Whether a rule could find any of it known, by its texts that are stored; quick, for most exchanges are new."""
+    if not repeated:
+        return False
+    if any(
+        message.role in _PROMPT_ROLES
+        or message.time is not None
+        or message.message_id is not None
+        or message.tool_calls
+        or message.tool_results
+        for message in incoming
+    ):
+        return True
+    texts = [message.text in repeated for message in incoming]
+    return texts[0] or any(one and other for one, other in pairwise(texts))  # one alone counts where it comes first
 
 
 def _shortened(stored: Sequence[Message], incoming: Sequence[Message], texts: Collection[str]) -> list[Message]:

@@ -28,6 +28,7 @@ from memory_core.core.errors import (
     NotFound,
     PatchRejected,
     RunebookError,
+    StoreBusy,
     TooLarge,
 )
 from memory_core.core.frozen import frozen
@@ -35,6 +36,7 @@ from memory_core.core.memory import names
 from memory_core.core.memory.directory_page import parse_page
 from memory_core.core.memory.memory import Memory, new_memory
 from memory_core.core.memory.memory_type import CONTENT, MemoryType, OperationMode
+from memory_core.core.memory.message import LINE_ESCAPES
 from memory_core.core.memory.metadata import CONFIDENCE, EXPIRES_AT, FIELDS, RECORDED_AT, expires_after
 from memory_core.core.memory.operations import (
     DeleteOp,
@@ -117,6 +119,8 @@ class _Planner:
             tell("deciding what the operations do", len(self._results), unit="operations")
         try:
             outcome = decide()
+        except StoreBusy:  # no operation is at fault; the same request may succeed in a moment
+            raise
         except RunebookError as error:
             conflict = isinstance(error, MemoryChanged)
             about = error.uri if isinstance(error, MemoryChanged) else escaped(subject)
@@ -416,9 +420,8 @@ def _explained(memory: Memory, memory_type: MemoryType, merged: FieldMerge) -> F
     if not standing:
         return merged
     patches = {name: _added_by_patch(error) for name, error in standing.items()}
-    edit = json.dumps({"edit_operations": [{"uri": str(memory.uri), "patches": patches}]}, ensure_ascii=False)
-    if len(edit.splitlines()) > 1:  # separators of lines that JSON leaves as they are, and a receipt does not
-        edit = json.dumps(json.loads(edit))
+    asked = {"edit_operations": [{"uri": str(memory.uri), "patches": patches}]}
+    edit = json.dumps(asked, ensure_ascii=False).translate(LINE_ESCAPES)  # a receipt is shown line by line
     keep = f"send {edit}"
     if len(edit) > _EDIT_CHARS:
         keys = {name: memory.fields[name] for name in memory_type.key_fields if name in memory.fields}

@@ -6,7 +6,7 @@ parsed once, when it is first looked at. Decides nothing and writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import StrEnum
 from typing import Any
@@ -239,6 +239,15 @@ class WorkingCopy:
                 return found
         return None
 
+    def holder(self, memory: Memory) -> MemoryUri | None:
+        """Another file of its directory and type that holds a memory's key."""
+        directory, key = memory.uri.parent, memory.key
+        found = self._by_key.get((directory, memory.type_name, key))
+        if found is None or found == memory.uri:
+            found = self.snapshot.locate(directory, memory.type_name, key)
+        held = None if found is None or found == memory.uri else self.memory(found)
+        return None if held is None or held.key != key else held.uri
+
     def free_name(self, directory: MemoryUri, memory_type: MemoryType, fields: Mapping[str, Any]) -> MemoryUri:
         """Where a new memory goes: the name that its type gives it, marked where another file has it."""
         project = self.context.assignment.of_type(memory_type)
@@ -249,6 +258,15 @@ class WorkingCopy:
             stem, dot, extension = name.rpartition(".")
             return directory.child(names.fit(stem, dot + extension, "~" + names.short_hash(key)))
         return uri
+
+    def free_beside(self, uri: MemoryUri, seed: str, is_taken: Callable[[MemoryUri], bool] | None = None) -> MemoryUri:
+        """The URI, or one beside it, marked by ``seed``, that no file has."""
+        tried, number = uri, 0
+        while (is_taken or self.is_taken)(tried):
+            number += 1
+            stem, dot, extension = uri.name.rpartition(".")
+            tried = uri.parent.child(names.fit(stem, dot + extension, f"~{names.short_hash(f'{seed} {number}')}"))
+        return tried
 
     def _parsed(self, uri: MemoryUri, text: str | None) -> Memory | None:
         if text is None:

@@ -35,7 +35,7 @@ from memory_core.core.memory.operations import MemoryOperations
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, ProjectChoice, ProjectScope
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, text_sha256
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store.locks import StoreLock
+from memory_core.core.store.locks import Lock
 from memory_core.core.store.usage import ModelCalls
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class Extractor:
         self._briefs = briefs
         self.view = view
         self.sessions = sessions
-        self._locks: dict[MemoryUri, StoreLock] = {}
+        self._locks: dict[MemoryUri, Lock] = {}
         self._guard = threading.Lock()
 
     @property
@@ -595,10 +595,9 @@ class Extractor:
         note = f"the conversation is stored and waits: {reason}"
         return OperationResult(EXTRACTION, str(row.log), Action.QUEUED, note=note, hint=hint)
 
-    def _lock(self, log: MemoryUri) -> StoreLock:
+    def _lock(self, log: MemoryUri) -> Lock:
         with self._guard:
-            path = self._store.files.state / "locks" / f"extract-{short_hash(str(log))}.lock"
-            return self._locks.setdefault(log, StoreLock(path, timeout_seconds=0.0))
+            return self._locks.setdefault(log, self._store.turn(f"extract-{short_hash(str(log))}"))
 
 
 def _for_client(conversation: Conversation) -> Conversation:

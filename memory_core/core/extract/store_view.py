@@ -15,7 +15,7 @@ from memory_core.core.commit.commits import Commits
 from memory_core.core.errors import RunebookError
 from memory_core.core.extract.prompts import canonical, cut_end, fenced, fits, writable_fields
 from memory_core.core.index.catalog import Catalog
-from memory_core.core.index.filter import private_elsewhere
+from memory_core.core.index.filter import not_private_elsewhere
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
 from memory_core.core.memory.operations import MemoryOperations
@@ -146,10 +146,10 @@ class StoreView:
         arguments = (f"{directory}/", f"{directory}0", start)
         connection = self._catalog.connection()
         (total,) = connection.execute(f"SELECT count(*) FROM documents WHERE {where}", arguments).fetchone()
-        elsewhere = private_elsewhere(self._scope.current)
+        shown = not_private_elsewhere(self._scope.current)
         rows = connection.execute(
-            f"SELECT uri FROM documents d WHERE {where} AND NOT {elsewhere.sql} ORDER BY updated_at DESC, uri LIMIT ?",
-            (*arguments, *elsewhere.parameters, limit),
+            f"SELECT uri FROM documents d WHERE {where} AND {shown.sql} ORDER BY updated_at DESC, uri LIMIT ?",
+            (*arguments, *shown.parameters, limit),
         )
         return tuple(uri[start - 1 :] for (uri,) in rows), int(total)
 

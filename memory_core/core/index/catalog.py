@@ -10,21 +10,27 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from memory_core.core.frozen import frozen
 from memory_core.core.index import archived_rows, embedding_queue, page_rows
-from memory_core.core.index.catalog_file import WORDS_DDL, CatalogFile
-from memory_core.core.index.documents import NEIGHBOURS, Document, SessionGrowth
+from memory_core.core.index.catalog_file import CatalogFile
+from memory_core.core.index.documents import NEIGHBOURS, Document, SessionGrowth, Turn
 from memory_core.core.index.encoder import PASSAGE_LIMIT_COUNT
 from memory_core.core.index.filter import ANYTHING, Condition, private_elsewhere, utc
-from memory_core.core.index.vectors import chunks
+from memory_core.core.index.vectors import VectorRow, append, chunks
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.text.analysis import filler_texts, index_tokens
+from memory_core.core.store.locks import Lock, StoreLock
+from memory_core.core.store.sqlite import SET_META
+from memory_core.core.text.analysis import index_tokens
+
+if TYPE_CHECKING:
+    from memory_core.core.index.search_rows import LexicalHits
 
 
 @frozen
@@ -88,10 +94,33 @@ class Voice(NamedTuple):
 
 
 class Saying(NamedTuple):
-    """Who says a document, where a name is known, and when it happened, as far as that is known."""
+    """Who says a document, by name or else by role, when it happened, if that is known, and how much it tells."""
 
     speaker: str | None
     happened: str | None
+    substance: float
+
+
+def words_of(document: Document) -> tuple[str, str]:
+    """What a document is found by: the words of its own text, and of the turns before it."""
+    return index_tokens(f"{document.heading} {document.own}"), index_tokens(document.previous)
+
+
+class Words(Protocol):
+    """Search by words: what ``search_rows`` is over FTS5, function by function."""
+
+    search: Callable[..., LexicalHits]
+    holding: Callable[..., dict[int, float]]
+    holding_all: Callable[..., dict[int, float]]
+    telling: Callable[..., list[int]]
+    sharing: Callable[..., list[tuple[str, str]]]
+    linked: Callable[..., dict[int, float]]
+    turns_with: Callable[..., list[tuple[str, str, str]]]
+    is_held: Callable[..., bool]
+    put: Callable[[sqlite3.Connection, int, str, str, str], None]
+    remove: Callable[[sqlite3.Connection, Sequence[int]], None]
+    clear: Callable[[sqlite3.Connection], None]
+    compact: Callable[[sqlite3.Connection], None]
 
 
 class Catalog:
@@ -123,12 +152,20 @@ class Catalog:
         filling_id, kinds = found.get("filling_id", ""), found.get("kinds")
         return Position(found.get("ledger_id", ""), int(found.get("seq", 0)), found.get("filling"), filling_id, kinds)
 
-    def _fill(self, connection: sqlite3.Connection) -> None:
-        """Rows of everyday words, so that idf means something in a store of one memory."""
-        connection.executemany(
-            "INSERT OR IGNORE INTO words (rowid, own, previous, scope) VALUES (?, ?, '', '')",
-            [(-number, text) for number, text in enumerate(filler_texts(), 1)],
-        )
+    @cached_property
+    def words(self) -> Words:
+        """Keeps the words of documents, and searches them."""
+        from memory_core.core.index import search_rows  # whoever only commits searches nothing
+
+        return cast("Words", search_rows)
+
+    def lock(self, name: str, timeout_seconds: float = 30.0) -> Lock:
+        """A lock of this catalog by its name, shared by all who use it."""
+        return StoreLock(self.file.path.parent / "locks" / f"{name}.lock", timeout_seconds=timeout_seconds)
+
+    def append_vectors(self, connection: sqlite3.Connection, rows: Iterable[VectorRow]) -> None:
+        """Add vectors; one already there (same passage, text and model) is left as it is."""
+        append(connection, rows)
 
     def advance(self, connection: sqlite3.Connection, position: Position) -> None:
         """Note that everything up to ``position`` is indexed."""
@@ -137,29 +174,26 @@ class Catalog:
             connection.execute("DELETE FROM meta WHERE name = 'filling'")
         else:
             rows.append(("filling", position.filling))
-        connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+        connection.executemany(SET_META, rows)
 
     def note_kinds(self, connection: sqlite3.Connection, kinds: str) -> None:
         """Note the features that the documents were made with; see ``Position``."""
-        connection.execute("INSERT OR REPLACE INTO meta VALUES ('kinds', ?)", (kinds,))
+        connection.execute(SET_META, ("kinds", kinds))
 
     def clear(self, connection: sqlite3.Connection) -> None:
         """Forget all documents; vectors stay, as the cache of what was embedded."""
         for table in ("meta", "documents"):
             connection.execute(f"DELETE FROM {table}")
-        connection.execute("DROP TABLE words")  # a torn full-text table could not be emptied
-        connection.execute(WORDS_DDL)
+        self.words.clear(connection)
         embedding_queue.clear(connection)
         archived_rows.clear(connection)
         page_rows.clear(connection)
         connection.execute("INSERT INTO meta VALUES ('filling_id', ?)", (secrets.token_hex(8),))
-        self._fill(connection)
 
     def remove(self, connection: sqlite3.Connection, uri: MemoryUri) -> None:
         """Drop every document of a file."""
         ids = [row[0] for row in connection.execute("SELECT id FROM documents WHERE uri = ?", (str(uri),))]
-        for identifier in ids:
-            connection.execute("DELETE FROM words WHERE rowid = ?", (identifier,))
+        self.words.remove(connection, ids)
         embedding_queue.remove(connection, str(uri))
         connection.execute("DELETE FROM documents WHERE uri = ?", (str(uri),))
 
@@ -193,6 +227,7 @@ class Catalog:
             "general": document.general,
             "expires_at": None if document.expires_at is None else utc(document.expires_at.isoformat()),
             "support": document.support,
+            "substance": document.substance,
             "role": document.role,
             "speaker": document.speaker,
             "session_id": document.session_id,
@@ -200,10 +235,7 @@ class Catalog:
         marks = ", ".join("?" * len(row))
         cursor = connection.execute(f"INSERT INTO documents ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
         identifier = int(cursor.lastrowid or 0)
-        connection.execute(
-            "INSERT INTO words (rowid, own, previous, scope) VALUES (?, ?, ?, ?)",
-            (identifier, index_tokens(f"{document.heading} {document.own}"), index_tokens(document.previous), scope),
-        )
+        self.words.put(connection, identifier, *words_of(document), scope)
         self._put_passages(connection, identifier, document.uri, document.part, document.passages)
 
     def grow(self, connection: sqlite3.Connection, uri: MemoryUri, growth: SessionGrowth) -> None:
@@ -215,13 +247,13 @@ class Catalog:
         for document in growth.documents:
             self.put(connection, document)
 
-    def last_turns(self, uri: MemoryUri) -> list[tuple[int, str]]:
-        """``(part, own)`` of the last indexed turns of a session, oldest first."""
+    def last_turns(self, uri: MemoryUri) -> list[Turn]:
+        """The last indexed turns of a session, oldest first."""
         rows = self.connection().execute(
-            "SELECT part, own FROM documents WHERE uri = ? ORDER BY part DESC LIMIT ?",
+            "SELECT part, own, speaker FROM documents WHERE uri = ? ORDER BY part DESC LIMIT ?",
             (str(uri), 2 * NEIGHBOURS),
         )
-        return [(part, own) for part, own in rows][::-1]
+        return [Turn(*row) for row in rows][::-1]
 
     def spaces(self) -> list[str]:
         """Names of all indexed spaces."""
@@ -245,15 +277,39 @@ class Catalog:
         return found
 
     def sayings(self, ids: Sequence[int]) -> dict[int, Saying]:
-        """Who says each document and when it happened; documents of which neither is known are left out."""
+        """Who says each document and when, and how much it tells; documents that are gone are left out."""
         found: dict[int, Saying] = {}
         for marks, chunk in chunks(ids):
             rows = self.connection().execute(
-                "SELECT id, CASE WHEN speaker IS NOT role THEN speaker END, happened FROM documents "
-                f"WHERE id IN ({marks}) AND (speaker IS NOT role OR happened IS NOT NULL)",
-                chunk,
+                f"SELECT id, speaker, happened, substance FROM documents WHERE id IN ({marks})", chunk
             )
-            found |= {int(identifier): Saying(speaker, happened) for identifier, speaker, happened in rows}
+            found |= {row[0]: Saying(*row[1:]) for row in rows}
+        return found
+
+    def own_texts(self, uris: Iterable[str]) -> dict[str, str]:
+        """What memories, and turns (``…messages.jsonl#12``), say below their names, by URI."""
+        found: dict[str, str] = {}
+        for uri in uris:
+            file, _, line = uri.partition("#")
+            row = (
+                self.connection()
+                .execute("SELECT own, name FROM documents WHERE uri = ? AND part = ?", (file, int(line or 0)))
+                .fetchone()
+            )
+            if row is not None:
+                own, name = map(str, row)
+                found[uri] = own.removeprefix(f"{name}\n").strip() or own
+        return found
+
+    def speakers(self, uris: Sequence[str]) -> dict[str, set[str]]:
+        """Who speaks in each of these conversations."""
+        found: dict[str, set[str]] = {}
+        rows = self.connection().execute(
+            "SELECT DISTINCT uri, speaker FROM documents WHERE uri IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(uris)),),
+        )
+        for uri, speaker in rows:
+            found.setdefault(uri, set()).add(speaker)
         return found
 
     def happened_between(

@@ -100,8 +100,24 @@ _SCHEMA_10 = """
 ALTER TABLE documents ADD COLUMN general INTEGER NOT NULL DEFAULT 1;
 DELETE FROM meta;
 """
+_SCHEMA_11 = """
+ALTER TABLE documents ADD COLUMN substance REAL NOT NULL DEFAULT 1.0;
+DELETE FROM meta;
+"""
 #: A catalog is made anew rather than altered: the ledger and the files fill it.
-_MIGRATIONS = (_SCHEMA_1, "", "", _SCHEMA_4, RESTING_DDL, SENT_DDL, _SCHEMA_7, DOCUMENTS_DDL, _SCHEMA_9, _SCHEMA_10)
+_MIGRATIONS = (
+    _SCHEMA_1,
+    "",
+    "",
+    _SCHEMA_4,
+    RESTING_DDL,
+    SENT_DDL,
+    _SCHEMA_7,
+    DOCUMENTS_DDL,
+    _SCHEMA_9,
+    _SCHEMA_10,
+    _SCHEMA_11,
+)
 
 
 class CatalogFile:

@@ -1,20 +1,21 @@
 """What of a file is searched: documents, their lexical views and the passages that are embedded.
 
 A memory is one document: its words are name, body and every other text field. A session is one document
-a message: found by its own words, less by those of the two turns before, and by the meaning of the turn among
-its neighbours. Pure; the catalog stores what is built here.
+a message: found by its own words, a short one less by those that it answers, and by the meaning of the turn and of
+neighbours like it. Pure; the catalog stores what is built here.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from memory_core.core.feature import Features
 from memory_core.core.frozen import frozen
-from memory_core.core.index.encoder import passages
+from memory_core.core.index.encoder import passages, turn_passage
 from memory_core.core.index.tokenizer import date_words
 from memory_core.core.memory.evidence import support_of
 from memory_core.core.memory.memory import Memory, Types, parse
@@ -23,8 +24,11 @@ from memory_core.core.memory.message import Message, search_text, transcript_lin
 from memory_core.core.memory.metadata import CONTESTING
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.text.analysis import word_count
 from memory_core.core.text.directives import is_directive
+from memory_core.core.text.language import sentences
 from memory_core.core.text.normalization import signature, simplified
+from memory_core.core.text.time_expressions import time_spans
 
 ABSTRACT_LIMIT_CHARS = 256
 #: Turns on each side whose text is embedded with a message.
@@ -33,6 +37,12 @@ NEIGHBOURS = 2
 TURN_PASSAGES = 8
 #: Of each turn before, so much of its end counts with a message: long answers would be stored three times.
 PREVIOUS_CHARS = 600
+#: A turn of so many words is no mere answer: it is found by its own words.
+_ANSWER_WORDS = 60
+#: Words of a turn from which it says as much as any.
+_TELLING_WORDS = 40
+#: Of a message so much is read for times; of a longer stretch of days no one is meant.
+_TIMED_CHARS, _MEANT_DAYS = 2_000, 6
 MESSAGES_NAME = "messages.jsonl"
 #: The field that says when something happened.
 EVENT_TIME = "event_time"
@@ -40,6 +50,7 @@ EVENT_TIME = "event_time"
 STANDING_SALIENCE = 0.9
 #: Types whose memories may be rules about the assistant, and whether what sounds like a wish is one.
 _MAY_DIRECT = {"preferences": True, "patterns": True, "notes": False, "facts": False, "assistant_knowledge": False}
+_ASKS = ("?", "？")
 _DATE = re.compile(r"(?:19|20|21)\d{2}(?:-\d{2}(?:-\d{2})?)?(?!\d)")
 
 
@@ -52,8 +63,8 @@ class Document:
     or an event, or as much of it as is known. What is not ``active``, or past ``expires_at``, is neither found nor
     recalled unless it is asked for. What is ``always_on`` holds whatever is asked. ``project`` is the one that it
     belongs to, or was told in; what is ``general`` belongs to none. ``contested_by`` gives the memories that contradict
-    or replace this one: URI, relation and strength; ``support`` is what others lend it, in [0, 1]. Documents with the
-    same ``signature`` say the same thing.
+    or replace this one: URI, relation and strength; ``support`` is what others lend it, and ``substance`` how much it
+    tells, in [0, 1]. Documents with the same ``signature`` say the same thing.
     """
 
     uri: MemoryUri
@@ -82,6 +93,7 @@ class Document:
     general: bool = True
     contested_by: tuple[tuple[str, str, float], ...] = ()
     support: float = 0.0
+    substance: float = 1.0
     signature: str = ""
     role: str | None = None
     speaker: str | None = None
@@ -204,6 +216,14 @@ def abstract_of(memory: Memory, name: str, limit_chars: int = ABSTRACT_LIMIT_CHA
     return summary_line(given if given is not None and given.strip() else memory.body, limit_chars) or name
 
 
+class Turn(NamedTuple):
+    """An indexed turn: its line in the file, its words with the speaker's name before them, and who speaks."""
+
+    part: int
+    own: str
+    speaker: str
+
+
 @frozen
 class SessionGrowth:
     """What new messages add to the index: their documents, and new passages of the turns just before."""
@@ -212,30 +232,26 @@ class SessionGrowth:
     revised: Mapping[int, tuple[str, ...]]
 
 
-def session_growth(
-    uri: MemoryUri, earlier: Sequence[tuple[int, str]], messages: Sequence[tuple[int, Message]]
-) -> SessionGrowth:
+def session_growth(uri: MemoryUri, earlier: Sequence[Turn], messages: Sequence[tuple[int, Message]]) -> SessionGrowth:
     """Index a session's new messages.
 
     Args:
         uri: The session's message log.
-        earlier: ``(part, own)`` of the last ``2 * NEIGHBOURS`` indexed turns, oldest first.
+        earlier: The last ``2 * NEIGHBOURS`` indexed turns, oldest first.
         messages: The new messages with their line numbers.
     """
-    said = [(part, _turn(message)) for part, message in messages]
-    turns = [*earlier, *((part, line) for part, line in said if line.strip())]
-    position = {part: index for index, (part, _) in enumerate(turns)}
+    said = [Turn(part, _turn(message), message.name or message.role) for part, message in messages]
+    turns = [*earlier, *(turn for turn in said if turn.own.strip())]
+    position = {turn.part: index for index, turn in enumerate(turns)}
     documents: list[Document] = []
     for part, message in messages:
         if part in position:
             documents.append(_message_document(uri, message, part, turns, position[part]))
-    revised = {part: _passages(turns, position[part]) for part, _ in earlier[-NEIGHBOURS:]} if documents else {}
+    revised = {part: _passages(turns, position[part]) for part, _, _ in earlier[-NEIGHBOURS:]} if documents else {}
     return SessionGrowth(tuple(documents), revised)
 
 
-def _message_document(
-    uri: MemoryUri, message: Message, part: int, turns: Sequence[tuple[int, str]], at: int
-) -> Document:
+def _message_document(uri: MemoryUri, message: Message, part: int, turns: Sequence[Turn], at: int) -> Document:
     time = message.time.isoformat() if message.time is not None else None
     return Document(
         uri=uri,
@@ -244,29 +260,61 @@ def _message_document(
         memory_type="message",
         name=uri.parent.name,
         abstract=transcript_line(message, ABSTRACT_LIMIT_CHARS),
-        own=turns[at][1],
-        previous="\n".join(line[-PREVIOUS_CHARS:] for _, line in turns[max(0, at - NEIGHBOURS) : at]),
-        heading=date_words(message.time.date()) if message.time is not None else "",
+        own=turns[at].own,
+        previous="\n".join(turn.own[-PREVIOUS_CHARS:] for turn in _answered(turns, at)),
+        heading=_told_dates(message),
         passages=_passages(turns, at),
         created_at=time,
         updated_at=time,
         happened=message.time.date().isoformat() if message.time is not None else None,
-        signature=signature(turns[at][1]),
+        substance=_substance(message),
+        signature=signature(turns[at].own),
         role=message.role,
-        speaker=message.name or message.role,
+        speaker=turns[at].speaker,
         session_id=uri.parent.name,
         project=message.project,
         private=message.private,
     )
 
 
-def _passages(turns: Sequence[tuple[int, str]], at: int) -> tuple[str, ...]:
-    """The turn among its neighbours, as many as fit the model; a turn that is too long itself, in pieces."""
-    for reach in range(NEIGHBOURS, -1, -1):
-        around = passages(simplified("\n".join(line for _, line in turns[max(0, at - reach) : at + reach + 1])))
-        if len(around) == 1:
-            return tuple(around)
-    return tuple(around[:TURN_PASSAGES])
+def _told_dates(message: Message) -> str:
+    """When a message was sent, and the days that it means by "yesterday" or 下周三, in the words of questions."""
+    if message.time is None:
+        return ""
+    told = time_spans(search_text(message)[:_TIMED_CHARS], message.time)
+    meant = [span.start for span in told if span.relative and (span.end - span.start).days <= _MEANT_DAYS]
+    return " ".join(map(date_words, dict.fromkeys([message.time.date(), *meant])))
+
+
+def _answered(turns: Sequence[Turn], at: int) -> list[Turn]:
+    """The turns before a short one that it may answer, oldest first: those after which somebody else spoke."""
+    if word_count(turns[at].own) >= _ANSWER_WORDS:
+        return []
+    before = range(max(0, at - NEIGHBOURS), at)
+    return [turns[one] for one in before if any(turn.speaker != turns[one].speaker for turn in turns[one : at + 1])]
+
+
+def _passages(turns: Sequence[Turn], at: int) -> tuple[str, ...]:
+    """The turn beside its neighbours; a turn that is too long for one passage, in pieces."""
+    pieces = passages(simplified(turns[at].own))
+    if len(pieces) != 1:
+        return tuple(pieces[:TURN_PASSAGES])
+    near, farther = (
+        [simplified(turns[at + step].own) for step in (-reach, reach) if 0 <= at + step < len(turns)]
+        for reach in range(1, NEIGHBOURS + 1)
+    )
+    return (turn_passage(pieces[0], near, farther),)
+
+
+def _substance(message: Message) -> float:
+    """How much a turn tells, in [0, 1]: by its words; what one person asks another tells nothing.
+
+    What is said to an assistant is mostly asked, and tells what it is about.
+    """
+    said = search_text(message)
+    if message.name:
+        said = " ".join(sentence for sentence in sentences(said) if not sentence.rstrip().endswith(_ASKS))
+    return math.log1p(min(_TELLING_WORDS, word_count(said))) / math.log1p(_TELLING_WORDS)
 
 
 def _turn(message: Message) -> str:

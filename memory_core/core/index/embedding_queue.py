@@ -21,18 +21,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_core.core.errors import EmbeddingFailed, StoreBusy
 from memory_core.core.frozen import frozen
-from memory_core.core.index.vectors import VectorRow, append
-from memory_core.core.store import atomic
-from memory_core.core.store.locks import StoreLock
+from memory_core.core.index.encoder import embed_passages
+from memory_core.core.index.vectors import VectorRow
 
 if TYPE_CHECKING:
     from memory_core.core.index.catalog import Catalog
     from memory_core.core.index.encoder import Embedder, Vectors
+    from memory_core.core.store.locks import Lock
 
 DDL = """
 CREATE TABLE passages (
@@ -70,6 +69,8 @@ _NO_VECTOR = (
     "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.space = p.space AND v.uri = p.uri AND v.part = p.part "
     "AND v.content_sha256 = p.content_sha256 AND v.fingerprint = m.fingerprint)"
 )
+#: No limit.
+_ALL = 2**62
 #: The row of ``meta`` that counts texts which needed no vector.
 _REUSED = "vectors_reused"
 _MODEL = "(SELECT id FROM models WHERE fingerprint = ?)"
@@ -135,8 +136,8 @@ def clear(connection: sqlite3.Connection) -> None:
 def counts(connection: sqlite3.Connection, spaces: Sequence[str], fingerprint: str | None) -> tuple[int, int]:
     """How many passages some spaces hold, and how many of them wait for the model; 0 wait for none."""
     row = connection.execute(
-        "SELECT count(*), coalesce(sum(EXISTS (SELECT 1 FROM waiting w WHERE w.passage_id = p.id AND w.model_id = "
-        f"{_MODEL})), 0) FROM passages p WHERE p.space IN (SELECT value FROM json_each(?))",
+        "SELECT count(*), count(*) FILTER (WHERE EXISTS (SELECT 1 FROM waiting w WHERE w.passage_id = p.id AND "
+        f"w.model_id = {_MODEL})) FROM passages p WHERE p.space IN (SELECT value FROM json_each(?))",
         (fingerprint, json.dumps(list(spaces))),
     ).fetchone()
     return int(row[0]), int(row[1])
@@ -145,7 +146,7 @@ def counts(connection: sqlite3.Connection, spaces: Sequence[str], fingerprint: s
 def effort(connection: sqlite3.Connection) -> tuple[int, int]:
     """How many vectors were computed, and how often a text came again that had its vector, since the index was made."""
     row = connection.execute(
-        "SELECT (SELECT count(*) FROM vectors), coalesce((SELECT value FROM meta WHERE name = ?), 0)", (_REUSED,)
+        "SELECT (SELECT count(*) FROM vectors), coalesce((SELECT value FROM meta WHERE name = ?), '0')", (_REUSED,)
     ).fetchone()
     return int(row[0]), int(row[1])
 
@@ -154,7 +155,7 @@ def _note_reuse(connection: sqlite3.Connection) -> None:
     """Count a text that needs no vector of any model in use; without one nothing is counted."""
     connection.execute(
         "INSERT INTO meta SELECT ?, '1' WHERE EXISTS (SELECT 1 FROM models) "
-        "ON CONFLICT (name) DO UPDATE SET value = value + 1",
+        "ON CONFLICT (name) DO UPDATE SET value = CAST(meta.value AS INTEGER) + 1",
         (_REUSED,),
     )
 
@@ -198,7 +199,7 @@ def passages_without_vector(connection: sqlite3.Connection) -> dict[str, int]:
     """How many passages have neither a vector of a model in use nor wait for one, by model; none for most."""
     rows = connection.execute(
         f"SELECT m.fingerprint, count(*) FROM models m, passages p WHERE {_NO_VECTOR} AND NOT EXISTS "
-        "(SELECT 1 FROM waiting w WHERE w.model_id = m.id AND w.passage_id = p.id) GROUP BY m.id"
+        "(SELECT 1 FROM waiting w WHERE w.model_id = m.id AND w.passage_id = p.id) GROUP BY m.fingerprint"
     )
     return {str(fingerprint): int(lacking) for fingerprint, lacking in rows}
 
@@ -213,8 +214,8 @@ def newest(connection: sqlite3.Connection, fingerprint: str, limit: int) -> list
     return [Passage(*row) for row in rows]
 
 
-def backlog(connection: sqlite3.Connection, fingerprint: str, limit: int = -1) -> int:
-    """How many passages wait for this model; counting ends at ``limit``, -1 counts all."""
+def backlog(connection: sqlite3.Connection, fingerprint: str, limit: int = _ALL) -> int:
+    """How many passages wait for this model; counting ends at ``limit``."""
     row = connection.execute(
         f"SELECT count(*) FROM (SELECT 1 FROM waiting WHERE model_id = {_MODEL} LIMIT ?)", (fingerprint, limit)
     ).fetchone()
@@ -261,14 +262,12 @@ class PassageEmbedding:
 
     Args:
         catalog: Where passages and vectors are.
-        locks: Folder of lock files.
         embedder: The model; None embeds nothing. May be replaced at any time.
     """
 
-    def __init__(self, catalog: Catalog, locks: Path, embedder: Embedder | None) -> None:
+    def __init__(self, catalog: Catalog, embedder: Embedder | None) -> None:
         self.embedder = embedder
         self._catalog = catalog
-        self._locks = locks
         self._turn = threading.Lock()
         self._registered: tuple[str, float, int] = ("", 0.0, 0)
         self._batch = _FIRST_BATCH
@@ -393,7 +392,7 @@ class PassageEmbedding:
             if not passages:
                 return False
             started = time.monotonic()
-            vectors = embedder.embed([passage.text for passage in passages])
+            vectors = embed_passages(embedder, [passage.text for passage in passages])
             seconds = max(1e-3, time.monotonic() - started)
             self._store(passages, vectors, fingerprint)
             fitting = int(len(passages) * _BATCH_SECONDS / seconds)
@@ -416,10 +415,9 @@ class PassageEmbedding:
             for index, passage in enumerate(passages)
         ]
         with self._catalog.writing() as connection:
-            append(connection, rows)
+            self._catalog.append_vectors(connection, rows)
             settle(connection, passages, fingerprint)
 
-    def _lock(self, fingerprint: str) -> StoreLock:
-        atomic.make_folder(self._locks)
+    def _lock(self, fingerprint: str) -> Lock:
         name = hashlib.sha256(fingerprint.encode()).hexdigest()[:16]
-        return StoreLock(self._locks / f"embedding-{name}.lock", timeout_seconds=0.0)
+        return self._catalog.lock(f"embedding-{name}", timeout_seconds=0.0)

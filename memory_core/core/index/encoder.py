@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -19,6 +21,8 @@ from memory_core.core.errors import ConfigInvalid, EmbeddingFailed
 from memory_core.core.frozen import frozen
 from memory_core.core.progress import waited
 from memory_core.core.search.fusion import Calibration
+from memory_core.core.text.analysis import CJK
+from memory_core.core.text.word_table import compiled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,13 +36,23 @@ Model = TypeVar("Model")
 
 PASSAGE_LIMIT_CHARS = 1_500
 PASSAGE_LIMIT_COUNT = 64
+#: Between a turn's own text, its nearest neighbours and those beyond; and between the neighbours.
+_GROUPS, _TEXTS = "\x1d", "\x1e"
+#: What a neighbour counts beside the turn itself: the nearest, and those beyond.
+_NEIGHBOUR_WEIGHTS = (1.0, 0.5)
+#: The calibrated cosine from which two turns are taken to be about the same thing.
+_ALIKE = 0.4
 _BREAKS = ("\n\n", "\n", "。", "！", "？", ". ", "! ", "? ", "；", "; ", "，", ", ", " ")
+#: Texts of so many characters are encoded in some 20 ms, for which a question may wait.
+_ENCODED_CHARS = 2_000
 #: A load that has taken so long is a download: searches no longer wait for it.
 _PATIENCE_SECONDS = 20.0
 _RETRY_SECONDS = 300.0
 #: How far from "unrelated" to "the same in other words" texts may be about the same thing: where the bundled model
 #: has its ``near``.
 _NEAR_SHARE = 0.7
+#: How far what says the same stands out under a model that is trusted in full.
+_STANDS_OUT = 0.6
 
 
 @frozen
@@ -48,10 +62,18 @@ class Scale:
     Attributes:
         zero: The cosine that counts as no similarity at all (``fusion.Calibration``).
         near: From this cosine on, two texts may be about the same thing: shown to whoever decides, and linked.
+        trust: What share of its usual weight a similarity has, in [0, 1].
+        languages: What they mean in questions of a language, by its name; of others, what stands here.
     """
 
     zero: float
     near: float
+    trust: float = 1.0
+    languages: Mapping[str, Scale] = field(default_factory=dict)
+
+    def of(self, text: str) -> Scale:
+        """What they mean where this is asked."""
+        return self.languages.get("chinese" if compiled(f"[{CJK}]").search(text) else "english", self)
 
 
 class Loading(Protocol):
@@ -199,18 +221,40 @@ class BundledEmbedder(BackgroundModel["BundledModel"]):
 
     def __init__(self) -> None:
         super().__init__(self._load)
-        self._encoding = threading.Lock()
+        self._encoding = threading.Condition()
+        self._is_encoding = False
+        self._questions = 0
 
-    def embed(self, texts: Sequence[str], *, query: bool = False) -> Vectors:  # noqa: ARG002 - both are encoded alike
-        """Vectors float32 (n, 512), L2-normalised.
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> Vectors:
+        """Vectors float32 (n, 512), L2-normalised. Queries do not wait for passages, but for a few.
 
         Raises:
             EmbeddingFailed: If the weights are damaged or missing, or a text is blank.
         """
+        import numpy as np
+
         refuse_blank(texts)
         model = self.get()
+        parts: list[Vectors] = []
+        for few in _by_size(texts):
+            with self._turn(query=query):
+                parts.append(model.encode(few))
+        return np.concatenate(parts) if parts else model.encode(())
+
+    @contextmanager
+    def _turn(self, *, query: bool) -> Iterator[None]:
+        """One thread encodes at a time, and those with a question before all others."""
         with self._encoding:
-            return model.encode(texts)
+            self._questions += query
+            self._encoding.wait_for(lambda: not self._is_encoding and (query or not self._questions))
+            self._is_encoding = True
+        try:
+            yield
+        finally:
+            with self._encoding:
+                self._is_encoding = False
+                self._questions -= query
+                self._encoding.notify_all()
 
     def _load(self) -> BundledModel:
         try:
@@ -242,6 +286,7 @@ def passages(text: str) -> list[str]:
         what lies beyond is found by words only.
     """
     pieces: list[str] = []
+    text = text.replace(_GROUPS, " ").replace(_TEXTS, " ")
     start = 0
     while start < len(text) and len(pieces) < PASSAGE_LIMIT_COUNT:
         end = min(start + PASSAGE_LIMIT_CHARS, len(text))
@@ -252,6 +297,59 @@ def passages(text: str) -> list[str]:
             pieces.append(piece)
         start = end
     return pieces
+
+
+def turn_passage(own: str, near: Sequence[str], farther: Sequence[str]) -> str:
+    """A turn's text and its neighbours' for ``embed_passages``: one text, so that it has one hash.
+
+    A neighbour with which the turn would no longer fit a passage is left out.
+    """
+    fitting = [[text for text in texts if len(own) + len(text) <= PASSAGE_LIMIT_CHARS] for texts in (near, farther)]
+    return _GROUPS.join([own, *(_TEXTS.join(texts) for texts in fitting)]) if any(fitting) else own
+
+
+def _by_size(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The texts in their order, a few together."""
+    start = size_chars = 0
+    for index, text in enumerate(texts):
+        if index > start and size_chars + len(text) > _ENCODED_CHARS:
+            yield texts[start:index]
+            start, size_chars = index, 0
+        size_chars += len(text)
+    if texts:
+        yield texts[start:]
+
+
+def embed_passages(embedder: Embedder, texts: Sequence[str]) -> Vectors:
+    """The vectors of passages, float32 (n, dim), L2-normalised; each distinct text is embedded once.
+
+    The vector of a turn is that of its own text, and beside it those of its neighbours as far as they are alike: what
+    belongs together is found together, and what only stands together is not.
+
+    Args:
+        embedder: A loaded model.
+        texts: From ``passages`` and ``turn_passage``.
+
+    Raises:
+        EmbeddingFailed: If the model cannot be used.
+    """
+    import numpy as np
+
+    groups = [[group.split(_TEXTS) for group in text.split(_GROUPS)] for text in texts]
+    place: dict[str, int] = {}
+    for text in (text for several in groups for group in several for text in group if text):
+        place.setdefault(text, len(place))
+    vectors = embedder.embed(list(place))
+    found = np.empty((len(texts), vectors.shape[1]), np.float32)
+    zero = embedder.scale.zero
+    for at, ((own,), *around) in enumerate(groups):
+        vector = vectors[place[own]].copy()
+        for neighbours, weight in zip(around, _NEIGHBOUR_WEIGHTS, strict=False):
+            for other in (vectors[place[text]] for text in neighbours if text):
+                likeness = (float(other @ vectors[place[own]]) - zero) / (1.0 - zero)
+                vector += weight * min(1.0, max(0.0, likeness / _ALIKE)) * other
+        found[at] = vector / np.linalg.norm(vector)
+    return found
 
 
 def _break_before(text: str, start: int, end: int) -> int:
@@ -273,19 +371,25 @@ def measure_scale(embed: Callable[[Sequence[str]], Vectors]) -> Scale:
         embed: The model, encoding as it encodes stored texts.
     """
     pairs_by_language = json.loads(Path(__file__).with_name("encoder.json").read_text(encoding="utf-8"))
-    unrelated, same = max(
-        (_cosines(embed, pairs) for pairs in pairs_by_language.values()), key=lambda found: found[1] - found[0]
-    )
-    near = unrelated + _NEAR_SHARE * (same - unrelated)
-    return Scale(zero=Calibration.from_unrelated(unrelated).zero, near=round(min(max(near, 0.0), 0.99), 3))
+    languages = {language: _measured(embed, pairs) for language, pairs in pairs_by_language.items()}
+    best = max(languages.values(), key=lambda scale: scale.trust)
+    return Scale(best.zero, best.near, best.trust, languages)
 
 
-def _cosines(embed: Callable[[Sequence[str]], Vectors], pairs: Sequence[Sequence[str]]) -> tuple[float, float]:
-    """Mean cosines of unrelated statements, and of those that say the same."""
+def _measured(embed: Callable[[Sequence[str]], Vectors], pairs: Sequence[Sequence[str]]) -> Scale:
+    """The scale of one language; its trust is how far what says the same stands out from the nearest of the rest."""
+    import numpy as np
+
     every = embed([said for said, _ in pairs]) @ embed([again for _, again in pairs]).T
-    same = float(every.diagonal().mean())
-    count = len(pairs)
-    return (float(every.sum()) - same * count) / (count * (count - 1)), same
+    same, count = every.diagonal(), len(pairs)
+    unrelated = float(every.sum() - same.sum()) / (count * (count - 1))
+    standing_out = float((same - (every - 2.0 * np.eye(count)).max(axis=1)).mean()) / (1.0 - unrelated)
+    near = unrelated + _NEAR_SHARE * (float(same.mean()) - unrelated)
+    return Scale(
+        zero=Calibration.from_unrelated(unrelated).zero,
+        near=round(min(max(near, 0.0), 0.99), 3),
+        trust=round(min(max(standing_out / _STANDS_OUT, 0.0), 1.0), 3),
+    )
 
 
 def open_embedder(config: EmbeddingConfig) -> Embedder | None:

@@ -66,6 +66,12 @@ def private_elsewhere(project: str | None) -> Condition:
     return Condition("(d.private AND d.project IS NOT NULL AND d.project IS NOT ?)", (project,))
 
 
+def not_private_elsewhere(project: str | None) -> Condition:
+    """That it is not."""
+    elsewhere = private_elsewhere(project)
+    return Condition(f"NOT {elsewhere.sql}", elsewhere.parameters)
+
+
 def in_use(now: datetime) -> Condition:
     """That a document was not put to rest and is not past its time."""
     return Condition("(d.active AND (d.expires_at IS NULL OR d.expires_at > ?))", (utc(now.isoformat()),))
@@ -124,7 +130,7 @@ def _node(name: str, value: Any, depth: int) -> Condition:
         return _joined([_required(item, depth) for item in value], name.upper())
     if name == "not":
         inner = _required(value, depth)
-        return Condition(f"NOT coalesce({inner.sql}, 0)", inner.parameters)
+        return Condition(f"{inner.sql} IS NOT TRUE", inner.parameters)
     if name not in FIELDS:
         raise InvalidFilter(f"unknown filter field {name!r}.", hint=_EXAMPLE)
     tests = value if isinstance(value, Mapping) else {"eq": value}

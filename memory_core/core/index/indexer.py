@@ -13,25 +13,26 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
-from memory_core.core.background import await_quiet
+from memory_core.core.background import Background, await_quiet
 from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
 from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.frozen import frozen
 from memory_core.core.index import archived_rows, page_rows
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.documents import (
+    Turn,
     is_searchable,
     is_session_log,
     memory_document,
     own_text,
     session_growth,
 )
-from memory_core.core.index.embedding_queue import PassageEmbedding, Progress, await_missing, passage_count
+from memory_core.core.index.embedding_queue import PassageEmbedding, Progress, passage_count
 from memory_core.core.index.encoder import Embedder
 from memory_core.core.index.vectors import VectorIndex, count, dead, prune
 from memory_core.core.memory.memory import Types, parse
@@ -39,7 +40,6 @@ from memory_core.core.memory.message import Message, parse_lines
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import listened, tell
 from memory_core.core.store.ledger import ChangeRow, Ledger, Touched
-from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.sqlite import DatabaseDamaged
 
 if TYPE_CHECKING:
@@ -47,11 +47,13 @@ if TYPE_CHECKING:
 
 
 #: A search waits so long for the index, whatever it lacks.
-FOLLOW_SECONDS = 1.0
-#: Changes of one slice, but whole commits.
+FOLLOW_SECONDS = 0.7
+#: Changes of one slice, and characters of their texts, but whole commits.
 _SLICE_CHANGES = 300
-#: A commit of more changes is left to the background.
+_SLICE_CHARS = 100_000
+#: A commit of more is left to the background.
 _FOREGROUND_CHANGES = 2_000
+_FOREGROUND_CHARS = 200_000
 _SLICE_SECONDS = 0.2
 _RECENT_FILES = 300
 _TOLD_FROM = 50  # changes that are missing
@@ -100,7 +102,6 @@ class Follower:
     Args:
         ledger: What is followed.
         catalog: What follows.
-        locks: Folder of lock files.
         types: Tell a file's memory type.
         closing: Set when the store is closed: work ends after the slice at hand.
         features: Their kinds of records are searched in ways of their own.
@@ -110,7 +111,6 @@ class Follower:
         self,
         ledger: Ledger,
         catalog: Catalog,
-        locks: Path,
         types: Types,
         closing: threading.Event,
         features: Features = NO_FEATURES,
@@ -120,7 +120,7 @@ class Follower:
         self._ledger = ledger
         self._ledger_id = ledger.ledger_id
         self._catalog = catalog
-        self._lock = StoreLock(locks / "index-follow.lock")
+        self._lock = catalog.lock("index-follow")
         self._types = types
         self._closing = closing
         self._far_behind = False
@@ -132,13 +132,17 @@ class Follower:
         self._files_newest = 0
 
     def follow(
-        self, wait_seconds: float | None = FOLLOW_SECONDS, report: Callable[[Behind], None] | None = None
+        self,
+        wait_seconds: float | None = FOLLOW_SECONDS,
+        report: Callable[[Behind], None] | None = None,
+        spaces: Sequence[str] = (),
     ) -> Behind | None:
         """Index what is missing: a few new commits always, much for as long as may be waited.
 
         Args:
             wait_seconds: None indexes everything, however long that takes.
             report: Told how far it is, after each slice.
+            spaces: Commits that touch none of these are left to others; none given are all.
 
         Returns:
             How far it is; None when nothing is missing.
@@ -149,6 +153,8 @@ class Follower:
         """
         began = time.monotonic()
         while (missing := self._missing()) is not None:
+            if missing == "commits" and spaces and not self._ledger.feed.touches(self._catalog.position().seq, spaces):
+                return None
             limit = self._wait_of(missing, wait_seconds)
             left = began + limit - time.monotonic()
             if left <= 0 or self._closing.is_set() or (wait_seconds is not None and self._is_huge()):
@@ -226,8 +232,9 @@ class Follower:
         position = self._catalog.position()
         if position.ledger_id != self._ledger_id:
             return False
-        reached = self._ledger.feed.reach(position.seq, _FOREGROUND_CHANGES)
-        return reached is not None and self._ledger.feed.reach(position.seq, 0) == reached
+        feed = self._ledger.feed
+        reached = feed.reach(position.seq, _FOREGROUND_CHANGES, _FOREGROUND_CHARS)
+        return reached is not None and feed.reach(position.seq, 0, 0) == reached
 
     def _slice(self) -> None:
         with self._catalog.writing() as connection:
@@ -244,13 +251,14 @@ class Follower:
             self._catalog.note_kinds(connection, self._kinds)
 
     def _follow(self, connection: sqlite3.Connection, position: Position, newest: int) -> None:
-        reached = self._ledger.feed.reach(position.seq, _SLICE_CHANGES) or newest
-        rows = self._ledger.changes_after(position.seq, max(1, reached - position.seq))
+        too_much = self._ledger.feed.reach(position.seq, _SLICE_CHANGES, _SLICE_CHARS)
+        until = newest if too_much is None else max(too_much - 1, position.seq + 1)
+        rows = self._ledger.changes_after(position.seq, until - position.seq)
         whole = {row.uri: index for index, row in enumerate(rows) if not row.appended}
         for index, row in enumerate(rows):
             if index >= whole.get(row.uri, 0):
                 self._index(connection, row, filling=position.filling is not None)
-        seq = rows[-1].seq if rows else newest
+        seq = rows[-1].seq if rows else until
         self._catalog.advance(connection, Position(self._ledger_id, seq, position.filling))
 
     def _fill(self, connection: sqlite3.Connection, position: Position, mark: str) -> Position:
@@ -326,9 +334,7 @@ class Follower:
             for document in kind.documents(uri, text):
                 self._catalog.put(connection, document)
 
-    def _grow(
-        self, connection: sqlite3.Connection, uri: MemoryUri, text: str, first: int, earlier: list[tuple[int, str]]
-    ) -> None:
+    def _grow(self, connection: sqlite3.Connection, uri: MemoryUri, text: str, first: int, earlier: list[Turn]) -> None:
         messages = [(first + line, message) for line, message in numbered(text)]
         self._catalog.grow(connection, uri, session_growth(uri, earlier, messages))
         archived_rows.apply(connection, str(uri))
@@ -367,40 +373,49 @@ class Indexer:
 
     Args:
         ledger: What the index follows.
-        path: The catalog's file.
+        catalog: What follows it, or its file.
         types: Tell a file's memory type.
         embedder: None means search by words only.
         vectors: Nearest-neighbour search over the catalog's vectors.
         features: Their kinds of records are searched in ways of their own.
+        background: Does the background work of several stores; without one there is a thread for this one.
     """
 
     def __init__(
         self,
         ledger: Ledger,
-        path: Path,
+        catalog: Catalog | Path,
         types: Types,
         embedder: Embedder | None,
         vectors: VectorIndex,
         features: Features = NO_FEATURES,
+        background: Background | None = None,
     ) -> None:
-        self.catalog = Catalog(path)
+        self.catalog = Catalog(catalog) if isinstance(catalog, Path) else catalog
         self.vectors = vectors
-        self._embedding = PassageEmbedding(self.catalog, path.parent / "locks", embedder)
+        self._embedding = PassageEmbedding(self.catalog, embedder)
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._follower = Follower(ledger, self.catalog, path.parent / "locks", types, self._closing, features)
+        self._follower = Follower(ledger, self.catalog, types, self._closing, features)
         self._told = ""
         #: Called in the background once the catalog has followed the ledger.
         self.followed: Callable[[], None] = lambda: None
+        self._background = background
         self._worker = threading.Thread(target=self._work, name="runebook-index", daemon=True)
-        self._worker.start()
+        if background is None:
+            self._worker.start()
         self._loader = threading.Thread(target=self._load, name="runebook-vectors", daemon=True)
+
+    def stop(self) -> None:
+        """Let the background work come to an end."""
+        self._closing.set()
+        self._wake.set()
 
     def close(self) -> None:
         """Stop the background work and release files; safe to call twice."""
-        self._closing.set()
-        self._wake.set()
-        self._worker.join()
+        self.stop()
+        if self._background is None:
+            self._worker.join()
         if self._loader.ident is not None:
             self._loader.join()
         self.vectors.close()
@@ -416,16 +431,23 @@ class Indexer:
 
     def wake(self) -> None:
         """Let the background work look for something to do."""
-        self._wake.set()
+        if self._background is None:
+            self._wake.set()
+        else:
+            self._background.later(self._round)
 
     def follow(
-        self, wait_seconds: float | None = FOLLOW_SECONDS, report: Callable[[Behind], None] | None = None
+        self,
+        wait_seconds: float | None = FOLLOW_SECONDS,
+        report: Callable[[Behind], None] | None = None,
+        spaces: Sequence[str] = (),
     ) -> Behind | None:
         """Index the commits that the catalog has not seen, of this process or another; a damaged catalog anew.
 
         Args:
             wait_seconds: Much that is missing is left to the background after so long; None waits for all of it.
             report: Told how far it is, while it waits.
+            spaces: Where nothing may be missing (``scope/space``); none given is everywhere.
 
         Returns:
             How far it is; None when nothing is missing.
@@ -435,7 +457,7 @@ class Indexer:
             StorageFailed: If all of it was to be indexed, and the disk refuses; else what is indexed is answered from.
         """
         try:
-            behind = self.answer(lambda: self._follower.follow(wait_seconds, report))
+            behind = self.answer(lambda: self._follower.follow(wait_seconds, report, spaces))
         except DatabaseDamaged:
             raise
         except StorageFailed as error:
@@ -534,22 +556,6 @@ class Indexer:
                         return
                     self._closing.wait(_PAUSE_SECONDS)  # the background is at it
 
-    def drop_unsound(self) -> int:
-        """Drop vectors that are none; what they were of waits for new ones.
-
-        Returns:
-            How many there were.
-        """
-        from memory_core.core.index.vector_scan import unsound
-
-        rows = unsound(self.catalog.connection())
-        if rows:
-            with self.catalog.writing() as connection:
-                prune(connection, rows)
-                await_missing(connection)
-            self.wake()
-        return len(rows)
-
     def vector_count(self) -> int:
         """How many vectors are stored, of all models and of texts that are gone too."""
         return int(self.catalog.connection().execute("SELECT count(*) FROM vectors").fetchone()[0])
@@ -575,18 +581,22 @@ class Indexer:
         while not self._closing.is_set():
             self._wake.wait(_UPKEEP_SECONDS if self.vectors.trouble is None else _TROUBLED_SECONDS)
             await_quiet(self._wake, self._closing, pause_seconds=_PAUSE_SECONDS, limit_seconds=_PAUSE_LIMIT_SECONDS)
-            if self._closing.is_set():
-                return
-            try:
-                self._follow_all()
-                self.followed()
-                self._embedding.in_background(self._closing)
-                self._keep_up()
-                self._told = ""
-            except DatabaseDamaged as error:
-                self._healed_in_background(error)
-            except (EmbeddingFailed, StoreBusy, StorageFailed) as error:
-                self._tell(error)
+            self._round()
+
+    def _round(self) -> None:
+        """Do all of the background work that there is now."""
+        if self._closing.is_set():
+            return
+        try:
+            self._follow_all()
+            self.followed()
+            self._embedding.in_background(self._closing)
+            self._keep_up()
+            self._told = ""
+        except DatabaseDamaged as error:
+            self._healed_in_background(error)
+        except (EmbeddingFailed, StoreBusy, StorageFailed) as error:
+            self._tell(error)
 
     def _follow_all(self) -> None:
         while not self._closing.is_set() and self.answer(lambda: self._follower.follow(None)) is not None:

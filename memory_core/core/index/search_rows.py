@@ -18,22 +18,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from memory_core.core.frozen import frozen
+from memory_core.core.index.catalog_file import WORDS_DDL
 from memory_core.core.index.filter import ANYTHING, Condition
 from memory_core.core.index.tokenizer import word_share
 from memory_core.core.search.fusion import COLUMN_WEIGHTS, Question, idf, weigh_question
-from memory_core.core.text.analysis import FILLER_ROWS
+from memory_core.core.text.analysis import FILLER_ROWS, filler_texts
 
 _BM25 = f"bm25(words, {COLUMN_WEIGHTS[0]}, {COLUMN_WEIGHTS[1]}, 0.0)"
 
 
 #: Rows of everyday words count for a term's frequency and are never found; see ``text.analysis``.
 _NO_FILLER = "rowid > 0"
-_RAREST_TERMS = 3
+RAREST_TERMS = 3
 #: Documents that a rare term may have.
-_RARE_DOCUMENTS = 1
-_VIEWS = 3
+RARE_DOCUMENTS = 1
+VIEWS = 3
 #: Documents from which a term is too common to look at all that hold it.
-_COMMON_FROM = 300
+COMMON_FROM = 300
+#: The terms that link a text to others: so many, each in at most such a share of the documents, or in so few.
+LINK_TERMS, _LINK_SHARE, _LINK_LEAST_DOCUMENTS = 4, 0.15, 4
+#: Turns that hold a name, by which it is known whom somebody calls so.
+TURNS = 200
 #: Documents of a term that are counted one by one; beyond, the count is estimated from how densely they lie.
 _COUNTED = 2_000
 #: A term in more than this share of a large store tells little and costs most: it only ranks what others found.
@@ -47,6 +52,39 @@ class LexicalHits:
     scores: Mapping[int, float]
     question: Question
     rare: frozenset[int] = frozenset()
+
+
+def asks_nothing(terms: Sequence[str], scopes: Sequence[str] | None) -> bool:
+    """Whether a search has no words, or no space to look in."""
+    return not terms or (scopes is not None and not scopes)
+
+
+def put(connection: sqlite3.Connection, document: int, own: str, previous: str, scope: str) -> None:
+    """Add the words of a document, as ``index_tokens`` makes them."""
+    connection.execute(
+        "INSERT INTO words (rowid, own, previous, scope) VALUES (?, ?, ?, ?)", (document, own, previous, scope)
+    )
+
+
+def remove(connection: sqlite3.Connection, documents: Sequence[int]) -> None:
+    """Drop the words of documents."""
+    for document in documents:
+        connection.execute("DELETE FROM words WHERE rowid = ?", (document,))
+
+
+def compact(connection: sqlite3.Connection) -> None:
+    """Let go of words that were dropped."""
+    connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+
+
+def clear(connection: sqlite3.Connection) -> None:
+    """Forget all words but rows of everyday ones, so that idf means something in a store of one memory."""
+    connection.execute("DROP TABLE words")  # a torn full-text table could not be emptied
+    connection.execute(WORDS_DDL)
+    connection.executemany(
+        "INSERT OR IGNORE INTO words (rowid, own, previous, scope) VALUES (?, ?, '', '')",
+        [(-number, text) for number, text in enumerate(filler_texts(), 1)],
+    )
 
 
 def search(
@@ -70,12 +108,12 @@ def search(
         scopes: Scope terms to stay within; None means everywhere. What others hold then changes no score.
         condition: A condition over ``documents d``.
     """
-    if not terms or (scopes is not None and not scopes):
+    if asks_nothing(terms, scopes):
         return LexicalHits({}, Question(0.0, 0, 0, words=0.0, documents=documents))
     rows = documents + FILLER_ROWS
     counted = [_frequency(connection, term, scopes, documents) for term in terms]
     matching = [count for count, _ in counted]
-    telling = _telling(terms, matching, rows)
+    telling = telling_terms(terms, matching, rows)
     if scopes is None:
         scores = _scored(connection, _confined(" OR ".join(telling), None), limit, condition)
     else:
@@ -85,8 +123,8 @@ def search(
     # Words of fillers, or that only a space out of sight holds, are as unknown as words that nobody holds.
     known = sum(known for _, known in counted)
     # A turn's word stands with the two turns after it as well; only the one that says it holds it.
-    few = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= _RARE_DOCUMENTS * _VIEWS]
-    rare = frozenset(holding(connection, few, _RARE_DOCUMENTS, scopes, condition))
+    few = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= RARE_DOCUMENTS * VIEWS]
+    rare = frozenset(holding(connection, few, RARE_DOCUMENTS, scopes, condition))
     return LexicalHits(scores, replace(question, known_terms=known), rare)
 
 
@@ -107,7 +145,7 @@ def holding(
             rests on what others hold.
         condition: A condition over ``documents d``.
     """
-    if scopes is not None and not scopes:
+    if asks_nothing(terms, scopes):
         return {}
     found: dict[int, float] = {}
     for term in terms:
@@ -138,7 +176,7 @@ def telling(
     condition: Condition | None = None,
 ) -> list[int]:
     """Documents that hold any of the operands of a topic, at most ``limit``; as ``holding``."""
-    if scopes is not None and not scopes:
+    if asks_nothing(topic, scopes):
         return []
     match = f"own : ({' OR '.join(topic)})"
     if scopes is not None:
@@ -185,13 +223,13 @@ def sharing(
         condition: A condition over ``documents d``.
         indexed: Whether that other one is indexed itself.
     """
-    if not terms or (scopes is not None and not scopes):
+    if asks_nothing(terms, scopes):
         return []
     counted = sorted(zip(_bounded_frequencies(connection, terms, scopes), terms, strict=True))
-    rarest = [(count, term) for count, term in counted if count > indexed][:_RAREST_TERMS]
+    rarest = [(count, term) for count, term in counted if count > indexed][:RAREST_TERMS]
     if not rarest:
         return []
-    joint = " OR " if sum(count for count, _ in rarest) <= _COMMON_FROM else " AND "
+    joint = " OR " if sum(count for count, _ in rarest) <= COMMON_FROM else " AND "
     match = _confined(joint.join(term for _, term in rarest), scopes)
     condition = condition or ANYTHING
     rows = connection.execute(
@@ -202,12 +240,63 @@ def sharing(
     return [(uri, own) for uri, own in rows]
 
 
+def linked(
+    connection: sqlite3.Connection,
+    terms: Sequence[str],
+    documents: int,
+    scopes: Sequence[str] | None,
+    condition: Condition | None = None,
+) -> dict[int, float]:
+    """Documents that share the rarest terms of a text that others use, too, with their share of them by idf, in (0, 1].
+
+    Args:
+        connection: The catalog.
+        terms: FTS5 operands of the text's words.
+        documents: How many documents there are within the scopes.
+        scopes: Scope terms to stay within; None means everywhere.
+        condition: A condition over ``documents d``.
+    """
+    if asks_nothing(terms, scopes):
+        return {}
+    counted = zip(_bounded_frequencies(connection, terms, scopes), terms, strict=True)
+    shared = sorted((count, term) for count, term in counted if 1 < count <= most_linked(documents))
+    weights = {term: idf(documents + FILLER_ROWS, count) for count, term in shared[:LINK_TERMS]}
+    within = "" if scopes is None else f" AND scope : ({' OR '.join(scopes)})"
+    condition = condition or ANYTHING
+    found: dict[int, float] = {}
+    for term, weight in weights.items():
+        rows = connection.execute(
+            "SELECT words.rowid FROM words JOIN documents d ON d.id = words.rowid "
+            f"WHERE words MATCH ? AND {condition.sql}",
+            (f"(own : {term}){within}", *condition.parameters),
+        )
+        for (document,) in rows:
+            found[document] = found.get(document, 0.0) + weight / sum(weights.values())
+    return found
+
+
+def most_linked(documents: int) -> int:
+    """How many documents at most may hold a term that links two of them."""
+    most = min(max(_LINK_LEAST_DOCUMENTS, int(_LINK_SHARE * documents)), documents // 2)
+    return min(most, COMMON_FROM - 1)
+
+
+def turns_with(connection: sqlite3.Connection, term: str, spaces: Sequence[str]) -> list[tuple[str, str, str]]:
+    """``(uri, speaker, own)`` of some turns that hold a term."""
+    rows = connection.execute(
+        "SELECT d.uri, d.speaker, d.own FROM words JOIN documents d ON d.id = words.rowid WHERE words MATCH ? "
+        "AND d.memory_type = 'message' AND d.space IN (SELECT value FROM json_each(?)) LIMIT ?",
+        (f"own : {term}", json.dumps(list(spaces)), TURNS),
+    )
+    return rows.fetchall()
+
+
 def _bounded_frequencies(
     connection: sqlite3.Connection, terms: Sequence[str], scopes: Sequence[str] | None
 ) -> tuple[int, ...]:
     """How many documents hold each term; common ones are not counted out."""
     within = "" if scopes is None else f" AND scope : ({' OR '.join(scopes)})"
-    counted = f"(SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT {_COMMON_FROM}))"
+    counted = f"(SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT {COMMON_FROM}))"
     row = connection.execute(
         f"SELECT {', '.join([counted] * len(terms))}", [f"(own : {term}){within}" for term in terms]
     ).fetchone()
@@ -239,7 +328,12 @@ def _frequency(
     return max(int(count), estimate), held
 
 
-def _telling(terms: Sequence[str], matching: Sequence[int], rows: int) -> list[str]:
+def is_held(connection: sqlite3.Connection, term: str, scopes: Sequence[str] | None, documents: int) -> bool:
+    """Whether any document within the scopes holds the term; see ``search``."""
+    return _frequency(connection, term, scopes, documents)[1]
+
+
+def telling_terms(terms: Sequence[str], matching: Sequence[int], rows: int) -> list[str]:
     """The terms worth looking up: all, but in a large store those that are not common while there are any."""
     bound = max(_COUNTED, int(rows * _COMMON_SHARE))
     telling = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= bound]
@@ -247,8 +341,8 @@ def _telling(terms: Sequence[str], matching: Sequence[int], rows: int) -> list[s
 
 
 #: FTS5's parameters of BM25.
-_K1 = 1.2
-_B = 0.75
+K1 = 1.2
+B = 0.75
 _AVERAGES_ROW = 1
 _NAMES = "SELECT name FROM spaces WHERE id IN (SELECT value FROM json_each(?))"
 #: Newest documents of the spaces whose length stands for that of all.
@@ -266,7 +360,7 @@ class _Table:
 
     def damping(self, tokens: int) -> float:
         """What a document of so many tokens is held against."""
-        return _K1 * (1 - _B + _B * tokens / self.tokens)
+        return K1 * (1 - B + B * tokens / self.tokens)
 
 
 def frequency_within(
@@ -327,7 +421,7 @@ def scores_within(
         for document, score in held.items():
             length = tokens[document]
             occurrences = _occurrences(score / in_table, table.damping(length))
-            share = occurrences * (_K1 + 1) / (occurrences + own.damping(length))
+            share = occurrences * (K1 + 1) / (occurrences + own.damping(length))
             summed[document] = summed.get(document, 0.0) + in_spaces * share
     best = sorted(summed.items(), key=lambda item: (-item[1], item[0]))
     return dict(best[:limit])
@@ -353,8 +447,8 @@ def _term_scores(connection: sqlite3.Connection, match: str, condition: Conditio
 
 def _occurrences(share: float, damping: float) -> float:
     """How often a document holds a term, each occurrence in its column's weight; the weights are halves."""
-    share = min(share, _K1 + 1 - 1e-9)
-    return max(0.5, round(2 * share * damping / (_K1 + 1 - share)) / 2)
+    share = min(share, K1 + 1 - 1e-9)
+    return max(0.5, round(2 * share * damping / (K1 + 1 - share)) / 2)
 
 
 def _whole(connection: sqlite3.Connection) -> _Table:

@@ -383,10 +383,12 @@ class SpaceVectors:
         """Note whose the rows of the file are, so that the next process need not ask for each. The lock is held.
 
         Raises:
-            OSError: If the system refuses.
+            StorageFailed: If the file cannot be made.
+            OSError: If the system refuses otherwise.
         """
         head = [view.changed, _checksum(view.seqs, view.documents)]
         beside = self._documents.with_suffix(".new")
+        atomic.make_file(beside)
         beside.write_bytes(np.concatenate([np.array(head, np.int64), view.documents]).tobytes())
         beside.replace(self._documents)
         self.saved = view.changed

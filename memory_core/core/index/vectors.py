@@ -162,7 +162,7 @@ def count(connection: sqlite3.Connection, space: str, fingerprint: str, after: i
 
 def changes(connection: sqlite3.Connection) -> int:
     """A number that is another whenever a vector, or the document of one, came or went."""
-    return int(connection.execute("SELECT number FROM vector_changes").fetchone()[0])
+    return int(connection.execute("SELECT coalesce(max(number), 0) FROM vector_changes").fetchone()[0])
 
 
 def log_id(connection: sqlite3.Connection) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from memory_core.core.errors import ModelFailed, ModelUnavailable
 from memory_core.core.frozen import frozen
@@ -117,15 +117,6 @@ class LLMClient(Protocol):
         Raises:
             ModelUnavailable: If no answer came in time, or the provider refused the request.
         """
-        ...
-
-
-@runtime_checkable
-class Closeable(Protocol):
-    """A client that holds connections."""
-
-    def close(self) -> None:
-        """Let go of them; the client must not be used afterwards."""
         ...
 
 

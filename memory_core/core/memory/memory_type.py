@@ -363,15 +363,20 @@ def compiled_types(path: Path) -> str:
     return json.dumps(facts, ensure_ascii=False, indent=1) + "\n"
 
 
-def _compiled(path: Path, files: Sequence[Path]) -> list[MemoryType] | None:
+def _compiled(path: Path, files: Sequence[Path]) -> tuple[MemoryType, ...] | None:
     """The types of a folder as they were compiled; None where they were not, or a file changed since then."""
     try:
-        facts = json.loads((path / "types.json").read_bytes())
-        if facts["sha256"] != _digest(files):
-            return None
-        return [MemoryType.model_validate(each) for each in facts["types"]]
+        digest, types = _read_types((path / "types.json").read_bytes())
+        return types if digest == _digest(files) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+@lru_cache(2)
+def _read_types(compiled: bytes) -> tuple[str, tuple[MemoryType, ...]]:
+    """The digest and the types of a ``types.json``; stores that one process opens share them."""
+    facts = json.loads(compiled)
+    return facts["sha256"], tuple(MemoryType.model_validate(each) for each in facts["types"])
 
 
 def _digest(files: Sequence[Path]) -> str:

@@ -140,7 +140,7 @@ def _since_epoch(number: float) -> datetime:
 Scalar = str | int | float | bool
 
 #: ``str.splitlines`` breaks at these and JSON leaves them as they are; lone surrogates fit in no file.
-_ESCAPED = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029, *range(0xD800, 0xE000))}
+LINE_ESCAPES = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029, *range(0xD800, 0xE000))}
 _HINT = "Repair or remove that line of messages.jsonl; the other messages are unaffected."
 #: Members of a stored answer that are whole numbers.
 _COUNTS = ("duration_ms", "prompt_tokens", "completion_tokens")
@@ -266,7 +266,7 @@ def from_record(record: Mapping[str, Any]) -> Message:
 def dump_lines(messages: Iterable[Message]) -> str:
     """One JSON object a line, each line ended; a message is one line even for ``str.splitlines``."""
     return "".join(
-        json.dumps(to_record(message), ensure_ascii=False, allow_nan=False).translate(_ESCAPED) + "\n"
+        json.dumps(to_record(message), ensure_ascii=False, allow_nan=False).translate(LINE_ESCAPES) + "\n"
         for message in messages
     )
 
@@ -450,7 +450,7 @@ def last_time(messages: Iterable[Message]) -> datetime | None:
     return max((message.time for message in messages if message.time is not None), default=None)
 
 
-def transcript_line(message: Message, limit: int | None) -> str:
+def transcript_line(message: Message, limit: int | None, *, dated: bool = True) -> str:
     """A message as a reader sees it.
 
     For example ``[2023-05-08 13:56] Caroline: I went to a support group.`` Tools follow the text, as in
@@ -460,8 +460,9 @@ def transcript_line(message: Message, limit: int | None) -> str:
         message: The message.
         limit: Most characters of the answer, which then is one line, cut with ``…``; None keeps the text and its
             line breaks as they are.
+        dated: Whether the time stands before the speaker.
     """
-    stamp = "" if message.time is None else f"[{message.time:%Y-%m-%d %H:%M}] "
+    stamp = "" if message.time is None or not dated else f"[{message.time:%Y-%m-%d %H:%M}] "
     said = [message.text] if message.text.strip() else []
     whole = f"{stamp}{_one_line(message.name or message.role)}: " + "\n".join([*said, *_tool_lines(message)])
     if limit is None:

@@ -221,6 +221,12 @@ class Metadata(Mapping[str, Any]):
         return read_moment(source.get(RECORDED_AT)) if isinstance(source, Mapping) else None
 
     @property
+    def session(self) -> str:
+        """The session that it came from; empty where none is known."""
+        source = self._stated.get("source")
+        return str(source.get("session_id", "")) if isinstance(source, Mapping) else ""
+
+    @property
     def is_tool_failure(self) -> bool:
         """Whether it tells how a tool once failed, so that it is a lesson and no rule of the user's."""
         source = self._stated.get("source")

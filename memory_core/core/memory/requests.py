@@ -26,7 +26,6 @@ SearchedProject = Annotated[
         cli='only this project; "." is the one you are in (default: all, that one first)',
     ),
 ]
-_CALLER = frozenset({"mcp"})
 _PROJECT_OF = (
     'Project it belongs to, e.g. github.com/acme/backend; "global" is none. Default: the current one for cases, '
     "patterns and conversations, none for what is about the user."

@@ -18,7 +18,7 @@ from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.results import LinkedMemory, Listing, Listings, ReadResult
-from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri, Scope
+from memory_core.core.memory.uri import ABSTRACT_NAME, SCHEME, MemoryUri, Scope
 
 if TYPE_CHECKING:
     from memory_core.core.feature import Features
@@ -65,6 +65,7 @@ def is_elsewhere(uri: MemoryUri, text: str, project: str | None, features: Featu
 
 
 _FRAGMENT = re.compile(r"(?P<uri>.*\.(?:jsonl|md))#(?P<line>\d{1,9})")
+_TURN = re.compile(rf"(?P<session>{SCHEME}{Scope.SESSION}/[^/]+/[^/]+)#(?P<line>\d{{1,9}})")
 _NAMES_SHOWN = 8
 _LINKED_LINE_CHARS = 160
 #: A file that is in no catalog is opened for its abstract up to this size.
@@ -127,8 +128,8 @@ class Browser:
 
         Args:
             uri_text: The file, or a directory with ``/`` at its end, as lists show it, which reads as its list;
-                ``…/messages.jsonl#12`` is line 12 of a session, ``…/logs/2026-05-07.md#12`` the entry
-                of a daily log that begins there.
+                ``…/messages.jsonl#12`` is line 12 of a session, as is ``viking://session/default/ID#12``;
+                ``…/logs/2026-05-07.md#12`` is the entry of a daily log that begins there.
             offset: First line, 0-based.
             limit: Number of lines; -1 is to the end.
             limit_chars: Characters after which to stop at a line's end (a longer first line is cut).
@@ -137,6 +138,7 @@ class Browser:
             InvalidInput: If offset or limit is out of range.
             NotFound: If there is no such file.
         """
+        uri_text = _TURN.sub(rf"\g<session>/{MESSAGES_NAME}#\g<line>", uri_text, count=1)
         fragment = _FRAGMENT.fullmatch(uri_text)
         if fragment is not None and self._has_entries(fragment["uri"]):
             uri_text, line = fragment["uri"], int(fragment["line"])

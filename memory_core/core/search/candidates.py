@@ -6,29 +6,33 @@ any process commits or embeds something, so a repeated query costs a look at two
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_core.core.caches import RecentCache
 from memory_core.core.frozen import frozen
-from memory_core.core.index import search_rows
 from memory_core.core.index.catalog import Position, Saying
 from memory_core.core.index.filter import Condition
 from memory_core.core.index.indexer import Indexer
-from memory_core.core.index.tokenizer import exact_terms, is_sentence, mentioned, query_terms
+from memory_core.core.index.tokenizer import exact_terms, is_sentence, phrase_operand, query_terms
 from memory_core.core.index.vectors import changes
 from memory_core.core.search.fusion import (
     DATE_TOLERANCE,
     TOPIC_IDF,
+    Calibration,
     Candidate,
     Question,
+    Weights,
     date_share,
+    fuse,
     with_topics,
 )
 from memory_core.core.search.owner import OwnersQuestion
+from memory_core.core.search.speakers import addressed, addressing, named_speakers, people_in
+from memory_core.core.text.analysis import word_count
 from memory_core.core.text.time_expressions import TimeSpan, month_days
 
 if TYPE_CHECKING:
@@ -45,8 +49,18 @@ _EXACT_DOCUMENTS = 10
 _WHOLE_TERMS = 6
 #: Documents of a named time that are looked at in each space.
 _DATED_DOCUMENTS = 50
+#: Names of which it is remembered whom they mean.
+_NICKNAMES = 64
 _DAY_CHARS = len("YYYY-MM-DD")
-_UNSAID = Saying(None, None)
+_UNSAID = Saying(None, None, 1.0)
+#: A longer text says more than one fact, and links to too much.
+_FACT_WORDS, _FACT_CHARS = 25, 400
+#: The best candidate is what the query means if the next one has at most this share of its score.
+_CERTAIN = 0.95
+#: The best candidate is one of so many by words, or by meaning.
+_FOREMOST = 16
+#: What is linked to it comes up to this share of its score.
+_LINKED_MOST = 0.85
 
 
 @frozen
@@ -60,6 +74,8 @@ class Sought:
         condition: What documents must meet.
         least: Documents that meaning alone should yield while a filter allows.
         spans: Times that the query names.
+        calibration: What cosines of the query mean.
+        follows: Whether what shares rare words with the best candidate is a candidate, too.
     """
 
     asked: OwnersQuestion
@@ -67,6 +83,8 @@ class Sought:
     condition: Condition | None
     least: int
     spans: tuple[TimeSpan, ...] = ()
+    calibration: Calibration = Calibration()
+    follows: bool = False
 
 
 class Evidence(NamedTuple):
@@ -89,14 +107,52 @@ class Evidence(NamedTuple):
 
 @frozen
 class Gathered:
-    """Candidates, what the store knows of the query's terms, and whether a cache answered."""
+    """Candidates, what the store knows of the query's terms, what its cosines mean, and whether a cache answered."""
 
     evidence: tuple[Evidence, ...]
     question: Question
+    calibration: Calibration = Calibration()
     cached: bool = False
 
 
-_Key = tuple[Position, int, OwnersQuestion, int, str, Condition | None, int, tuple[TimeSpan, ...]]
+@dataclass(slots=True)
+class _Pool:
+    """Documents that a query may mean, as they are collected.
+
+    Attributes:
+        sought: The query.
+        scores: BM25 by document.
+        cosines: By document, of those whose vectors were compared.
+        sayings: What else is known of each document of the pool.
+        speakers: Whoever says any of them.
+        named: Those of the speakers whom the query means.
+        links: Shares of the best candidate's rare words, by document.
+    """
+
+    sought: Sought
+    scores: Mapping[int, float]
+    cosines: dict[int, float]
+    sayings: dict[int, Saying] = field(default_factory=dict)
+    speakers: set[str] = field(default_factory=set)
+    named: set[str] = field(default_factory=set)
+    links: dict[int, float] = field(default_factory=dict)
+
+    def candidates(self, documents: Iterable[int]) -> dict[int, Candidate]:
+        """Documents of the pool as they are scored."""
+        return {
+            document: Candidate(
+                max(0.0, self.scores.get(document, 0.0)),
+                self.cosines.get(document),
+                saying.speaker in self.named,
+                date_fit(saying.happened, self.sought.spans),
+                self.links.get(document, 0.0),
+                saying.substance,
+            )
+            for document, saying in ((document, self.sayings[document]) for document in documents)
+        }
+
+
+_Key = tuple[Position, int, OwnersQuestion, int, str, Condition | None, int, tuple[TimeSpan, ...], bool]
 
 
 class CandidateSearch:
@@ -113,6 +169,7 @@ class CandidateSearch:
         self._catalog = indexer.catalog
         self._spaces = tuple(spaces)
         self._cache: RecentCache[_Key, Gathered] = RecentCache(cached_queries)
+        self._nicknames: RecentCache[tuple[Position, str], tuple[str | None]] = RecentCache(_NICKNAMES)
         self._counted: tuple[Position, int] | None = None
 
     def gather(self, sought: Sought) -> Gathered:
@@ -127,10 +184,11 @@ class CandidateSearch:
             sought.condition,
             sought.least,
             sought.spans,
+            sought.follows,
         )
         found = self._cache.get(key)
         if found is not None:
-            return Gathered(found.evidence, found.question, cached=True)
+            return replace(found, cached=True)
         gathered = self._gather(sought)
         self._cache.put(key, gathered)
         return gathered
@@ -140,44 +198,104 @@ class CandidateSearch:
         scopes = self._catalog.scope_terms(self._spaces)
         asked = sought.asked
         terms = query_terms(asked.rest, fillers=not asked.topics)
-        words = search_rows.search(connection, terms, CANDIDATES, self._documents(), scopes, sought.condition)
-        exact = search_rows.holding(connection, exact_terms(asked.text), _EXACT_DOCUMENTS, scopes, sought.condition)
+        words = self._catalog.words.search(connection, terms, CANDIDATES, self._documents(), scopes, sought.condition)
+        exact = self._catalog.words.holding(
+            connection, exact_terms(asked.text), _EXACT_DOCUMENTS, scopes, sought.condition
+        )
         whole: dict[int, float] = {}
         lone = bool(sought.vectors) and len(terms) == 1 and is_sentence(asked.rest)
         if len(terms) <= _WHOLE_TERMS and not asked.topics and not lone:
-            whole = search_rows.holding_all(connection, terms, _EXACT_DOCUMENTS, scopes, sought.condition)
+            whole = self._catalog.words.holding_all(connection, terms, _EXACT_DOCUMENTS, scopes, sought.condition)
         scores = dict(words.scores)
         for topic in asked.topics:
-            for document in search_rows.telling(connection, topic, CANDIDATES, scopes, sought.condition):
+            for document in self._catalog.words.telling(connection, topic, CANDIDATES, scopes, sought.condition):
                 scores[document] = scores.get(document, 0.0) + TOPIC_IDF
         for identifier, score in (*exact.items(), *whole.items()):
             scores.setdefault(identifier, score)
-        cosines = self._nearest(sought)
-        found = dict.fromkeys((*scores, *words.rare, *self._dated(sought)))
-        cosines |= self._cosines([document for document in found if document not in cosines], sought.vectors)
-        candidates = [*dict.fromkeys((*found, *cosines))]
-        sayings = self._catalog.sayings(candidates)
-        names = {saying.speaker for saying in sayings.values() if saying.speaker is not None}
-        named = mentioned(asked.text, names)
-        if asked.names:
-            named |= names & {"user", *asked.names}
-        evidence = tuple(
-            Evidence(
-                document=document,
-                candidate=Candidate(
-                    bm25=max(0.0, scores.get(document, 0.0)),
-                    cosine=cosines.get(document),
-                    names_speaker=(saying := sayings.get(document, _UNSAID)).speaker in named,
-                    names_date=date_fit(saying.happened, sought.spans),
-                ),
-                exact=document in exact,
-                whole=document in whole,
-                rare=document in words.rare,
-            )
-            for document in candidates
+        stranger = not asked.of_user and self._names_strangers(asked.text, scopes)
+        question = with_topics(
+            replace(words.question, lone=lone, stranger=stranger, own=asked.of_user), len(asked.topics)
         )
-        question = replace(words.question, lone=lone)
-        return Gathered(evidence, with_topics(question, len(asked.topics)))
+        pool = _Pool(sought, scores, self._nearest(sought))
+        self._add(pool, (*scores, *words.rare, *self._dated(sought), *pool.cosines))
+        if sought.follows and pool.sayings:
+            pool.links = self._linked(pool, question, terms, scopes)
+            self._add(pool, pool.links)
+        evidence = tuple(
+            Evidence(document, candidate, document in exact, document in whole, document in words.rare)
+            for document, candidate in pool.candidates(pool.sayings).items()
+        )
+        return Gathered(evidence, question, sought.calibration)
+
+    def _add(self, pool: _Pool, documents: Iterable[int]) -> None:
+        """Learn what ranking needs to know of further documents."""
+        new = [document for document in dict.fromkeys(documents) if document not in pool.sayings]
+        pool.cosines |= self._cosines([each for each in new if each not in pool.cosines], pool.sought.vectors)
+        known = self._catalog.sayings(new)
+        pool.sayings |= {document: known.get(document, _UNSAID) for document in new}
+        speakers = {saying.speaker for saying in known.values() if saying.speaker is not None} - pool.speakers
+        pool.speakers |= speakers
+        if speakers:
+            pool.named = self._named(pool.sought.asked, pool.speakers)
+
+    def _linked(
+        self, pool: _Pool, question: Question, terms: Sequence[str], scopes: Sequence[str] | None
+    ) -> dict[int, float]:
+        """What shares rare words with the best candidate beside those of the query, where that one is short.
+
+        "Who works in Shenzhen, and what is her number?" names a place; the best candidate names the person.
+        """
+
+        def score(documents: Iterable[int]) -> dict[int, float]:
+            candidates = pool.candidates(documents)
+            return {
+                document: found.total
+                for document, found in zip(
+                    candidates, fuse([*candidates.values()], question, calibration=pool.sought.calibration), strict=True
+                )
+            }
+
+        nearest = (nlargest(_FOREMOST, by, key=by.__getitem__) for by in (pool.scores, pool.cosines))
+        scored = score(dict.fromkeys(document for documents in nearest for document in documents) or pool.sayings)
+        best, *others = nlargest(2, scored, key=lambda document: scored[document])
+        if others and scored[others[0]] > _CERTAIN * scored[best]:
+            return {}
+        text = self._catalog.texts([best]).get(best, "").removeprefix(f"{pool.sayings[best].speaker}: ")
+        if len(text) > _FACT_CHARS or word_count(text) > _FACT_WORDS:
+            return {}
+        unasked = [term for term in query_terms(text) if term not in terms]
+        condition = pool.sought.condition
+        shares = self._catalog.words.linked(self._catalog.connection(), unasked, self._documents(), scopes, condition)
+        shares.pop(best, None)
+        for document, own in score(shares.keys() & pool.sayings.keys()).items():  # near the best one, and no tie
+            room = (_LINKED_MOST * scored[best] - own) / Weights().linked
+            shares[document] = max(0.0, min(shares[document], room))
+        return shares
+
+    def _names_strangers(self, text: str, scopes: Sequence[str] | None) -> bool:
+        """Whether a question names people, and none of whom any document speaks."""
+        terms = [query_terms(name) for name in people_in(text)]
+        connection, documents = self._catalog.connection(), self._documents()
+        return bool(terms) and not any(
+            self._catalog.words.is_held(connection, term, scopes, documents) for (term, *_) in terms if term
+        )
+
+    def _named(self, asked: OwnersQuestion, speakers: set[str]) -> set[str]:
+        """Those of the speakers whom the query means."""
+
+        def nicknamed(name: str) -> str | None:
+            key = (self._catalog.position(), name)
+            if (meant := self._nicknames.get(key)) is None:
+                (term, *_) = query_terms(name) or (phrase_operand(name),)
+                turns = addressing(name, self._catalog.words.turns_with(self._catalog.connection(), term, self._spaces))
+                meant = (addressed(turns, self._catalog.speakers([uri for uri, _ in turns])) if turns else None,)
+                self._nicknames.put(key, meant)
+            return meant[0]
+
+        named = named_speakers(asked.text, speakers, nicknamed)
+        if asked.names or (asked.of_user and "assistant" in speakers):
+            named |= speakers & {"user", *asked.names}
+        return named
 
     def _documents(self) -> int:
         """How many documents there are within the spaces; counted once for each state of the catalog."""

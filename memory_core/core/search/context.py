@@ -6,6 +6,7 @@ Checks what was asked, binds the search to the project at hand, and notes the re
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,17 @@ from memory_core.core.search.context_formats import (
     json_tokens,
     pack,
 )
-from memory_core.core.search.context_sources import Find, PieceReader, Spaces, procedural, recall, tools, tools_named
+from memory_core.core.search.context_sources import (
+    Find,
+    PieceReader,
+    Spaces,
+    TurnLimits,
+    procedural,
+    recall,
+    tools,
+    tools_named,
+)
+from memory_core.core.search.passages import words_sought
 from memory_core.core.text.language import is_small_talk
 from memory_core.core.text.tokens import count_tokens
 
@@ -50,11 +61,13 @@ _NAME_CHARS = 200
 #: Rows of a session beside URIs: that it was greeted with profile and directory, and that recall has begun.
 _GREETED, _RECALLED = "viking://#greeted", "viking://#recalled"
 _PROCEDURAL_LIMIT = 5
-#: Turns searched for each page, as several may be of one page.
-_TURNS_PER_PAGE = 4
+#: Turns that are looked at: as many as the budget may hold, as a turn of a few words costs.
+_LEAST_TURNS, _MOST_TURNS, _TURN_TOKENS = 20, 100, 20
 _HOT_LIMIT = 10
 #: Rules of the user's, and preferences that are none, that are given whatever is asked.
 _RULES_LIMIT, _TASTES_LIMIT = 32, 12
+#: Turns are read for so many times the budget, as not all of them fit.
+_READ_TIMES = 2
 #: Of joined messages the end is the question; search reads no more than this.
 _QUERY_CHARS = 8_000
 #: Share of the budget that the current input may take, and characters that a token of it may have.
@@ -236,7 +249,9 @@ class ContextEngine:
             budget = smaller
         if session is None or not self._traces:
             return result
-        given = {piece.uri: piece for piece in packing.pieces if piece.kind != "directory"}
+        shown = (piece for piece in packing.pieces if piece.kind != "directory")
+        # Of a text that was shown in part another question may need another part.
+        given = {piece.uri: piece for piece in shown if not (piece.cut and piece.passages)}
         items = {piece.uri: _digest(piece.text) for piece in gathered.pieces() if piece.uri in given}
         items |= {uri: _digest(text) for piece in given.values() if not piece.cut for uri, text in piece.within}
         asked = not silent and bool(request.questions(self._config.query_messages))
@@ -255,7 +270,8 @@ class ContextEngine:
     def _gather(self, request: ContextRequest, find: Find, seen: Mapping[str, str], silent: bool) -> _Gathered:
         reader = PieceReader(self._browser, self._ledger, self._registry, self._spaces, request.project)
         gathered = _Gathered({}, [], set(), seen)
-        gathered.add(reader.profile(self._owner_names), told=False)
+        sought = words_sought("\n".join(request.questions(self._config.query_messages))[-_QUERY_CHARS:])
+        gathered.add(reader.profile(self._owner_names, sought), told=False)
         gathered.taken.add(reader.profile_uri)
         if _GREETED not in seen:
             gathered.add(reader.directory(), again=True)
@@ -272,7 +288,7 @@ class ContextEngine:
                 for piece, told in opening(reader, request.now, self._config):
                     gathered.add([piece], told=told)
         if request.questions(self._config.query_messages):
-            self._recall(request, reader, find, gathered, first)
+            self._recall(request, reader, find, gathered, sought, opening=first and self._config.implicit_recall)
         else:
             hot = self._recalls.hot(None, request.project)[:_HOT_LIMIT]
             gathered.add(reader.memory(memory.uri) for memory in hot)
@@ -283,16 +299,22 @@ class ContextEngine:
         return gathered
 
     def _recall(
-        self, request: ContextRequest, reader: PieceReader, find: Find, gathered: _Gathered, first: bool
+        self,
+        request: ContextRequest,
+        reader: PieceReader,
+        find: Find,
+        gathered: _Gathered,
+        sought: re.Pattern[str] | None,
+        *,
+        opening: bool,
     ) -> None:
         """Memories and pages of conversations for a question; at a session's start also lessons, cases and skills."""
         config = self._config
-        opening = first and config.implicit_recall
         found = recall(
             find,
             request.questions(config.query_messages),
             config.top_k_knowledge,
-            config.retrieval_queue_capacity * _TURNS_PER_PAGE,
+            min(_MOST_TURNS, _LEAST_TURNS + request.token_budget // _TURN_TOKENS),
             None if request.fresh else request.session_id,
         )
         hits = [hit for hit in found.knowledge if hit.score >= config.knowledge_threshold]
@@ -301,16 +323,17 @@ class ContextEngine:
         if opening:
             learned = procedural(find, found.question, _PROCEDURAL_LIMIT)
             hits += [hit for hit in learned if hit.score >= config.knowledge_threshold]
-        gathered.add(reader.memory(hit.uri, hit) for hit in hits)
-        gathered.add(
-            reader.pages(
-                found.turns,
-                config.top_sessions,
-                config.retrieval_queue_capacity,
-                config.segment_similarity_threshold,
-                config.page_similarity_threshold,
-            )
+        gathered.add(reader.recalled(hit, sought) for hit in hits)
+        limits = TurnLimits(
+            _READ_TIMES * request.token_budget,
+            config.retrieval_queue_capacity,
+            config.top_sessions,
+            config.page_similarity_threshold,
+            config.segment_similarity_threshold,
         )
+        turns = reader.turns(found.turns, sought, gathered.parts.get("memories", ()), limits)
+        gathered.add(piece for piece in turns if not piece.is_neighbour)
+        gathered.add((piece for piece in turns if piece.is_neighbour), told=False)
         gathered.notes += found.notes
 
     def _session(self, session_id: str) -> str:

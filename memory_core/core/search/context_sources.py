@@ -13,14 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import zip_longest
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
 from memory_core.core.commit.forgotten import is_forgotten
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.frozen import frozen
-from memory_core.core.index.documents import STANDING_SALIENCE
+from memory_core.core.index.documents import MESSAGES_NAME, STANDING_SALIENCE
 from memory_core.core.index.filter import in_use
 from memory_core.core.memory.directory_page import abstract_line
 from memory_core.core.memory.exchange import Speaker, begins, opener_of, speaker_of
@@ -32,7 +32,10 @@ from memory_core.core.memory.project import ProjectScope, project_key
 from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri, Scope, file_of
 from memory_core.core.search.context_formats import Piece, as_data
 from memory_core.core.search.memory_list import rivals_of, with_rivals
+from memory_core.core.search.passages import READ_CHARS, passages_of
+from memory_core.core.search.ranking import in_turns
 from memory_core.core.text.analysis import distinct_words
+from memory_core.core.text.language import is_small_talk
 
 if TYPE_CHECKING:
     from memory_core.core.memory.metadata import Metadata
@@ -46,16 +49,23 @@ _NEAR = 0.4
 _SPEAKERS = frozenset({"user", "assistant"})
 
 
-def source_lines(text: str, messages: Sequence[tuple[int, Message]], limit: int = _LINES) -> list[tuple[int, Message]]:
+def source_lines(
+    text: str,
+    messages: Sequence[tuple[int, Message]],
+    limit: int = _LINES,
+    words: Mapping[int, frozenset[str]] | None = None,
+) -> list[tuple[int, Message]]:
     """The messages that a memory most likely came from, in their order.
 
     Args:
         text: What the memory says.
         messages: Of the conversation, with their line numbers.
         limit: At most.
+        words: Of each message by its line, where somebody asks for several memories; see ``words_said``.
     """
     wanted = distinct_words(text)
-    said = [(line, message, wanted & distinct_words(search_text(message))) for line, message in messages]
+    words = words_said(messages) if words is None else words
+    said = [(line, message, wanted & words[line]) for line, message in messages]
     said = [each for each in said if each[1].role in _SPEAKERS and each[2]]
     often = Counter(word for _, _, words in said for word in words)
     weights = {word: math.log(1.0 + len(said) / count) for word, count in often.items()}
@@ -65,25 +75,29 @@ def source_lines(text: str, messages: Sequence[tuple[int, Message]], limit: int 
     return sorted(((line, message) for _, line, message in near[:limit]), key=lambda each: each[0])
 
 
-#: Turns of one page, at most, on each side of the turn that was looked for.
+def words_said(messages: Iterable[tuple[int, Message]]) -> dict[int, frozenset[str]]:
+    """The words of each message, by its line."""
+    return {line: distinct_words(search_text(message)) for line, message in messages}
+
+
+#: Messages of one exchange, at most, on each side of one that is looked at.
 _REACH_TURNS = 6
-_FOUND_CHARS = 2_000
-_OTHER_CHARS = 400
-
-
-@frozen
-class ShownExchange:
-    """One exchange.
-
-    Attributes:
-        first: Line of its first message, from 0.
-        text: Its turns, one a line; long ones are cut, those that were not looked for sooner.
-        date: Of its first dated message, ``YYYY-MM-DD``.
-    """
-
-    first: int
-    text: str
-    date: str | None
+#: What a turn beside one that was found is worth, as a share of it: the question that it answers or the answer that it
+#: was given, and any other.
+_ANSWER_WORTH, _NEIGHBOUR_WORTH = 0.7, 0.5
+#: What a turn is worth that says what a memory says which was made of its conversation.
+_TOLD_WORTH = 0.3
+#: Such a share of a turn's words is then in the memory.
+_TOLD_SHARE = 0.7
+#: A text of more letters is shown by what bears on the question, where the budget does not hold all of it.
+_LONG_CHARS = 480
+#: A greeting, thanks or a goodbye has no more.
+_GREETING_CHARS = 60
+#: Characters that a token has at least, of a text in letters.
+_CHARS_PER_TOKEN = 4
+#: Messages that are kept as they were read: the next questions mostly find the same ones.
+_READ_MESSAGES = 1_024
+_ASKS = ("?", "\uff1f")
 
 
 class ConversationLog:
@@ -100,38 +114,39 @@ class ConversationLog:
         self._messages: dict[int, Message | None] = {}
         self._opener = opener_of(map(self._speaker, range(len(lines))))
 
-    def page_of(self, line: int) -> ShownExchange | None:
-        """The page that holds a message; None where there is no such message, or none to show."""
-        if not 0 <= line < len(self._lines) or self._message(line) is None:
-            return None
-        first, last = line, line
-        while first > 0 and line - first < _REACH_TURNS and not self._begins(first):
-            first -= 1
-        while last + 1 < len(self._lines) and last - line < _REACH_TURNS and not self._begins(last + 1):
-            last += 1
-        return self._page(first, last, line)
+    def turn(self, line: int) -> Message | None:
+        """The message of a line; None where there is none to show."""
+        return self._message(line) if 0 <= line < len(self._lines) else None
 
-    def last_pages(self, count: int) -> list[ShownExchange]:
-        """The last pages, newest first."""
-        pages: list[ShownExchange] = []
+    def beside(self, line: int) -> Iterator[tuple[int, float]]:
+        """The question that a turn answers, its answer, and what else stands next to it in the same exchange.
+
+        Nothing that only greets or thanks.
+
+        Returns:
+            Their lines, and what each is worth beside the turn.
+        """
+        own = self.turn(line)
+        for at in (line - 1, line + 1):
+            other = self.turn(at)
+            if own is None or other is None or _greets(other):
+                continue
+            if (own if at > line else other).text.rstrip().endswith(_ASKS):
+                yield at, _ANSWER_WORTH
+            elif not self._begins(max(at, line)):
+                yield at, _NEIGHBOUR_WORTH
+
+    def last_exchanges(self, count: int) -> Iterator[int]:
+        """The lines of the last exchanges, newest first."""
         end = len(self._lines) - 1
-        while end >= 0 and len(pages) < count:
+        while end >= 0 and count:
             first = end
             while first > 0 and end - first < _REACH_TURNS and not self._begins(first):
                 first -= 1
-            page = self._page(first, end, None)
-            if page is not None:
-                pages.append(page)
+            shown = [at for at in range(end, first - 1, -1) if self._message(at) is not None]
+            yield from shown
+            count -= bool(shown)
             end = first - 1
-        return pages
-
-    def _page(self, first: int, last: int, found: int | None) -> ShownExchange | None:
-        shown = [(at, message) for at in range(first, last + 1) if (message := self._message(at)) is not None]
-        if not shown:
-            return None
-        lines = [transcript_line(message, _FOUND_CHARS if at == found else _OTHER_CHARS) for at, message in shown]
-        dates = (message.time.date().isoformat() for _, message in shown if message.time is not None)
-        return ShownExchange(shown[0][0], "\n".join(lines), next(dates, None))
 
     def _begins(self, at: int) -> bool:
         """Whether the opener speaks after somebody else."""
@@ -143,10 +158,20 @@ class ConversationLog:
     def _message(self, at: int) -> Message | None:
         """The message of a line; None for a damaged one, a prompt, or one that may not be shown."""
         if at not in self._messages:
-            messages, _ = parse_lines(self._lines[at])
-            shown = [each for each in messages if speaker_of(each) is not None and self._visible(each)]
-            self._messages[at] = shown[0] if shown else None
+            said = _said(self._lines[at])
+            self._messages[at] = said if said is not None and self._visible(said) else None
         return self._messages[at]
+
+
+def _greets(message: Message) -> bool:
+    return len(message.text) <= _GREETING_CHARS and is_small_talk(message.text)
+
+
+@lru_cache(_READ_MESSAGES)
+def _said(line: str) -> Message | None:
+    """The message of a line; None for a damaged one or a prompt."""
+    messages, _ = parse_lines(line)
+    return next((each for each in messages if speaker_of(each) is not None), None)
 
 
 #: What holds whatever is asked, and what else is known of the user's tastes.
@@ -229,8 +254,8 @@ def recall(find: Find, questions: Sequence[str], knowledge: int, turns: int, own
         return replace(each[-1], notes=(*notes, _NOTHING))
     return Found(
         found[0].question,
-        _in_turns([one.knowledge for one in reversed(found)])[:knowledge],
-        _in_turns([one.turns for one in reversed(found)])[:turns],
+        in_turns([one.knowledge for one in reversed(found)])[:knowledge],
+        in_turns([one.turns for one in reversed(found)])[:turns],
         tuple(dict.fromkeys(note for one in found for note in one.notes)),
     )
 
@@ -247,20 +272,6 @@ def _searched(find: Find, question: str, knowledge: int, turns: int, own_session
         more = find(question, limit=min(turns, _FIND_LIMIT), filter=_turns_but(own_session))
         said, notes = more.hits, notes + [note for note in more.notes if more.total]
     return Found(question, known[:knowledge], said[:turns], tuple(notes))
-
-
-def _in_turns(lists: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
-    """The first of each list, then the second; each hit once, its better score, and none that another stands for."""
-    score: dict[str, float] = {}
-    for hit in (hit for hits in lists for hit in hits):
-        score[hit.uri] = max(hit.score, score.get(hit.uri, 0.0))
-    kept: list[Hit] = []
-    stood_for: set[str] = set()
-    for hit in (hit for row in zip_longest(*lists) for hit in row if hit is not None):
-        if stood_for.isdisjoint((hit.uri, *hit.also)):
-            kept.append(replace(hit, score=score[hit.uri]))
-            stood_for.update((hit.uri, *hit.also))
-    return tuple(kept)
 
 
 def procedural(find: Find, question: str, limit: int) -> tuple[Hit, ...]:
@@ -290,6 +301,8 @@ def _turns_but(session: str | None) -> Mapping[str, Any]:
     return only if session is None else {**only, "session_id": {"ne": session}}
 
 
+#: Parts whose pieces are compared with turns by their worth.
+_COMPARED = frozenset({"memories", "tools", "constraints"})
 #: Preferences and patterns bind, and so does whatever matters this much or was pinned.
 _BINDING_TYPES = frozenset({"preferences", "patterns"})
 _KIND_OF_TYPE = {"tools": "tools", "skills": "skill"} | dict.fromkeys(_BINDING_TYPES, "constraints")
@@ -299,10 +312,27 @@ _DIRECTORIES = 200
 _DAY = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
 #: What joins the words of a name.
 _JOINTS = re.compile(r"[\s_-]+")
-#: A page that scores such a share of the best one's answers about as well.
-_AS_WELL = 0.8
 #: How a generated line begins; the count beside it is exact.
 _COUNTED = re.compile(r"[^:]{0,60} \(\d+\+?\)(?:: |$)")
+
+
+@frozen
+class TurnLimits:
+    """Which of the turns that were found are of use.
+
+    Attributes:
+        tokens: What is worth reading, about.
+        turns: Found turns at most; 0 is no limit.
+        groups: Segments, or conversations that have none, at most; 0 is no limit.
+        turn_from: Least score of a turn.
+        group_from: Least score of the best turn of each segment or conversation.
+    """
+
+    tokens: int
+    turns: int = 0
+    groups: int = 0
+    turn_from: float = 0.0
+    group_from: float = 0.0
 
 
 @frozen
@@ -349,15 +379,23 @@ class PieceReader:
         """Where the user's profile is."""
         return f"viking://user/{self.spaces.user}/memories/profile.md"
 
-    def profile(self, names: Sequence[str] = ()) -> list[Piece]:
+    def profile(self, names: Sequence[str], sought: re.Pattern[str] | None) -> list[Piece]:
         """The profile, and above it those of the owner's names that it does not say; nothing where nothing is known."""
         piece = self.memory(self.profile_uri, kind="profile")
         text = "" if piece is None else piece.text
         unsaid = [name for name in names if name.casefold() not in text.casefold()]
-        if not unsaid:
-            return [] if piece is None else [piece]
-        said = f"The user's name: {', '.join(unsaid)}\n{text}".strip()
-        return [Piece("profile", self.profile_uri, said) if piece is None else replace(piece, text=said)]
+        if not text and not unsaid:
+            return []
+        said = f"The user's name: {', '.join(unsaid)}\n{text}".strip() if unsaid else text
+        piece = Piece("profile", self.profile_uri, said) if piece is None else replace(piece, text=said)
+        return [_with_passages(piece, sought)]
+
+    def recalled(self, hit: Hit, sought: re.Pattern[str] | None) -> Piece | None:
+        """The memory of a hit; of a long one also what bears on the question."""
+        piece = self.memory(hit.uri, hit)
+        if piece is None or piece.kind not in _COMPARED:
+            return piece
+        return replace(_with_passages(piece, sought), worth=hit.score)
 
     def memory(self, uri: str, hit: Hit | None = None, kind: str | None = None) -> Piece | None:
         """A memory's body and what its fields add to it; None if it is gone, empty or not to be seen.
@@ -392,6 +430,7 @@ class PieceReader:
             date=dated if happened is None else happened[0],
             memory_type=memory_type,
             contested_by=tuple(rival.uri for rival in rivals),
+            session=memory.metadata.session,
         )
 
     def named(self, memory_type: str, name: str) -> str | None:
@@ -422,57 +461,94 @@ class PieceReader:
             pieces.append(_directory(f"{self.spaces.sessions}/", f"{self.spaces.sessions}/ ({sessions} conversations)"))
         return pieces[:_DIRECTORIES]
 
-    def pages(
-        self, hits: Iterable[Hit], sessions: int, most: int, session_from: float, page_from: float
+    def turns(
+        self,
+        found: Iterable[Hit],
+        sought: re.Pattern[str] | None,
+        memories: Iterable[Piece],
+        limits: TurnLimits,
     ) -> list[Piece]:
-        """The pages of the turns that were found, best first.
-
-        Turns belong to the group that a feature finds; those that are in none, to the end of their conversation.
+        """The turns that were found and those beside them, by what each is worth.
 
         Args:
-            hits: Turns, best first.
-            sessions: Groups and ends of conversations that pages are taken from, the best ones.
-            most: Pages at most.
-            session_from: Least score of the best turn of each.
-            page_from: Least score of a page's best turn.
+            found: Turns, best first.
+            sought: Words of the question: long turns are shown by the sentences that hold them.
+            memories: Given before the turns: a turn that says no more than a memory made of it comes last.
+            limits: Which of them, and how much is of use.
         """
+        score = self._within(found, limits)
+        worth: dict[tuple[str, int], float] = {}
+        for (log, line), own in score.items():
+            for at, share in ((line, 1.0), *self._log(log).beside(line)):
+                worth[log, at] = max(worth.get((log, at), 0.0), share * own)
+        told: dict[str, list[frozenset[str]]] = {}
+        for memory in memories:
+            if memory.session:
+                told.setdefault(memory.session, []).append(distinct_words(memory.text))
+        pieces: list[Piece] = []
+        tokens = 0
+        for (log, at), value in sorted(worth.items(), key=lambda item: -item[1]):
+            enough = tokens > limits.tokens
+            if enough and (log, at) not in score:
+                continue
+            piece = self._turn("session", log, at, score.get((log, at)), value)
+            if piece is not None and not enough:  # what comes later is named where it does not fit, and no more
+                piece = _worth_less(_with_passages(piece, sought), told.get(log.split("/")[4], ()))
+                tokens += min(len(piece.text), _LONG_CHARS) // _CHARS_PER_TOKEN
+            pieces += [] if piece is None else [piece]
+        return sorted(pieces, key=lambda piece: -(piece.worth or 0.0))
+
+    def _within(self, found: Iterable[Hit], limits: TurnLimits) -> dict[tuple[str, int], float]:
+        """Log, line and score of the turns that may be shown, best first."""
+        score: dict[tuple[str, int], float] = {}
         best: set[str] = set()
-        found: dict[str, Piece] = {}
-        for hit in hits:
+        for hit in found:
             log, _, line = hit.uri.rpartition("#")
-            if hit.score < page_from or not line.isdecimal():
+            said = self._log(log).turn(int(line)) if line.isdecimal() and hit.score >= limits.turn_from else None
+            if said is None or (_greets(said) and "exact" not in hit.why):
                 continue
-            groups = (group_of(log, int(line)) for group_of in self._groups)
-            group, about = next((found for found in groups if found is not None), (log, ""))
-            if group not in best and len(best) < sessions and hit.score >= session_from:
+            if limits.groups or limits.group_from:
+                group, _ = self._group(log, int(line))
+                if group not in best and (hit.score < limits.group_from or 0 < limits.groups <= len(best)):
+                    continue
                 best.add(group)
-            if group not in best:
-                continue
-            page = self._log(log).page_of(int(line))
-            if page is not None and len(found) < most:
-                piece = _page("session", log, page, hit.score, f"[{about}]" if about else "")
-                found.setdefault(piece.uri, piece)
-        return self._newest_first(list(found.values()))
+            score[log, int(line)] = hit.score
+            if len(score) == limits.turns:
+                break
+        return score
 
-    def _newest_first(self, pages: list[Piece]) -> list[Piece]:
-        """In a project the newer one of pages that answer about as well stands first: what was decided last holds."""
-        if self._scope.current is None or not pages:
-            return pages
-        best = max(page.score or 0.0 for page in pages)
-        near = [page for page in pages if (page.score or 0.0) >= _AS_WELL * best]
+    def _group(self, log: str, line: int) -> tuple[str, str]:
+        """The segment of a turn and what it is about; of a turn in none its conversation, and nothing."""
+        groups = (group_of(log, line) for group_of in self._groups)
+        return next((found for found in groups if found is not None), (log, ""))
 
-        def said(page: Piece) -> tuple[str, str, int]:
-            log, _, line = page.uri.rpartition("#")
-            return page.date or "", log, int(line)
-
-        return [*sorted(near, key=said, reverse=True), *(page for page in pages if page not in near)]
+    def _turn(
+        self, kind: str, log: str, line: int, score: float | None = None, worth: float | None = None
+    ) -> Piece | None:
+        """A turn as it stands below its conversation."""
+        message = self._log(log).turn(line)
+        if message is None:
+            return None
+        date = None if message.time is None else message.time.date().isoformat()
+        about = self._group(log, line)[1]
+        heading = (log.removesuffix(f"/{MESSAGES_NAME}"), date, f"[{about}]" if about else None)
+        return Piece(
+            kind,
+            f"{log}#{line}",
+            transcript_line(message, READ_CHARS, dated=False),
+            score,
+            date,
+            heading=" ".join(each for each in heading if each),
+            worth=worth,
+        )
 
     def recent(self, own_session: str | None, pages: int) -> list[Piece]:
-        """The last pages of the last conversation other than this one, newest first."""
+        """The turns of the last exchanges of the last conversation other than this one, newest first."""
         own = None if own_session is None else self.spaces.sessions.child(own_session)
         for log in self.ledger.directories.newest_logs(self.spaces.sessions, 2):
             if pages and (own is None or not own.contains(MemoryUri.parse(log))):
-                return [_page("recent", log, page) for page in self._log(log).last_pages(pages)]
+                shown = (self._turn("recent", log, line) for line in self._log(log).last_exchanges(pages))
+                return [piece for piece in shown if piece is not None]
         return []
 
     def _log(self, uri: str) -> ConversationLog:
@@ -552,9 +628,29 @@ def _directory(uri: str, line: str) -> Piece:
     return Piece("directory", uri, line)
 
 
-def _page(kind: str, log: str, page: ShownExchange, score: float | None = None, overview: str = "") -> Piece:
-    text = f"{overview}\n{page.text}" if overview else page.text
-    return Piece(kind, f"{log}#{page.first}", text, score, page.date)
+def _worth_less(turn: Piece, told: Iterable[frozenset[str]]) -> Piece:
+    """A turn as it is; one whose words a memory has that was made of its conversation comes after the others."""
+    words = distinct_words(turn.text) if told else frozenset()
+    if not any(len(words & known) >= _TOLD_SHARE * len(words) for known in told):
+        return turn
+    return replace(turn, worth=_TOLD_WORTH * (turn.worth or 0.0))
+
+
+def _with_passages(piece: Piece, sought: re.Pattern[str] | None) -> Piece:
+    """A long piece with what makes it shorter: of a turn the speaker stays."""
+    width = _width(piece.text)
+    if width * len(piece.text) <= _LONG_CHARS:
+        return piece
+    speaker, _, said = piece.text.partition(": ") if piece.heading else ("", "", piece.text)
+    before, joint = (f"{speaker}: ", " ") if piece.heading else ("", "\n")
+    return replace(piece, passages=lambda chars: before + passages_of(said, sought, int(chars / width), joint))
+
+
+def _width(text: str) -> float:
+    """How many letters a character of the text says as much as: a Chinese one says three."""
+    if text.isascii():
+        return 1.0
+    return 1.0 + 2.0 * sum("\u3400" <= char <= "\u9fff" for char in text) / len(text)
 
 
 _FILE = "skill.md"

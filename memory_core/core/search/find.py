@@ -9,22 +9,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.caches import RecentCache
 from memory_core.core.errors import ContentRejected, EmbeddingFailed, InvalidInput
-from memory_core.core.index import search_rows
-from memory_core.core.index.filter import Condition, all_of, compile_filter, in_use, mentions, private_elsewhere, utc
+from memory_core.core.index.filter import (
+    Condition,
+    all_of,
+    compile_filter,
+    in_use,
+    mentions,
+    not_private_elsewhere,
+    utc,
+)
 from memory_core.core.index.tokenizer import query_terms, says_something
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.results import FindResult, Hit, Similar
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.candidates import CandidateSearch, Sought
-from memory_core.core.search.fusion import jaccard
+from memory_core.core.search.fusion import Calibration, jaccard
 from memory_core.core.search.owner import OwnersQuestion, names_of, read_question
-from memory_core.core.search.ranking import RANKS, Judge, Lookup, Ranking, rank_hits
+from memory_core.core.search.ranking import RANKS, Judge, Lookup, Ranking, asks_of_past, in_turns, rank_hits
+from memory_core.core.search.subquestions import subquestions
 from memory_core.core.text.analysis import distinct_words
 from memory_core.core.text.language import is_small_talk
 from memory_core.core.text.normalization import simplified
@@ -33,7 +42,7 @@ from memory_core.core.text.time_expressions import TimeSpan, time_spans
 if TYPE_CHECKING:
     from memory_core.core.config import Config
     from memory_core.core.index.catalog import Entry
-    from memory_core.core.index.encoder import Embedder, Reranker, Scale, Vectors
+    from memory_core.core.index.encoder import Embedder, Reranker, Vectors
     from memory_core.core.index.indexer import Indexer
     from memory_core.core.memory.requests import FindRequest
     from memory_core.core.store.ledger import Ledger
@@ -102,34 +111,21 @@ class Retriever:
         if self._config.search.floor and self._config.retrieve.intent_check and is_small_talk(query):
             return FindResult(notes=("small talk: nothing was searched",))
         given = [compile_filter(request.filter), _below(request.target_uri)]
-        behind = self._indexer.follow()
+        behind = self._indexer.follow(spaces=self._spaces)
         notes = [] if behind is None else [behind.note()]
-        asked = read_question(query, self.owner_names())
-        vectors = self._meaning(asked, notes)
         now = request.now or datetime.now().astimezone()
-        spans = time_spans(query[-_TIMED_QUERY_CHARS:], now)
-        ranking = Ranking(
-            rank=rank,
-            limit=limit,
-            score_threshold=score_threshold,
-            floor=self._config.search.floor,
-            project=project.current,
-            time_only=bool(spans) and not says_something(_without(query, spans)),
-            rate_per_day=self._config.search.decay_lambda,
-        )
-        lookup = Lookup(
-            self._catalog.entries if mentions(request.filter, _STANDINGS) else partial(self._in_use, now),
-            self._ledger.usage_table.usage,
-            lambda uris: self._catalog.voices(uris, all_of([in_use(now), self._not_private(project)])),
-            self._judge(query, notes),
-        )
+        names = self.owner_names()
+        asked = [read_question(question, names) for question in subquestions(query) or [query]]
+        vectors = [self._meaning(question, notes) for question in asked]
         with self._catalog.reading():  # what another process commits meanwhile must not mix with what was gathered
             seen = all_of([*given, self._seen(project)])
-            found = self._candidates.gather(Sought(asked, vectors, seen, limit, spans))
-            kept = rank_hits(found, lookup, ranking, now, self._scale(vectors))
-            if asked.whole:
-                kept = self._profile_first(kept, seen, now)[:limit]
-        if vectors and self._indexer.vectors.trouble is not None:
+            parts = [
+                self._best(question, meaning, replace(request, rank=rank, now=now), project, seen, notes)
+                for question, meaning in zip(asked, vectors, strict=True)
+            ]
+        lists = [hits for hits, _ in parts]
+        kept = sorted(in_turns(lists)[:limit], key=lambda hit: -hit.score) if len(lists) > 1 else lists[0][:limit]
+        if vectors[0] and self._indexer.vectors.trouble is not None:
             notes.append("the vector server is not used for now; nearness in meaning was computed here, exactly")
             self._indexer.wake()
         if not kept:
@@ -138,9 +134,44 @@ class Retriever:
             memories=_group(kept, "memory"),
             resources=_group(kept, "resource"),
             skills=_group(kept, "skill"),
-            notes=tuple(notes),
-            cached=found.cached,
+            notes=tuple(dict.fromkeys(notes)),
+            cached=all(cached for _, cached in parts),
         )
+
+    def _best(
+        self,
+        asked: OwnersQuestion,
+        vectors: tuple[Vectors, ...],
+        request: FindRequest,
+        project: ProjectScope,
+        seen: Condition | None,
+        notes: list[str],
+    ) -> tuple[list[Hit], bool]:
+        """The hits of one question, and whether a cache knew its candidates."""
+        now = request.now or datetime.now().astimezone()
+        spans = time_spans(asked.text[-_TIMED_QUERY_CHARS:], now)
+        ranking = Ranking(
+            rank=request.rank or self._config.search.rank,
+            limit=request.limit,
+            score_threshold=request.score_threshold,
+            floor=self._config.search.floor,
+            project=project.current,
+            time_only=bool(spans) and not says_something(_without(asked.text, spans)),
+            rate_per_day=self._config.search.decay_lambda,
+            past=asks_of_past(request.query),
+        )
+        lookup = Lookup(
+            self._catalog.entries if mentions(request.filter, _STANDINGS) else partial(self._in_use, now),
+            self._ledger.usage_table.usage,
+            lambda uris: self._catalog.voices(uris, all_of([in_use(now), self._not_private(project)])),
+            self._judge(asked.text, notes),
+        )
+        follows = "\n" not in asked.text.strip()  # several lines are what was said: they ask for what is near, no more
+        found = self._candidates.gather(
+            Sought(asked, vectors, seen, request.limit, spans, self._calibration(asked, vectors), follows)
+        )
+        kept = rank_hits(found, lookup, ranking, now)
+        return (self._profile_first(kept, seen, now) if asked.whole else kept), found.cached
 
     def similar(self, uris: Sequence[str], limit: int = 3, project: ProjectScope = _EVERYWHERE) -> tuple[Similar, ...]:
         """Stored memories that share most of their words with the given new ones; never themselves.
@@ -160,12 +191,12 @@ class Retriever:
             if memory.space in self._spaces and project.finds(memory.project, private=memory.private)
         ]
         connection, scopes = self._catalog.connection(), self._catalog.scope_terms(self._spaces)
-        seen = self._seen(project) if project.only else _not_elsewhere(project)
+        seen = self._seen(project) if project.only else not_private_elsewhere(project.current)
         for uri in uris:
             text = (unseen[uri].own if uri in unseen else self._catalog.own_text(uri))[:_SIMILAR_CHARS]
             terms, words = query_terms(text, _SIMILAR_TERMS), _compared_words(text)
             room, indexed = limit + len(uris) + 2, uri not in unseen
-            sharing = search_rows.sharing(connection, terms, scopes, room, seen, indexed=indexed)
+            sharing = self._catalog.words.sharing(connection, terms, scopes, room, seen, indexed=indexed)
             for other, own in (*sharing, *near):
                 if other not in uris:
                     score = jaccard(words, _compared_words(own[:_SIMILAR_CHARS]))
@@ -298,9 +329,12 @@ class Retriever:
 
         return Judge(scores, self._config.search.rerank_candidates)
 
-    def _scale(self, vectors: Sequence[Vectors]) -> Scale | None:
+    def _calibration(self, asked: OwnersQuestion, vectors: Sequence[Vectors]) -> Calibration:
         embedder = self._indexer.embedder
-        return None if embedder is None or not vectors else embedder.scale
+        if embedder is None or not vectors:
+            return Calibration()
+        scale = embedder.scale.of(asked.text)
+        return Calibration(scale.zero, scale.trust)
 
     def _seen(self, project: ProjectScope) -> Condition | None:
         """What keeps other projects' memories out; None where there is nothing to keep out."""
@@ -310,12 +344,7 @@ class Retriever:
 
     def _not_private(self, project: ProjectScope) -> Condition | None:
         """What keeps out that is private to other projects; None where nothing is."""
-        return _not_elsewhere(project) if self._catalog.holds_private(project.current) else None
-
-
-def _not_elsewhere(project: ProjectScope) -> Condition:
-    elsewhere = private_elsewhere(project.current)
-    return Condition(f"NOT {elsewhere.sql}", elsewhere.parameters)
+        return not_private_elsewhere(project.current) if self._catalog.holds_private(project.current) else None
 
 
 @lru_cache(_COMPARED_TEXTS)

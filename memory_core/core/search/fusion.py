@@ -33,6 +33,8 @@ DATE_TOLERANCE = timedelta(days=7)
 AFTER_SHARE = 0.75
 
 _LEAST_IDF = 1e-6
+#: From this trust on a model may say that nothing bears on a question.
+_JUDGES = 0.5
 #: The calibrated cosine from which a lone word counts in full.
 _BORNE_OUT = 0.25
 
@@ -45,16 +47,23 @@ class Weights:
         lexical: Of normalised BM25.
         semantic: Of the calibrated cosine.
         speaker: Added for a turn whose speaker the question names.
+        linked: Added for what shares rare words with the best candidate.
+        substance: How much less what tells nothing counts.
         date: Added for what was said or happened at a time that the question names.
     """
 
     lexical: float = 0.4
     semantic: float = 0.6
-    speaker: float = 0.1
+    speaker: float = 0.2
     date: float = 0.08
+    linked: float = 0.1
+    substance: float = 0.25
 
     def __post_init__(self) -> None:
-        if min(self.lexical, self.semantic, self.speaker, self.date) < 0.0 or self.lexical <= 0.0:
+        if (
+            min(self.lexical, self.semantic, self.speaker, self.date, self.linked, self.substance) < 0.0
+            or self.lexical <= 0.0
+        ):
             raise ValueError("weights are >= 0, the lexical one > 0")
 
 
@@ -65,13 +74,20 @@ class Calibration:
     Attributes:
         zero: The cosine that counts as no similarity. 0.0 for the bundled model; about 0.74 for the E5
             family, whose unrelated texts already score 0.78.
+        trust: What share of its weight the model's word has, in [0, 1].
     """
 
     zero: float = 0.0
+    trust: float = 1.0
 
     def __post_init__(self) -> None:
-        if not -1.0 <= self.zero < 1.0:
-            raise ValueError("zero must lie in [-1, 1)")
+        if not -1.0 <= self.zero < 1.0 or not 0.0 <= self.trust <= 1.0:
+            raise ValueError("zero must lie in [-1, 1), trust in [0, 1]")
+
+    @property
+    def judges(self) -> bool:
+        """Whether the model is trusted to say that nothing bears on a question."""
+        return self.trust >= _JUDGES
 
     @classmethod
     def from_unrelated(cls, mean_cosine: float) -> Calibration:
@@ -103,17 +119,22 @@ class Floor:
         per_size: What each factor e of documents adds or takes, up to ``_MOST_DOCUMENTS``.
         unknown_words: Taken off when the store holds none of the question's words, as with a question in
             another language: such an answer cannot have a lexical share.
+        stranger: Added when the question names somebody of whom the store holds nothing: what is said of others is no
+            answer.
         lexical_gain: What a lexical share of 1.0 counts as, in similarity.
-        lexical: Least lexical share where there is no cosine.
+        lexical: Least lexical share where there is no cosine; twice ``stranger`` is added here.
+        own: Taken off that share when somebody asks about themselves: what is theirs is likely to be stored.
     """
 
-    similarity: float = 0.295
-    per_word: float = 0.035
+    similarity: float = 0.285
+    per_word: float = 0.03
     most_words: float = 6.0
     per_size: float = 0.01
-    unknown_words: float = 0.03
+    unknown_words: float = 0.1
+    stranger: float = 0.2
     lexical_gain: float = 0.25
-    lexical: float = 0.2
+    lexical: float = 0.13
+    own: float = 0.06
 
 
 _TYPICAL_WORDS, _TYPICAL_DOCUMENTS, _MOST_DOCUMENTS = 3.0, 100, 10_000
@@ -132,6 +153,8 @@ class Question:
         documents: How many documents were searched, >= 0.
         lone: Whether a sentence says but one word that is no grammar: it then tells half where meaning does not
             bear it out, since "live" stands in "live more healthily" too.
+        stranger: Whether it names somebody, and nobody of whom any document speaks.
+        own: Whether somebody asks about themselves.
     """
 
     mass: float
@@ -140,6 +163,8 @@ class Question:
     words: float = _TYPICAL_WORDS
     documents: int = _TYPICAL_DOCUMENTS
     lone: bool = False
+    stranger: bool = False
+    own: bool = False
 
 
 #: What telling of a topic weighs, as an idf: as much as a word that one memory in fifteen holds.
@@ -174,12 +199,16 @@ class Candidate(NamedTuple):
         cosine: In [-1, 1]; None while its vector, or the model, is not there.
         names_speaker: Whether the question names the one who said it.
         names_date: How well it fits a time that the question names, in [0, 1]; see ``date_share``.
+        linked: How much of the best candidate's rare words it shares, in [0, 1].
+        substance: How much it tells, in [0, 1].
     """
 
     bm25: float = 0.0
     cosine: float | None = None
     names_speaker: bool = False
     names_date: float = 0.0
+    linked: float = 0.0
+    substance: float = 1.0
 
 
 class Score(NamedTuple):
@@ -269,10 +298,10 @@ def fuse(
 ) -> list[Score]:
     """Score every candidate; linear in their number, well under a millisecond for 400.
 
-    ``total`` is the weighted sum of lexical share, calibrated cosine, speaker and date match, divided by the weights
-    without the date's, which few questions have, and at most 1.0. If no candidate has a cosine, words alone decide.
-    If only some have, the others are given the similarity that their lexical share suggests (half of it), so that
-    a memory whose vector is not written yet is neither buried nor favoured.
+    ``total`` is the weighted sum of lexical share, calibrated cosine, speaker, date and link, divided by the weights
+    of the first two and half of the speaker's, at most 1.0, and less for a turn that tells little. If no candidate has
+    a cosine, words alone decide. If only some have, the others are given the similarity that their lexical share
+    suggests (half of it), so that a memory whose vector is not written yet is neither buried nor favoured.
 
     Args:
         candidates: In any order.
@@ -284,10 +313,10 @@ def fuse(
         Scores in the order of ``candidates``.
     """
     hybrid = any(candidate.cosine is not None for candidate in candidates)
-    semantic_weight = weights.semantic if hybrid else 0.0
-    whole = weights.lexical + semantic_weight + weights.speaker
+    semantic_weight = weights.semantic * calibration.trust if hybrid else 0.0
+    whole = weights.lexical + semantic_weight + 0.5 * weights.speaker
     scores: list[Score] = []
-    for bm25, cosine, names_speaker, names_date in candidates:
+    for bm25, cosine, names_speaker, names_date, linked, substance in candidates:
         lexical = lexical_share(bm25, question) if bm25 > 0.0 else 0.0
         semantic = None if cosine is None else calibration.similarity(cosine)
         similarity = 0.5 * lexical if semantic is None else semantic
@@ -298,11 +327,15 @@ def fuse(
             total += weights.speaker
         if names_date:
             total += weights.date * names_date
-        scores.append(Score(min(1.0, total / whole), lexical, semantic))
+        total += weights.linked * linked
+        telling = 1.0 - weights.substance * (1.0 - substance)
+        scores.append(Score(telling * min(1.0, total / whole), lexical, semantic))
     return scores
 
 
-def is_relevant(scores: Iterable[Score], question: Question, floor: Floor = Floor()) -> bool:
+def is_relevant(
+    scores: Iterable[Score], question: Question, floor: Floor = Floor(), calibration: Calibration = Calibration()
+) -> bool:
     """Whether any score says that the store holds something on the question; if not, return no hits.
 
     Judged on words and meaning, not on speaker or date: a name alone is no topic.
@@ -311,12 +344,14 @@ def is_relevant(scores: Iterable[Score], question: Question, floor: Floor = Floo
         scores: From ``fuse``; the best few are enough.
         question: As given to ``fuse``.
         floor: Thresholds.
+        calibration: As given to ``fuse``; a model that is hardly trusted does not judge, words do.
     """
     leniency = _leniency(question)
     least = least_similarity(question, floor)
+    least_lexical = (floor.lexical + 2.0 * floor.stranger * question.stranger - floor.own * question.own) * leniency
     for score in scores:
-        if score.semantic is None:
-            if score.lexical > 0.0 and score.lexical >= floor.lexical * leniency:
+        if score.semantic is None or not calibration.judges:
+            if score.lexical > 0.0 and score.lexical >= least_lexical:
                 return True
         elif score.semantic + floor.lexical_gain * score.lexical >= least:
             return True
@@ -334,6 +369,8 @@ def least_similarity(question: Question, floor: Floor = Floor()) -> float:
     least += floor.per_word * (min(question.words, floor.most_words) - _TYPICAL_WORDS)
     if not question.known_terms:
         least -= floor.unknown_words
+    if question.stranger:
+        least += floor.stranger
     return least * _leniency(question)
 
 

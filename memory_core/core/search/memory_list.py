@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from memory_core.core.errors import InvalidInput
 from memory_core.core.frozen import frozen
-from memory_core.core.index.filter import Condition, all_of, compile_filter, in_use, private_elsewhere, utc
+from memory_core.core.index.filter import (
+    Condition,
+    all_of,
+    compile_filter,
+    in_use,
+    not_private_elsewhere,
+    private_elsewhere,
+    utc,
+)
 from memory_core.core.memory.metadata import CONTESTING, outdoes, read_moment
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.results import Rival
@@ -95,6 +103,7 @@ class EntryFilter:
         updated_after: ISO date or time from which on they were changed; ``updated_before`` up to which, included.
         pinned: Whether they are pinned.
         active: Whether they are in use: neither at rest nor past their time.
+        tags: They have all of these, whatever their case.
         words: Each of these stands in the name, the line or the text, whatever its case.
         sort: Newest, weightiest or most used first; names in order.
         limit: 1 to 500.
@@ -111,6 +120,7 @@ class EntryFilter:
     updated_before: str | None = None
     pinned: bool | None = None
     active: bool | None = None
+    tags: Sequence[str] = ()
     words: str = ""
     sort: Order = "updated"
     limit: int = 50
@@ -248,6 +258,50 @@ class MemoryList:
         )
         return {str(name): int(count) for name, count in rows}
 
+    def calendar(self, first: str, last: str) -> tuple[tuple[tuple[str, str, str, str], ...], dict[str, int]]:
+        """What happened in a span of days, and how many memories were made on each of them.
+
+        Args:
+            first: ISO date, included.
+            last: ISO date, included.
+
+        Returns:
+            (day, URI, name, type) of memories that tell when something happened, in order; counts by ISO date (UTC).
+        """
+        shown, connection = self._shown(), self._catalog.connection()
+        events = connection.execute(
+            f"SELECT substr(d.happened, 1, 10), d.uri, d.name, d.memory_type FROM documents d WHERE {shown.sql} "
+            "AND d.happened >= ? AND substr(d.happened, 1, 10) <= ? ORDER BY d.happened, d.name LIMIT ?",
+            (*shown.parameters, first, last, LIMIT_MOST),
+        ).fetchall()
+        made = connection.execute(
+            f"SELECT substr(d.created_at, 1, 10), count(*) FROM documents d WHERE {shown.sql} "
+            "AND substr(d.created_at, 1, 10) >= ? AND substr(d.created_at, 1, 10) <= ? GROUP BY 1 ORDER BY 1",
+            (*shown.parameters, first, last),
+        ).fetchall()
+        happened = tuple((str(day), str(uri), str(name), str(kind)) for day, uri, name, kind in events)
+        return happened, {str(day): int(count) for day, count in made}
+
+    def labels(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Tags and projects of memories that may be seen from no project, with how many have each, most first."""
+        shown, connection = self._shown(), self._catalog.connection()
+        tags = connection.execute(
+            f"SELECT t.value, count(*) FROM documents d, json_each(d.tags) t WHERE {shown.sql} "
+            "GROUP BY 1 ORDER BY 2 DESC, 1",
+            shown.parameters,
+        ).fetchall()
+        projects = connection.execute(
+            f"SELECT d.project, count(*) FROM documents d WHERE {shown.sql} AND d.project IS NOT NULL "
+            "GROUP BY 1 ORDER BY 2 DESC, 1",
+            shown.parameters,
+        ).fetchall()
+        return {str(tag): int(count) for tag, count in tags}, {str(name): int(count) for name, count in projects}
+
+    def _shown(self) -> Condition:
+        """That a memory may be seen from no project."""
+        every = self._condition(EntryFilter(), datetime.now(UTC))
+        return all_of([every, not_private_elsewhere(None)]) or every
+
     def _most_used(self, uris: list[str], wanted: EntryFilter) -> tuple[list[str], dict[str, Usage]]:
         """The URIs of the page that is wanted, in the order of their counts, and their counts."""
         used = self._usage.usage(uris)
@@ -269,6 +323,7 @@ class MemoryList:
             Condition(f"d.space IN ({marks})", self._spaces),
             Condition("d.part = 0 AND d.context_type <> 'resource'"),
             compile_filter(tree),
+            *(compile_filter({"tags": {"contains": tag}}) for tag in wanted.tags),
             None if wanted.active is None else used if wanted.active else Condition(f"NOT {used.sql}", used.parameters),
             *(_holding(word, wanted.project) for word in _distinct(wanted.words)),
         ]

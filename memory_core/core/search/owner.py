@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from memory_core.core.frozen import frozen
 from memory_core.core.index.tokenizer import mentioned, phrase_operand
 from memory_core.core.text.analysis import CJK
-from memory_core.core.text.language import is_brief, other_person
+from memory_core.core.text.language import is_brief, other_person, sentences
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.word_table import compiled, word_pattern, word_table
 
@@ -27,6 +27,8 @@ _PROFILE_CHARS = 4_000
 _MOST_NAMES = 8
 #: A name of three Chinese characters is a family name and the given name that people call.
 _FULL_NAME_CHARS = 3
+#: What is shorter is an exclamation.
+_SENTENCE_CHARS = 4
 
 
 @frozen
@@ -59,6 +61,7 @@ class OwnersQuestion:
         topics: For each topic the FTS5 operands that tell of it.
         ways: Ways to put it, as it was asked first; each may be nearer to how a memory puts it.
         whole: Whether it asks who the owner is, or what is known of them: the profile answers that.
+        of_user: Whether it is asked in the first person and not about what the assistant said.
     """
 
     text: str
@@ -67,6 +70,7 @@ class OwnersQuestion:
     topics: tuple[tuple[str, ...], ...] = ()
     ways: tuple[str, ...] = ()
     whole: bool = False
+    of_user: bool = False
 
 
 @lru_cache(maxsize=64)
@@ -95,8 +99,9 @@ def read_question(text: str, names: Sequence[str]) -> OwnersQuestion:
         text: The question.
         names: The owner's; see ``owner_names``.
     """
+    of_user = _is_first_person(text) and word_pattern(__file__, "assistant").search(text) is None
     if not is_brief(text):
-        return OwnersQuestion(text, rest=text, ways=(text,))
+        return OwnersQuestion(text, rest=text, ways=(text, *_asked_at_last(text)), of_user=of_user)
     given = simplified(text)
     named = tuple(sorted(mentioned(given, names), key=len, reverse=True))
     neutral = _without(given, named, "用户" if compiled(f"[{CJK}]").search(given) else "the user")
@@ -116,7 +121,19 @@ def read_question(text: str, names: Sequence[str]) -> OwnersQuestion:
         topics = [topic for topic in topics if topic.name != "name"]
     meanings = [meaning for topic in of_person or topics for meaning in topic.meanings]
     operands = tuple((*topic.operands, as_asked[topic.name]) for topic in topics)
-    return OwnersQuestion(text, named, rest, operands, tuple(dict.fromkeys([*put, *meanings])), whole)
+    return OwnersQuestion(
+        text, named, rest, operands, tuple(dict.fromkeys([*put, *_asked_at_last(given), *meanings])), whole, of_user
+    )
+
+
+def _asked_at_last(text: str) -> list[str]:
+    """The last sentence, where more is said before; and what it says that it is about ("As for …, which …")."""
+    said = [sentence for sentence in sentences(text) if len(sentence) >= _SENTENCE_CHARS]
+    about = word_pattern(__file__, "about").match(said[-1] if said else text)
+    return [
+        *([] if about is None else [next(each for each in about.groups() if each)]),
+        *(said[-1:] if len(said) > 1 else []),
+    ]
 
 
 def _is_first_person(text: str) -> bool:

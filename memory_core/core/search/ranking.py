@@ -9,19 +9,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from heapq import nlargest
+from itertools import zip_longest
 from typing import Literal, cast, get_args
 
 from memory_core.core.frozen import frozen
 from memory_core.core.index.catalog import Entry, Voice
-from memory_core.core.index.encoder import Scale
 from memory_core.core.memory.evidence import USUAL_CONTEST, contest, contested_share, trusted_share
 from memory_core.core.memory.metadata import outdoes, read_moment
 from memory_core.core.memory.results import Hit, Rival
 from memory_core.core.search.candidates import Evidence, Gathered
-from memory_core.core.search.fusion import Calibration, Score, fuse, is_relevant
+from memory_core.core.search.fusion import Score, fuse, is_relevant
 from memory_core.core.store.usage import Usage
 from memory_core.core.text.analysis import distinct_words
 from memory_core.core.text.word_table import word_pattern, word_set
@@ -134,8 +134,8 @@ def _require_unit(**values: float) -> None:
 RANKS: tuple[str, ...] = get_args(Profile)
 _SECONDS_PER_DAY = 86_400.0
 _BEST_FEW = 10
-#: A hit that scores at most this share of the best one's is noise beside it.
-_TAIL_SHARE = 0.35
+#: A hit that scores at most this share of the best one's is noise beside it; by words alone scores lie further apart.
+_TAIL_SHARE, _WORDS_TAIL_SHARE = 0.3, 0.1
 #: What a memory of the current project gains.
 _PROJECT_GAIN = 1.15
 #: Places that are kept for phrases and identifiers among the hits.
@@ -160,6 +160,7 @@ class Ranking:
         project: The project that is preferred, if any.
         time_only: Whether the query asks for a time and nothing else: what is of that time is the answer then.
         rate_per_day: How fast ``balanced`` and ``decay`` forget what is not used.
+        past: Whether the query asks what was so before: what was contradicted or changed since answers it.
     """
 
     rank: str
@@ -169,6 +170,12 @@ class Ranking:
     project: str | None = None
     time_only: bool = False
     rate_per_day: float = RATE_PER_DAY
+    past: bool = False
+
+
+def asks_of_past(query: str) -> bool:
+    """Whether a question asks what was so before it changed: "what did I use before", 以前用什么."""
+    return word_pattern(__file__, "past").search(query) is not None
 
 
 @frozen
@@ -213,7 +220,7 @@ class _Ranked:
     also: list[str] = field(default_factory=list)
 
 
-def rank_hits(gathered: Gathered, lookup: Lookup, ranking: Ranking, now: datetime, scale: Scale | None) -> list[Hit]:
+def rank_hits(gathered: Gathered, lookup: Lookup, ranking: Ranking, now: datetime) -> list[Hit]:
     """Hits in the order of the profile, best first; none when nothing is relevant.
 
     What holds a phrase or identifier of the query exactly keeps a place whatever the rest scores.
@@ -223,10 +230,9 @@ def rank_hits(gathered: Gathered, lookup: Lookup, ranking: Ranking, now: datetim
         lookup: Answers what else ranking needs to know.
         ranking: Profile and bounds.
         now: Time that ages count from, aware.
-        scale: Of the embedding model; None without one.
     """
     profile = cast("Profile", ranking.rank)
-    relevant = _relevant(gathered, ranking, scale)
+    relevant = _relevant(gathered, ranking)
     promising = _promising(relevant, ranking, lookup.judge)
     judged = _judged(relevant, lookup.judge)
     folded = _folded(_ranked(promising, judged, lookup, ranking, profile, now))
@@ -257,7 +263,7 @@ def _ranked(
         match = score.total
         if judged:
             match += _JUDGED_SHARE * ((opinion or 0.0) - match)
-        if contested:
+        if contested and not ranking.past:
             match *= contested_share(_weight(entry, contested[0]))
         if profile != "relevance":
             match = min(1.0, match * trusted_share(entry.confidence, entry.support))
@@ -267,8 +273,9 @@ def _ranked(
         total = rank_score(profile, match, entry.salience, age_days, ranking.rate_per_day)
         if total >= (ranking.score_threshold or 0.0):
             ranked.append(_Ranked(total, age_days, entry, item, score, opinion, contested))
-    _lift(ranked)
-    _lift_changes(ranked)
+    if not ranking.past:
+        _lift(ranked)
+        _lift_changes(ranked)
     return sorted(ranked, key=lambda found: (-found.total, len(found.rivals), found.entry.uri, found.entry.part))
 
 
@@ -315,20 +322,21 @@ def _content_words(text: str) -> frozenset[str]:
     return distinct_words(text) - word_set(__file__, "everybody")
 
 
-def _relevant(gathered: Gathered, ranking: Ranking, scale: Scale | None) -> list[tuple[Evidence, Score]]:
+def _relevant(gathered: Gathered, ranking: Ranking) -> list[tuple[Evidence, Score]]:
     """Candidates with their scores; without those that are noise, and none when all are."""
     question = gathered.question
     candidates = [item.candidate for item in gathered.evidence]
-    scores = fuse(candidates, question, calibration=Calibration(scale.zero if scale is not None else 0.0))
+    scores = fuse(candidates, question, calibration=gathered.calibration)
     found = list(zip(gathered.evidence, scores, strict=True))
     if ranking.time_only and any(item.candidate.names_date for item in gathered.evidence):
         return [(item, score) for item, score in found if item.candidate.names_date]
     if not ranking.floor or not found:
         return found
     best = nlargest(_BEST_FEW, scores, key=lambda score: score.total)
-    if not is_relevant(best, question):
+    if not is_relevant(best, question, calibration=gathered.calibration):
         return [(item, score) for item, score in found if item.exact or item.whole]
-    tail = _TAIL_SHARE * best[0].total
+    by_meaning = best[0].semantic is not None and gathered.calibration.judges
+    tail = (_TAIL_SHARE if by_meaning else _WORDS_TAIL_SHARE) * best[0].total
     return [(item, score) for item, score in found if score.total > tail or item.exact or item.whole or item.rare]
 
 
@@ -407,6 +415,20 @@ def _placed(ranked: Sequence[_Ranked], limit: int) -> list[_Ranked]:
     return chosen
 
 
+def in_turns(lists: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
+    """The first of each list, then the second; each hit once, its better score, and none that another stands for."""
+    score: dict[str, float] = {}
+    for hit in (hit for hits in lists for hit in hits):
+        score[hit.uri] = max(hit.score, score.get(hit.uri, 0.0))
+    kept: list[Hit] = []
+    stood_for: set[str] = set()
+    for hit in (hit for row in zip_longest(*lists) for hit in row if hit is not None):
+        if stood_for.isdisjoint((hit.uri, *hit.also)):
+            kept.append(replace(hit, score=score[hit.uri]))
+            stood_for.update((hit.uri, *hit.also))
+    return tuple(kept)
+
+
 def _hit(found: _Ranked, profile: Profile, ranking: Ranking) -> Hit:
     entry = found.entry
     why = {"lexical": found.score.lexical}
@@ -420,9 +442,12 @@ def _hit(found: _Ranked, profile: Profile, ranking: Ranking) -> Hit:
         "exact": float(found.evidence.exact),
         "speaker": float(found.evidence.candidate.names_speaker),
         "date": found.evidence.candidate.names_date,
+        "linked": found.evidence.candidate.linked,
         "project": float(ranking.project is not None and entry.project == ranking.project),
     }
     why |= {name: share for name, share in speaks.items() if share}
+    if found.evidence.candidate.substance < 1.0:
+        why["substance"] = found.evidence.candidate.substance
     return Hit(
         uri=_uri(entry),
         context_type=entry.context_type,

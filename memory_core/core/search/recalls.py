@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from memory_core.core.caller import is_looking
 from memory_core.core.frozen import frozen
 from memory_core.core.index.filter import in_use
 from memory_core.core.memory.project import ProjectScope
@@ -192,7 +193,7 @@ class Recalls:
         project: str | None = None,
         now: datetime | None = None,
     ) -> None:
-        """Note a retrieval, for the counts and the trail; written in the background.
+        """Note a retrieval, for the counts and the trail, unless the owner looks; written in the background.
 
         Args:
             kind: What retrieved; a context notes itself once, not the searches it makes.
@@ -206,7 +207,7 @@ class Recalls:
             project: Project it was for.
             now: When; default the clock's.
         """
-        if not self._traces:
+        if not self._traces or is_looking():
             return
         self._store.recalled(
             Recall(
@@ -233,8 +234,8 @@ class Recalls:
         self._cleaner.check_names(**{name: value})
 
     def note_read(self, uri: str, now: datetime | None = None) -> None:
-        """Note that a file was read, for the counts; written in the background."""
-        if self._traces:
+        """Note that a file was read, for the counts, unless the owner looks; written in the background."""
+        if self._traces and not is_looking():
             self._store.usage.read(uri, now or datetime.now(UTC))
 
     def always_on(self, limit: int, project: ProjectScope, now: datetime, *, tastes: bool = False) -> list[str]:

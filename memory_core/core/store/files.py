@@ -11,6 +11,7 @@ import stat
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,6 +31,10 @@ class FileStat:
     mtime_ns: int
 
 
+#: Inode, size and time.
+Looks = tuple[int, int, int]
+
+
 @frozen
 class Seen:
     """A file as it was when its text was read.
@@ -41,7 +46,7 @@ class Seen:
     """
 
     sha256: str | None
-    looks: tuple[int, int, int] | None = None
+    looks: Looks | None = None
     stat: FileStat | None = None
 
 
@@ -59,14 +64,33 @@ def opened(path: str) -> BinaryIO:
         raise
 
 
+def _reading(path: Path) -> BinaryIO:
+    return path.open("rb")
+
+
 def stat_of(found: os.stat_result) -> FileStat:
     """What of a stat is kept."""
     return FileStat(found.st_size, found.st_mtime_ns)
 
 
-def looks_of(found: os.stat_result) -> tuple[int, int, int]:
+def no_directory(directory: MemoryUri) -> NotFound:
+    """What is raised where a directory is looked for that is not there."""
+    return NotFound(
+        f"there is no directory {str(directory)!r}.", hint="List its parent with ls, or start at viking://."
+    )
+
+
+def looks_of(found: os.stat_result) -> Looks:
     """See ``Seen.looks``."""
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def is_settled(mtime_ns: int) -> bool:
+    """Whether a file or directory changed so long ago that another change gives it another time.
+
+    File times tick coarsely on some systems: what changed a moment ago may change again and look the same.
+    """
+    return time.time_ns() - mtime_ns > _TICK_NS
 
 
 def is_still(path: Path, seen: Seen) -> bool:
@@ -107,7 +131,6 @@ INDEX_NAME = "index.sqlite3"
 ASIDE_NAME = "aside"
 #: A hand-made file beyond this is listed but neither indexed nor read whole into memory.
 FILE_LIMIT_BYTES = 64 * 1024 * 1024
-#: File times tick this coarsely on some systems: a file that changed since then may change again and look the same.
 _TICK_NS = 20_000_000
 #: Texts from here on are remembered while their files look the same: logs are read with every message that joins them.
 _LONG_CHARS, _REMEMBERED_TEXTS = 32_768, 4
@@ -186,6 +209,18 @@ class FileStore:
             )
         return resolved
 
+    def _expect_at(self, path: str, descriptor: int, uri: MemoryUri) -> None:
+        """Refuse a file that a folder swapped for a link brought, where the system tells what is open (Linux)."""
+        try:
+            place = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - as text, and quick
+        except OSError:
+            return
+        below = path[len(self._inside) - 1 :].casefold()
+        if not place.removesuffix(" (deleted)").casefold().endswith(below):
+            raise InvalidUri(
+                f"{str(uri)!r} leads elsewhere than a moment ago.", hint="Remove the symbolic link on its way."
+            )
+
     def _has_links(self, path: Path) -> bool:
         """Whether a part of the path below the root is a symbolic link; half the time of resolving it."""
         shown = str(self.root)
@@ -221,6 +256,7 @@ class FileStore:
             if (remembered := self._remembered(path)) is not None:
                 return remembered
             with opened(path) as stream:
+                self._expect_at(path, stream.fileno(), uri)
                 found = os.fstat(stream.fileno())
                 if not stat.S_ISREG(found.st_mode):
                     raise InvalidUri(f"{str(uri)!r} is no plain file.", hint="Remove it; only plain files are memory.")
@@ -231,7 +267,7 @@ class FileStore:
                     )
                 content = stream.read()
             text = content.decode("utf-8", "strict" if strict else "replace")
-            settled = time.time_ns() - found.st_mtime_ns > _TICK_NS
+            settled = is_settled(found.st_mtime_ns)
             seen = Seen(text_sha256(text), looks_of(found) if settled else None, stat_of(found))
             if settled and strict:
                 self._remember(path, text, seen)
@@ -257,6 +293,19 @@ class FileStore:
         """Keep a long text, whose encoding is sound, for whoever looks next."""
         if len(text) >= _LONG_CHARS:
             self._long.put(path, (text, seen))
+
+    def looks_in(self, directory: MemoryUri) -> dict[str, Looks]:
+        """How the plain files of a directory look, by name; those that cannot be looked at are left out."""
+        found: dict[str, Looks] = {}
+        try:
+            with os.scandir(self.path_for(directory)) as scan:
+                for entry in scan:
+                    look = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(look.st_mode):
+                        found[entry.name] = looks_of(look)
+        except OSError:
+            return found
+        return found
 
     def stat(self, uri: MemoryUri) -> FileStat | None:
         """Size and time of the file, or None when it is absent.
@@ -367,10 +416,7 @@ class FileStore:
         except (FileNotFoundError, NotADirectoryError):
             if not directory.parts:
                 return []
-            raise NotFound(
-                f"there is no directory {str(directory)!r}.",
-                hint="List its parent with ls, or start at viking://.",
-            ) from None
+            raise no_directory(directory) from None
         return [entry for item in found if (entry := self._entry(directory, item)) is not None]
 
     def walk(self, directory: MemoryUri | None = None) -> Iterator[Entry]:
@@ -380,6 +426,12 @@ class FileStore:
                 yield from self.walk(entry.uri)
             else:
                 yield entry
+
+    def contents(self) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
+        """Every file below the root, machine files included: its path from there, and what opens it."""
+        for path in sorted(self.root.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                yield path.relative_to(self.root).as_posix(), partial(_reading, path)
 
     def uri_of(self, path: Path) -> MemoryUri | None:
         """The URI of a path below the root; None for machine files, hidden ones and names that no URI can have."""

@@ -36,7 +36,7 @@ from memory_core.core.memory.results import (
 )
 from memory_core.core.memory.uri import MemoryUri, Scope, file_of
 from memory_core.core.store.delivery import Delivery
-from memory_core.core.store.files import FileStat, FileStore, Seen
+from memory_core.core.store.files import FileStat, FileStore, Seen, is_settled
 from memory_core.core.store.ledger import Ledger, new_commit_id
 from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.vanished import Vanished
@@ -128,8 +128,6 @@ def _likeness(one: MemoryUri, other: MemoryUri) -> int:
 _GLANCE_SECONDS = 0.001
 #: Directories looked at before one search, of each kind, at most.
 _GLANCED = 400
-#: File times tick this coarsely on some systems: a directory that changed since then may change again unseen.
-_TICK_NS = 20_000_000
 #: Entries of a directory that are compared before a search; a larger one is left to the watcher and the scans.
 _LARGE = 5_000
 
@@ -152,7 +150,7 @@ class DirectoryTimes:
 
     def note(self, directory: MemoryUri, mtime_ns: int) -> None:
         """A directory is about to be listed; ``mtime_ns`` is from right before."""
-        if time.time_ns() - mtime_ns < _TICK_NS:
+        if not is_settled(mtime_ns):
             mtime_ns = 0
         with self._guard:
             self._kind(directory)[directory] = _Directory(self._path(directory), mtime_ns)
@@ -413,12 +411,6 @@ class Adoption:
             FileProblem(path, reason.rstrip("."), hint) for path, (reason, hint) in list(self._files.nameless.items())
         ]
         return sorted([problem for found in list(self._problems.values()) for problem in found] + nameless)
-
-    def examine_all(self) -> list[FileProblem]:
-        """Read every file and tell what is wrong with any."""
-        for entry in self._files.walk():
-            self._look(entry.uri)
-        return self.problems()
 
     def _difference(self, uri: MemoryUri) -> _Read | None:
         """The file where disk and ledger disagree, as seen without the lock: a commit may be under way."""

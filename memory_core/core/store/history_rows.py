@@ -103,6 +103,15 @@ class PastTable:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    def files_saying(self, below: str, said: str, limit: int) -> list[str]:
+        """Files at or below a URI of which some version holds these words, newest first; it reads all texts."""
+        rows = self._database.connection().execute(
+            "SELECT c.uri FROM changes c WHERE c.uri > ? AND c.uri < ? AND instr(c.after, ?) > 0 "
+            "GROUP BY c.uri ORDER BY max(c.seq) DESC LIMIT ?",
+            (f"{below}/", f"{below}0", said, limit),  # "0" is the character after "/"
+        )
+        return [str(uri) for (uri,) in rows]
+
     def commits(
         self,
         spaces: Sequence[str],
@@ -195,7 +204,7 @@ class PastTable:
     def purged(self, seqs: Iterable[int]) -> frozenset[tuple[int, str]]:
         """Number and URI of the changes among these commits whose texts were erased."""
         rows = self._database.connection().execute(
-            "SELECT seq, uri FROM changes WHERE purged AND seq IN (SELECT value FROM json_each(?))",
+            "SELECT seq, uri FROM changes WHERE purged AND seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))",
             (json.dumps(list(seqs)),),
         )
         return frozenset((int(seq), str(uri)) for seq, uri in rows)
@@ -301,7 +310,7 @@ def _erase(connection: sqlite3.Connection, erasure: Erasure) -> None:
     uri, tombstone = str(erasure.uri), None if erasure.tombstone is None else str(erasure.tombstone)
     _clear_receipts(connection, seqs)
     # A receipt of another commit may name the file as something similar.
-    quoting = [seq for (seq,) in connection.execute("SELECT seq FROM commits WHERE instr(receipt, ?)", (uri,))]
+    quoting = [seq for (seq,) in connection.execute("SELECT seq FROM commits WHERE instr(receipt, ?) > 0", (uri,))]
     _clear_receipts(connection, quoting, uri, tombstone or "")
     for statement in (
         "DELETE FROM usage WHERE uri = ? OR substr(uri, 1, length(?) + 1) = ? || '#'",
@@ -313,7 +322,7 @@ def _erase(connection: sqlite3.Connection, erasure: Erasure) -> None:
         f"OR substr({_HIT}, 1, length(?1) + 1) = ?3 || '#')",
     ):
         connection.execute(statement, (uri, uri, uri))
-    connection.execute("UPDATE extractions SET seen = '{}' WHERE instr(seen, ?)", (uri,))
+    connection.execute("UPDATE extractions SET seen = '{}' WHERE instr(seen, ?) > 0", (uri,))
     if tombstone is not None:
         connection.execute("UPDATE changes SET uri = ? WHERE uri = ?", (tombstone, uri))
         connection.execute("UPDATE changes SET moved_from = ? WHERE moved_from = ?", (tombstone, uri))

@@ -15,14 +15,13 @@ import hashlib
 import hmac
 import re
 import secrets
-import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from memory_core.core.config import is_space
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.frozen import frozen
-from memory_core.core.memory.uri import is_device_name
 from memory_core.core.store.sqlite import Database
 
 SCHEMA = """
@@ -41,12 +40,18 @@ CREATE TABLE tokens (
 CREATE UNIQUE INDEX tokens_label ON tokens (label) WHERE revoked_at IS NULL;
 """
 
-_COLUMNS = "id, label, user_space, agent_space, read_only, created_at, expires_at, last_used_at, revoked_at"
+#: What ``token_row`` reads.
+COLUMNS = (
+    *("id", "label", "user_space", "agent_space", "read_only"),
+    *("created_at", "expires_at", "last_used_at", "revoked_at"),
+)
+_COLUMNS = ", ".join(COLUMNS)
+_STORED = f"{_COLUMNS}, digest"
+_MARKS = ", ".join("?" for _ in _STORED.split(","))
 _ID_BYTES = 6
 _SECRET_BYTES = 32
 _SHAPE = re.compile(r"rb_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _LABEL = re.compile(r"[^\x00-\x1f\x7f-\x9f\s](?:[^\x00-\x1f\x7f-\x9f]{0,62}[^\x00-\x1f\x7f-\x9f\s])?")
-_SPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _USE_NOTED_EVERY = timedelta(minutes=1)
 _NO_DIGEST = bytes(32)
 _LONGEST_DAYS = 36_500
@@ -88,6 +93,16 @@ class IssuedTokens:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    @property
+    def database(self) -> Database:
+        """Its rows, for what is kept beside them."""
+        return self._database
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a look into the table goes over a network, and may have to wait for long."""
+        return self._database.is_remote
 
     def issue(
         self,
@@ -131,7 +146,7 @@ class IssuedTokens:
                 )
             for issued in connection.execute("SELECT user_space, agent_space FROM tokens"):
                 known += issued
-            _refuse_twins((user_space, agent_space), known)
+            refuse_twins((user_space, agent_space), known)
             connection.execute(
                 "INSERT INTO tokens (id, label, digest, user_space, agent_space, read_only, created_at, expires_at) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -160,7 +175,7 @@ class IssuedTokens:
             .fetchone()
         )
         matches = hmac.compare_digest(_digest(secret), _NO_DIGEST if found is None else bytes(found[0]))
-        row = None if found is None else _row(found[1:])
+        row = None if found is None else token_row(found[1:])
         if not matches or row is None or not row.is_live(at):
             return None
         return row
@@ -185,7 +200,7 @@ class IssuedTokens:
         )
         return row is not None
 
-    def any_in_force(self) -> bool:
+    def any_unrevoked(self) -> bool:
         """Whether there is a token that was not revoked; one that expired counts, and opens nothing."""
         row = self._database.connection().execute("SELECT 1 FROM tokens WHERE revoked_at IS NULL LIMIT 1").fetchone()
         return row is not None
@@ -194,7 +209,30 @@ class IssuedTokens:
         """The tokens by label, expired ones included; with ``revoked`` also those."""
         where = "" if revoked else "WHERE revoked_at IS NULL"
         rows = self._database.connection().execute(f"SELECT {_COLUMNS} FROM tokens {where} ORDER BY label, created_at")
-        return [_row(row) for row in rows]
+        return [token_row(row) for row in rows]
+
+    def dump(self, user_space: str = "") -> list[tuple[object, ...]]:
+        """The rows with their digests, of a user or of all, for ``take_in``."""
+        where, given = ("WHERE user_space = ?", (user_space,)) if user_space else ("", ())
+        return [
+            tuple(row) for row in self._database.connection().execute(f"SELECT {_STORED} FROM tokens {where}", given)
+        ]
+
+    def take_in(self, rows: Iterable[tuple[object, ...]]) -> tuple[int, int]:
+        """Add rows of another table; one that is here, or whose label is taken, is left out.
+
+        Returns:
+            How many were added or were here, and how many were left out.
+        """
+        added = left = 0
+        with self._database.writing() as connection:
+            for row in rows:
+                connection.execute(f"INSERT OR IGNORE INTO tokens ({_STORED}) VALUES ({_MARKS})", row)
+                if connection.execute("SELECT 1 FROM tokens WHERE id = ?", row[:1]).fetchone() is None:
+                    left += 1
+                else:
+                    added += 1
+        return added, left
 
     def revoke(self, label_or_id: str, now: datetime | None = None) -> IssuedToken:
         """Refuse a token from now on.
@@ -214,7 +252,7 @@ class IssuedTokens:
                 )
             at = _text(now or datetime.now(UTC))
             connection.execute("UPDATE tokens SET revoked_at = ? WHERE id = ?", (at, found[0]))
-        return replace(_row(found), revoked_at=at)
+        return replace(token_row(found), revoked_at=at)
 
 
 def _validate(label: str, user_space: str, agent_space: str, expires_days: float | None) -> None:
@@ -223,7 +261,7 @@ def _validate(label: str, user_space: str, agent_space: str, expires_days: float
             f"{label!r} cannot be a label.", hint="Use 1 to 64 printable characters, without spaces at either end."
         )
     for space in (user_space, agent_space):
-        if not _SPACE.fullmatch(space) or is_device_name(space):
+        if not is_space(space):
             raise InvalidInput(
                 f"{space!r} cannot be a space.",
                 hint="Use letters, digits, '-' and '_', at most 64, no '-' or '_' first, and no device such as NUL.",
@@ -234,7 +272,16 @@ def _validate(label: str, user_space: str, agent_space: str, expires_days: float
         )
 
 
-def _refuse_twins(wanted: Iterable[str], known: Iterable[str]) -> None:
+def refuse_twins(wanted: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse the name of a space that differs from another one in upper and lower case alone.
+
+    Args:
+        wanted: Names that somebody chose.
+        known: Names that are in use, those among them.
+
+    Raises:
+        InvalidInput: If there is such a one.
+    """
     spelled: dict[str, set[str]] = {}
     for space in known:
         spelled.setdefault(space.casefold(), set()).add(space)
@@ -254,7 +301,8 @@ def _text(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
-def _row(row: sqlite3.Row | tuple[object, ...]) -> IssuedToken:
+def token_row(row: Sequence[object]) -> IssuedToken:
+    """A token from its ``COLUMNS``."""
     token_id, label, user_space, agent_space, read_only, created_at, expires_at, last_used_at, revoked_at = row
     return IssuedToken(
         str(token_id),

@@ -29,6 +29,7 @@ from memory_core.core.store.history_rows import SCHEMA as _PAST
 from memory_core.core.store.history_rows import PastTable, note_progress
 from memory_core.core.store.issued_tokens import SCHEMA as _TOKENS
 from memory_core.core.store.issued_tokens import IssuedTokens
+from memory_core.core.store.logins import SCHEMA as _LOGINS
 from memory_core.core.store.session_rows import SCHEMA as _EXTRACTIONS
 from memory_core.core.store.session_rows import ExtractionQueue, record_progress
 from memory_core.core.store.sqlite import Database, keep_before_migrating
@@ -193,17 +194,19 @@ def upsert_name(connection: sqlite3.Connection, seq: int, change: FileChange) ->
     )
 
 
-def stored_text(connection: sqlite3.Connection, uri: str, seq: int = _NEWEST) -> str | None:
+def stored_text(connection: sqlite3.Connection, uri: str, seq: int = _NEWEST, *, named: bool = False) -> str | None:
     """A file's text as commit ``seq`` left it, appends joined to what they extend; None for none.
 
     Args:
         connection: Of a ledger.
         uri: The file.
         seq: Default its last commit.
+        named: Whether there is none where the name table has none: of a history that was taken in before its files.
     """
     tails: list[str] = []
+    known = "AND EXISTS (SELECT 1 FROM files WHERE uri = ?1) " if named else ""
     rows = connection.execute(
-        "SELECT appended, after FROM changes WHERE uri = ? AND seq <= ? ORDER BY seq DESC, ordinal DESC",
+        f"SELECT appended, after FROM changes WHERE uri = ?1 AND seq <= ?2 {known}ORDER BY seq DESC, ordinal DESC",
         (uri, seq),
     )
     for appended, after in rows:
@@ -231,13 +234,28 @@ class ChangeFeed:
         """How many changes later commits than ``after`` hold."""
         return int(self._one("SELECT count(*) FROM changes WHERE seq > ?", after))
 
-    def reach(self, after: int, changes: int) -> int | None:
-        """The commit that holds change number ``changes`` (from 0) of those after ``after``; None for fewer changes."""
+    def reach(self, after: int, changes: int, chars: int) -> int | None:
+        """The commit in which those after ``after`` exceed so many changes, or characters; None where they do not."""
         found = self._database.connection().execute(
-            "SELECT seq FROM changes WHERE seq > ? ORDER BY seq, ordinal LIMIT 1 OFFSET ?", (after, changes)
+            "SELECT seq, coalesce(length(after), 0) FROM changes WHERE seq > ? ORDER BY seq, ordinal LIMIT ?",
+            (after, changes + 1),
         )
-        row = found.fetchone()
-        return None if row is None else int(row[0])
+        total_chars = 0
+        for number, (seq, length) in enumerate(found):
+            total_chars += length
+            if number == changes or total_chars > chars:
+                found.close()
+                return int(seq)
+        return None
+
+    def touches(self, after: int, spaces: Sequence[str]) -> bool:
+        """Whether a commit that follows ``after`` changed something of these spaces (``scope/space``)."""
+        places = [f"viking://{inside}{space}/" for space in spaces for inside in ("", "archive/")]
+        found = self._database.connection().execute(
+            f"SELECT 1 FROM changes WHERE seq > ? AND ({' OR '.join(['substr(uri, 1, ?) = ?'] * len(places))}) LIMIT 1",
+            (after, *(value for place in places for value in (len(place), place))),
+        )
+        return found.fetchone() is not None
 
     def files(self) -> int:
         """How many files the ledger knows."""
@@ -481,6 +499,7 @@ UPDATE changes SET before = NULL WHERE before IS NOT NULL AND before_sha256 = (
     SELECT earlier.after_sha256 FROM changes earlier
     WHERE earlier.uri = changes.uri AND earlier.seq < changes.seq ORDER BY earlier.seq DESC LIMIT 1);
 """
+_SCHEMA_7 = _LOGINS
 
 
 class Overtaken(StoreBusy):
@@ -520,7 +539,7 @@ class Ledger:
     """Reads and writes ``ledger.sqlite3``; knows no files on disk."""
 
     def __init__(self, path: Path) -> None:
-        migrations = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4, _SCHEMA_5, _SCHEMA_6)
+        migrations = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4, _SCHEMA_5, _SCHEMA_6, _SCHEMA_7)
         functions: dict[str, Callable[..., str | None]] = {
             "refold": refold,
             "space_of": _space_of,
@@ -528,7 +547,10 @@ class Ledger:
             "sha256_of": _sha256_of,
         }
         hint = "Stop all programs that use this store, then run runebook doctor --repair."
-        self._database = Database(path, migrations, "FULL", functions, keep_before_migrating, damage_hint=hint)
+        self._use(Database(path, migrations, "FULL", functions, keep_before_migrating, damage_hint=hint))
+
+    def _use(self, database: Database) -> None:
+        self._database = database
         self.extractions = ExtractionQueue(self._database)
         self.directories = DirectoryTable(self._database)
         self.usage_table = UsageTable(self._database)
@@ -539,6 +561,11 @@ class Ledger:
         self.past = PastTable(self._database)
         self.movements = MovementTable(self._database)
         self.holdings = Holdings(self._database)
+
+    @property
+    def database(self) -> Database:
+        """Its rows, for what copies all of them."""
+        return self._database
 
     def close(self) -> None:
         """Close all connections."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from memory_core.core.errors import InvalidInput, StorageFailed
 from memory_core.core.memory.directory_page import own_words
@@ -21,6 +21,10 @@ from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 from memory_core.core.store.ledger import stored_text
 
+if TYPE_CHECKING:
+    from memory_core.core.store.ledger import Ledger
+
+_READ_COMMITS = 500
 _COMMIT = ("commit_id", "request_id", "at", "kind", "receipt", "author", "undoes")
 _CHANGE = (
     *("uri", "memory_type", "appended", "before", "after", "before_sha256", "after_sha256"),
@@ -67,9 +71,26 @@ class LedgerSnapshot:
             )
             self._connection.execute("PRAGMA query_only=ON")
             self._connection.execute("BEGIN")
-            self.seq = int(self._one("SELECT coalesce(max(seq), 0) FROM commits"))
-            self.ledger_id = str(self._one("SELECT value FROM meta WHERE name = 'ledger_id'"))
+            self._begin(str(self._one("SELECT value FROM meta WHERE name = 'ledger_id'")))
             self.schema_version = int(self._one("PRAGMA user_version"))
+
+    @classmethod
+    @contextlib.contextmanager
+    def of(cls, ledger: Ledger) -> Iterator[Self]:
+        """An open ledger at one moment; on this thread nothing is written meanwhile."""
+        if not ledger.database.is_remote:
+            with cls(ledger.database.path) as snapshot:
+                yield snapshot
+            return
+        with ledger.database.reading() as connection:
+            snapshot = cls.__new__(cls)
+            snapshot._name, snapshot._connection, snapshot.schema_version = "the database", connection, 0
+            snapshot._begin(ledger.ledger_id)
+            yield snapshot
+
+    def _begin(self, ledger_id: str) -> None:
+        self.seq = int(self._one("SELECT coalesce(max(seq), 0) FROM commits"))
+        self.ledger_id = ledger_id
 
     def __enter__(self) -> Self:
         return self
@@ -102,8 +123,7 @@ class LedgerSnapshot:
     def history(self) -> Iterator[dict[str, Any]]:
         """Every commit, oldest first, with its changes under ``changes``; appended ones hold only what was added."""
         with self._failing():
-            commits = self._connection.execute(f"SELECT seq, {', '.join(_COMMIT)} FROM commits ORDER BY seq")
-            for seq, *values in commits:
+            for seq, *values in self._commits():
                 commit = dict(zip(_COMMIT, values, strict=True))
                 commit["receipt"] = json.loads(commit["receipt"])
                 changes = self._connection.execute(
@@ -111,6 +131,14 @@ class LedgerSnapshot:
                 )
                 commit["changes"] = [self._whole(seq, dict(zip(_CHANGE, change, strict=True))) for change in changes]
                 yield commit
+
+    def _commits(self) -> Iterator[tuple[Any, ...]]:
+        """The rows of all commits; few are read at a time."""
+        reached = 0
+        asked = f"SELECT seq, {', '.join(_COMMIT)} FROM commits WHERE seq > ? ORDER BY seq LIMIT ?"
+        while rows := self._connection.execute(asked, (reached, _READ_COMMITS)).fetchall():
+            yield from rows
+            reached = rows[-1][0]
 
     def _whole(self, seq: int, change: dict[str, Any]) -> dict[str, Any]:
         """A change with the text that it replaced, which the ledger keeps once."""
@@ -129,11 +157,11 @@ class LedgerSnapshot:
             raise StorageFailed(f"{self._name} could not be read: {error}.", hint="Run runebook doctor.") from error
 
 
-def insert_history(path: Path, commits: Iterable[Mapping[str, Any]]) -> int:
+def insert_history(ledger: Ledger, commits: Iterable[Mapping[str, Any]]) -> int:
     """Put a history into a ledger that has none, in one transaction; files and names stay as they are.
 
     Args:
-        path: The ledger, of the newest schema.
+        ledger: An open ledger.
         commits: As ``LedgerSnapshot.history`` gives them, oldest first.
 
     Returns:
@@ -141,24 +169,50 @@ def insert_history(path: Path, commits: Iterable[Mapping[str, Any]]) -> int:
 
     Raises:
         InvalidInput: If a commit is malformed. Nothing was stored.
+        StoreBusy: If a database does not answer, or another writer held it too long. Nothing was stored.
         StorageFailed: If the disk refuses. Nothing was stored.
     """
+    writing = _writing_rows(ledger) if ledger.database.is_remote else _writing_file(ledger.database.path)
     inserted = 0
     try:
-        with contextlib.closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous=FULL")
-            connection.execute("BEGIN IMMEDIATE")  # closing the connection takes back what is not committed
+        with writing as connection:
             if connection.execute("SELECT count(*) FROM commits").fetchone()[0]:
                 return 0
             for commit in commits:
                 _insert(connection, commit)
                 inserted += 1
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise _malformed(error) from error
+    return inserted
+
+
+def _malformed(error: Exception) -> InvalidInput:
+    return InvalidInput(f"the history is malformed: {error}.", hint="Import without the history.")
+
+
+@contextlib.contextmanager
+def _writing_file(path: Path) -> Iterator[sqlite3.Connection]:
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("BEGIN IMMEDIATE")  # closing the connection takes back what is not committed
+            yield connection
             connection.execute("COMMIT")
-    except (KeyError, TypeError, AttributeError, ValueError, sqlite3.IntegrityError, sqlite3.InterfaceError) as error:
-        raise InvalidInput(f"the history is malformed: {error}.", hint="Import without the history.") from error
+    except (sqlite3.IntegrityError, sqlite3.InterfaceError) as error:
+        raise _malformed(error) from error
     except sqlite3.Error as error:
         raise StorageFailed(f"{path.name}: {error}.", hint="Check free space, then import again.") from error
-    return inserted
+
+
+@contextlib.contextmanager
+def _writing_rows(ledger: Ledger) -> Iterator[Any]:
+    from memory_core.core.postgres.faults import REFUSED_ROWS
+
+    try:
+        with ledger.database.writing() as connection:
+            yield connection
+    except REFUSED_ROWS as error:
+        raise _malformed(error) from error
 
 
 def _insert(connection: sqlite3.Connection, commit: Mapping[str, Any]) -> None:

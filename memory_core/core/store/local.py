@@ -38,7 +38,7 @@ from memory_core.core.store.delivery import DELAYED, Delivered, Delivery, Step
 from memory_core.core.store.files import LEDGER_NAME, STATE_NAME, FileStore, Seen
 from memory_core.core.store.hand_edits import Adoption, Examine, Identify
 from memory_core.core.store.ledger import Ledger, Overtaken, new_commit_id
-from memory_core.core.store.locks import store_lock
+from memory_core.core.store.locks import Lock, StoreLock, store_lock
 from memory_core.core.store.read_only import private_state
 from memory_core.core.store.usage import Recall, UsageLog
 from memory_core.core.store.watcher import Watcher
@@ -104,6 +104,47 @@ class _View:
         return self.seen.setdefault(change.uri, Seen(change.before_sha256))
 
 
+class UpkeepMark(Protocol):
+    """When a store was maintained last, and whose turn it is; shared by all who serve it."""
+
+    def turn(self) -> Lock:
+        """One process or server at a time maintains it; another one takes over where that one died."""
+
+    def read(self) -> str:
+        """What was written last; "" for nothing.
+
+        Raises:
+            OSError: If it cannot be read.
+        """
+
+    def write(self, mark: str) -> None:
+        """Keep a mark."""
+
+
+class FolderMark:
+    """The mark of a folder: a file.
+
+    Args:
+        state: The store's folder of machine files.
+    """
+
+    def __init__(self, state: Path) -> None:
+        self._path = state / "maintained-at"
+        self._lock = StoreLock(state / "locks" / "maintenance.lock", timeout_seconds=0.0)
+
+    def turn(self) -> Lock:
+        """See ``UpkeepMark``."""
+        return self._lock
+
+    def read(self) -> str:
+        """See ``UpkeepMark``."""
+        return self._path.read_text(encoding="utf-8")
+
+    def write(self, mark: str) -> None:
+        """See ``UpkeepMark``."""
+        atomic.replace(self._path, f"{mark}\n")
+
+
 class Store:
     """One memory folder; where nobody may write to it, it can be read and searched, and commits are refused.
 
@@ -158,6 +199,32 @@ class Store:
         self.ledger.close()
         if self._private is not None:
             self._private.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be its only writer for the body.
+
+        Raises:
+            StoreBusy: If another one was at it for too long.
+        """
+        with self._lock.held():
+            yield
+
+    def turn(self, name: str, timeout_seconds: float = 0.0) -> Lock:
+        """A lock by its name: one process of the store at a time does something."""
+        return StoreLock(self.files.state / "locks" / f"{name}.lock", timeout_seconds=timeout_seconds)
+
+    def expect_folder(self, doing: str) -> None:
+        """Refuse what works on files where there are none.
+
+        Raises:
+            NeedsFolder: If so; ``doing`` is what was asked for.
+        """
+
+    @property
+    def kept_of_erased(self) -> str:
+        """Where what was erased may still be."""
+        return "backups and exports are not touched"
 
     @property
     def is_writable(self) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from memory_core.core.errors import StorageFailed, StoreBusy
 from memory_core.core.progress import waited
@@ -22,6 +22,14 @@ _OCCUPIED = "waiting for another writer of the store"
 def store_lock(state: Path) -> StoreLock:
     """Of whoever writes memories; ``state`` is the folder of machine files."""
     return StoreLock(state / "locks" / "store.lock")
+
+
+class Lock(Protocol):
+    """A mutex of one store, whoever uses it."""
+
+    def held(self, timeout_seconds: float | None = None) -> AbstractContextManager[None]:
+        """Hold it for the body; see ``StoreLock.held``."""
+        ...
 
 
 class StoreLock:

@@ -168,8 +168,9 @@ def record_progress(connection: sqlite3.Connection, progress: SessionProgress, a
     if progress.stored is not None:
         connection.execute(
             "INSERT INTO extractions (log, stored, since) VALUES (?, ?, ?) ON CONFLICT (log) DO UPDATE SET "
-            "since = CASE WHEN stored > extracted THEN since ELSE excluded.since END, stored = excluded.stored, "
-            "extracted = min(extracted, ?)",
+            "since = CASE WHEN extractions.stored > extractions.extracted THEN extractions.since "
+            "ELSE excluded.since END, "
+            "stored = excluded.stored, extracted = min(extractions.extracted, ?)",
             (log, progress.stored, at, progress.stored if progress.known is None else progress.known),
         )
     if progress.extracted is not None:

@@ -104,6 +104,10 @@ _LOST_TABLE = ("no such table", "no such column", "malformed database schema")
 _CHECK_DISK = "Check free space and permissions of the .state folder, then retry."
 
 
+#: Sets a value by its name.
+SET_META = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+
+
 class DatabaseDamaged(StorageFailed):
     """The contents of a database cannot be trusted, or its file is no longer the one that was opened.
 
@@ -158,6 +162,9 @@ class Database:
         DatabaseNewer: If it is newer than this program.
         StorageFailed: If the system refuses the file.
     """
+
+    #: Whether a question goes over a network, and may have to wait for long.
+    is_remote = False
 
     def __init__(
         self,

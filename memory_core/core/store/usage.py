@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 from memory_core.core.errors import RunebookError
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.results import Similar
-from memory_core.core.store.sqlite import Database
+from memory_core.core.store.sqlite import SET_META, Database
 
 _log = logging.getLogger(__name__)
 #: Rows of the trail; older ones leave.
@@ -52,8 +52,8 @@ CREATE INDEX usage_most ON usage (access_count DESC, last_accessed_at DESC, uri)
 """
 _COUNT = (
     "INSERT INTO usage (uri, access_count, last_accessed_at) VALUES (?, ?, ?) "
-    "ON CONFLICT (uri) DO UPDATE SET access_count = access_count + excluded.access_count, "
-    "last_accessed_at = max(last_accessed_at, excluded.last_accessed_at)"
+    "ON CONFLICT (uri) DO UPDATE SET access_count = usage.access_count + excluded.access_count, "
+    "last_accessed_at = max(usage.last_accessed_at, excluded.last_accessed_at)"
 )
 _COLUMNS = "at, query, kind, hits, milliseconds, cached, rank, session_id, project, space"
 
@@ -420,7 +420,7 @@ class InjectionTable:
         with self._database.writing(synced=False) as connection:
             connection.execute(
                 "INSERT INTO injected_sessions VALUES (?, ?) ON CONFLICT (session) DO UPDATE SET "
-                "touched_at = max(touched_at, excluded.touched_at)",
+                "touched_at = max(injected_sessions.touched_at, excluded.touched_at)",
                 (session, _stamp(moment)),
             )
             connection.executemany(
@@ -460,10 +460,10 @@ CREATE TABLE model_calls (
 """
 _ADD = (
     "INSERT INTO model_calls VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (space, purpose, model) DO UPDATE SET "
-    "calls = calls + excluded.calls, failures = failures + excluded.failures, "
-    "prompt_tokens = prompt_tokens + excluded.prompt_tokens, "
-    "completion_tokens = completion_tokens + excluded.completion_tokens, "
-    "cached_tokens = cached_tokens + excluded.cached_tokens"
+    + ", ".join(
+        f"{sum} = model_calls.{sum} + excluded.{sum}"
+        for sum in ("calls", "failures", "prompt_tokens", "completion_tokens", "cached_tokens")
+    )
 )
 
 
@@ -538,7 +538,7 @@ class ModelCallTable:
             day, _, count = ("" if row is None else str(row[0])).partition(" ")
             before = int(count) if day == today else 0
             if before < limit:
-                connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, f"{today} {before + 1}"))
+                connection.execute(SET_META, (name, f"{today} {before + 1}"))
         return before < limit
 
     def totals(self, space: str | None = None) -> list[ModelCalls]:

@@ -42,6 +42,7 @@ CHINESE_FUNCTION_CHARS = CHINESE_PARTICLES | frozenset(
 #: SQLite's idf is near zero for a word in half of all rows: in a store of two memories, for every word.
 FILLER_ROWS = 32
 
+_CHARS_PER_WORD = 1.7
 _CJK_RUN = f"([{CJK}]+)"
 #: SQLite stores UTF-8 and ends a text at NUL; private-use characters are tokens to FTS5 and kept for fillers.
 _UNSTORABLE = "[\x00\ud800-\udfff\ue000-\uf8ff]"
@@ -89,6 +90,11 @@ def index_tokens(text: str) -> str:
         spaces. Blank if ``text`` holds nothing to find.
     """
     return compiled(_CJK_RUN).sub(lambda run: f" {' '.join(stored_tokens(run[0]))} ", folded_words(text))
+
+
+def word_count(text: str) -> float:
+    """How many words a text has; of scripts that are written without spaces, one for every 1.7 characters."""
+    return sum(len(run) / _CHARS_PER_WORD if wide else len(_WORD.findall(run)) for run, wide in runs(text))
 
 
 def distinct_words(text: str) -> frozenset[str]:

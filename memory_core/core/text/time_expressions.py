@@ -27,13 +27,15 @@ Reading = tuple[Days, ...]
 
 _pattern, _words = partial(word_pattern, __file__), partial(word_set, __file__)
 #: The number of the first line of a list in the table; of others 0.
-_FIRST = {"months": 1, "numbers": 1, "steps": -2, "years": -3, "days": -3}
+_FIRST = {"months": 1, "numbers": 1, "ordinals": -1, "steps": -2, "years": -3, "days": -3}
 _FIRST_DAY, _LAST_DAY = date(1900, 1, 1), date(2100, 12, 31)
 _DAY = timedelta(days=1)
 _SATURDAY, _SUNDAY = 5, 6
 _WINTER = 3
 _SEVERAL = 7
 _NEAR_CHARS = 40
+#: Shorter times have no parts that are named.
+_LEAST_PARTED = 27
 _WIDE_DIGITS = {0xFF10 + digit: str(digit) for digit in range(10)} | {0xFF0F: "/", 0xFF0D: "-", 0xFF0E: "."}
 
 
@@ -125,7 +127,7 @@ def _matches(text: str, today: date, language: str) -> Iterator[_Found]:
                 year = match.groupdict().get("year")
                 relative = year is None or year in _values("years")
                 if days:
-                    yield _near(text, _Found(match.start(), match.end(), days, relative))
+                    yield _part(text, _near(text, _Found(match.start(), match.end(), days, relative)))
             except (ValueError, OverflowError):  # no such day in the calendar
                 continue
 
@@ -139,6 +141,45 @@ def _near(text: str, found: _Found) -> _Found:
         return found
     days = _beside(match["unit"].lower(), match["side"].lower(), day)
     return found if days is None else _Found(before + match.start(), found.end, (days,), found.relative)
+
+
+def _part(text: str, found: _Found) -> _Found:
+    """With "the first week of" in front of a month or year, or 第一周, 月底 behind it, that part of it."""
+    (first, last), *others = found.days
+    if others or (last - first).days < _LEAST_PARTED:
+        return found
+    before = max(0, found.start - _NEAR_CHARS)
+    ahead = next(
+        (match for match in _pattern("part").finditer(text[before : found.end]) if before + match.end() >= found.start),
+        None,
+    )
+    behind = _pattern("part_behind").match(text, found.end)
+    match = ahead or behind
+    if match is None:
+        return found
+    which = _values("ordinals")[(match["which"] or match["third"]).lower()]
+    unit = _units().get((match["unit"] or "").lower(), "")
+    days = _part_days(first, last, which, unit)
+    start, end = (before + ahead.start(), found.end) if ahead else (found.start, match.end())
+    return _Found(start, end, (days,), found.relative)
+
+
+def _part_days(first: date, last: date, which: int, unit: str) -> Days:
+    """The numbered week, weekend, month or day of a period, -1 the last; without a unit, that third of it."""
+    if unit == "month":
+        start = first if which > 0 else date(last.year, last.month, 1)
+        return month_days(*_month_step(start.year, start.month, which - 1 if which > 0 else 0))
+    if unit == "weekend":
+        saturday = _weekday_after(first - _DAY, _SATURDAY) if which > 0 else _weekday_before(last + _DAY, _SATURDAY)
+        saturday += max(0, which - 1) * 7 * _DAY
+        return saturday, saturday + _DAY
+    if unit:
+        length = (1 if unit == "day" else 7) * _DAY
+        start = first + (which - 1) * length if which > 0 else last + _DAY - length
+        return start, start + length - _DAY
+    third = (last - first + _DAY) / 3
+    at = {1: 0, 2: 1}.get(which, 2)
+    return first + at * third, last if at == 2 else first + (at + 1) * third - _DAY
 
 
 def _beside(unit: str, side: str, day: date) -> Days | None:

@@ -50,6 +50,7 @@ class ConversationRecorder:
         self._memory = memory
         self._scope = scope
         self._part_bytes = memory.config.limits.commit_bytes // _SHARE
+        self._part_messages = memory.config.limits.commit_messages
 
     def record(
         self, item: ConversationItem, assignment: ProjectAssignment, now: datetime, *, dry_run: bool = False
@@ -84,7 +85,7 @@ class ConversationRecorder:
                 done.left_out.append(LeftOut(f"{item.place}, message {message.get('id') or index}", reason))
                 continue
             message_bytes = len(dump_lines(parsed).encode("utf-8"))
-            if part and size + message_bytes > self._part_bytes:
+            if part and (size + message_bytes > self._part_bytes or len(part) == self._part_messages):
                 yield part
                 part, size = [], 0
             part += [message] if parsed else []

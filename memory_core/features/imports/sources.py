@@ -30,10 +30,10 @@ from memory_core.core.memory.message import moment
 from memory_core.features.export_file import ENTRIES_LIMIT, sound_entries
 from memory_core.features.imports.items import LeftOut
 
-#: Of one element or line.
-ELEMENT_LIMIT_BYTES = 256 * 1024**2
+#: Of one element or line: a conversation, say. Reading it takes about five times as much memory.
+ELEMENT_LIMIT_BYTES = 32 * 1024**2
 #: Of a file that has to be in memory at once.
-WHOLE_LIMIT_BYTES = 256 * 1024**2
+WHOLE_LIMIT_BYTES = 64 * 1024**2
 _CHUNK_BYTES = 1024**2
 _HEAD_BYTES = 1024**2
 _ZIP_BEGINS = b"PK\x03\x04"
@@ -355,9 +355,9 @@ def _lines(source: Source, entry: Entry) -> Iterator[Found]:
         number = 0
         while line := stream.readline(ELEMENT_LIMIT_BYTES + 1):
             number += 1
-            rest = line
-            while len(rest) > ELEMENT_LIMIT_BYTES and not rest.endswith(b"\n"):
-                rest = stream.readline(ELEMENT_LIMIT_BYTES + 1)
+            rest = line if len(line) > ELEMENT_LIMIT_BYTES else b""
+            while rest and not rest.endswith(b"\n"):
+                rest = stream.readline(_CHUNK_BYTES)
             content = line.strip().removeprefix(_BOM)
             if content:
                 yield _found(content, f"{entry.name}:{number}")

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import EmbeddingFailed, RunebookError
+from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.index.encoder import Embedder
-from memory_core.core.memory.names import fit, short_hash
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.core.memory.uri import MemoryUri, Scope, file_of
 from memory_core.core.search.fusion import Calibration
@@ -83,7 +83,6 @@ class TextLikeness:
 
 
 _log = logging.getLogger(__name__)
-MESSAGES = "messages.jsonl"
 #: Of a log with more messages than that, the exchanges of so many new ones are sorted together.
 _LONG_LINES, _LINES_AT_ONCE = 100, 10
 #: Pages that one commit sorts, so that other writers are not kept waiting for a long conversation.
@@ -261,14 +260,9 @@ def _written(
 
 def _free(draft: WorkingCopy, log: MemoryUri, segment: Segment) -> MemoryUri:
     """Where a new segment goes: the name of its title, marked where another has it, in use or archived."""
-    directory = segments_of(log)
-    name = file_name(segment.title)
-    number = 0
-    while draft.is_taken(directory.child(name)) or draft.is_taken(archived_uri(directory.child(name))):
-        number += 1
-        mark = short_hash(f"{segment.title} {segment.pages[0].first} {number}")
-        name = fit(file_name(segment.title).removesuffix(".md"), ".md", f"~{mark}")
-    return directory.child(name)
+    wanted = segments_of(log).child(file_name(segment.title))
+    seed = f"{segment.title} {segment.pages[0].first}"
+    return draft.free_beside(wanted, seed, lambda uri: draft.is_taken(uri) or draft.is_taken(archived_uri(uri)))
 
 
 def _logs(receipt: CommitReceipt) -> Iterable[MemoryUri]:
@@ -276,5 +270,5 @@ def _logs(receipt: CommitReceipt) -> Iterable[MemoryUri]:
     changes = (Action.CREATED, Action.UPDATED, Action.DELETED)
     for result in receipt.results:
         place = file_of(result.uri)
-        if result.action in changes and place.startswith("viking://session/") and place.endswith(f"/{MESSAGES}"):
+        if result.action in changes and place.startswith("viking://session/") and place.endswith(f"/{MESSAGES_NAME}"):
             yield MemoryUri.parse(place)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from memory_core.core.commit.forgotten import is_forgotten
 from memory_core.core.config import TiersConfig
 from memory_core.core.feature import Feature, RecordKind
+from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.memory.exchange import exchanges, opener_of, speaker_of
 from memory_core.core.memory.message import Message, parse_lines, search_text, transcript_line
 from memory_core.core.memory.names import render, summary_line
@@ -188,7 +189,7 @@ def is_segment(uri: MemoryUri) -> bool:
 def log_of(uri: MemoryUri) -> MemoryUri:
     """The log that a segment points at, wherever the segment is."""
     parts = uri.parts[1:] if uri.scope is Scope.ARCHIVE else uri.parts
-    return MemoryUri((*parts[:3], "messages.jsonl"))
+    return MemoryUri((*parts[:3], MESSAGES_NAME))
 
 
 def file_name(title: str) -> str:

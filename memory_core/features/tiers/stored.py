@@ -7,9 +7,6 @@ otherwise than it did. Writes nothing.
 
 from __future__ import annotations
 
-import os
-import stat
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,7 +18,7 @@ from memory_core.core.errors import RunebookError
 from memory_core.core.memory.metadata import read_moment
 from memory_core.core.memory.results import Action, OperationResult
 from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.store.files import looks_of
+from memory_core.core.store.files import Looks, is_settled
 from memory_core.core.store.local import Store
 from memory_core.features.tiers.segment import (
     Segment,
@@ -83,10 +80,6 @@ SEGMENT = "segment"
 _REMEMBERED = 4_000
 #: Versions of a damaged or deleted file, the newest, among which one that can be read is looked for.
 _VERSIONS = 20
-#: A file that changed within this time may change again and look the same.
-_TICK_NS = 20_000_000
-
-_Looks = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +180,7 @@ class _SegmentReader:
     """Reads the segments of one store's sessions, and remembers them; does not keep the store alive."""
 
     def __init__(self) -> None:
-        self._files: dict[MemoryUri, tuple[_Looks | None, _Held]] = {}
+        self._files: dict[MemoryUri, tuple[Looks | None, _Held]] = {}
         self._sessions: dict[MemoryUri, _Session] = {}
 
     def session(self, store: Store, log: MemoryUri) -> SessionSegments:
@@ -211,15 +204,14 @@ class _SegmentReader:
     def _held(self, store: Store, directory: MemoryUri, unsettled: frozenset[str]) -> dict[str, _Held]:
         """What the files of a directory hold, by name; those that look as they did are not read again."""
         names = store.ledger.directories.newest(directory, _NAMES)
-        seen = _looks(os.fspath(store.files.path_for(directory))) if names else {}
-        now = time.time_ns()
+        seen = store.files.looks_in(directory) if names else {}
         held: dict[str, _Held] = {}
         for name in names:
             uri, look = directory.child(name), seen.get(name)
             before = self._files.get(uri)
             if before is None or look is None or before[0] != look or str(uri) in unsettled:
-                is_old = look is not None and abs(now - look[2]) > _TICK_NS
-                before = self._files[uri] = (look if is_old else None, _read(store, uri))
+                kept = look if look is not None and is_settled(look[2]) else None
+                before = self._files[uri] = (kept, _read(store, uri))
             held[name] = before[1]
         return held
 
@@ -280,20 +272,6 @@ def _lines(pages: Iterable[SegmentExchange]) -> Iterator[int]:
 def _is_said(log: SessionLog, page: SegmentExchange) -> bool:
     said = log.page(page.first, page.last)
     return said is not None and said.digest == page.digest
-
-
-def _looks(directory: str) -> dict[str, _Looks]:
-    """How the plain files of a directory look; those that cannot be looked at are left out, and read anew."""
-    found: dict[str, _Looks] = {}
-    try:
-        with os.scandir(directory) as scan:
-            for entry in scan:
-                look = entry.stat(follow_symlinks=False)
-                if stat.S_ISREG(look.st_mode):
-                    found[entry.name] = looks_of(look)
-    except OSError:
-        return found
-    return found
 
 
 def _read(store: Store, uri: MemoryUri) -> _Held:

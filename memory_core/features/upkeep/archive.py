@@ -17,7 +17,7 @@ from memory_core.core.errors import InvalidInput, NotFound, RunebookError
 from memory_core.core.feature import Feature
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.metadata import ARCHIVED, EXPIRES_AT
-from memory_core.core.memory.names import fit, short_hash, summary_line
+from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import escaped
 from memory_core.core.memory.requests import CommitRequest, Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
@@ -66,7 +66,8 @@ def put_away(copy: WorkingCopy, uri: MemoryUri, reason: str, **more: Any) -> Mem
         NotFound: If there is no such file.
     """
     memory = copy.existing(uri)
-    target = _free(copy, archived_uri(uri))
+    target = archived_uri(uri)
+    target = copy.free_beside(target, f"{target} {copy.context.now}")
     copy.move(uri, _placed(memory, target, {ARCHIVED: {"at": copy.context.now, "reason": reason, **more}}))
     return target
 
@@ -84,7 +85,7 @@ def bring_back(copy: WorkingCopy, uri: MemoryUri) -> MemoryUri:
     text = copy.text(uri)
     if text is None:
         raise NotFound(f"there is no archived file at {str(uri)!r}.", hint="See runebook archive list.")
-    target = _free(copy, place)
+    target = copy.free_beside(place, f"{place} {copy.context.now}")
     memory = parse(target, text, copy.context.registry)
     past = memory.metadata.is_expired(datetime.fromisoformat(copy.context.now))
     copy.move(uri, _placed(memory, target, {ARCHIVED: None, **({EXPIRES_AT: None} if past else {})}))
@@ -96,16 +97,6 @@ def _placed(memory: Memory, target: MemoryUri, metadata: Mapping[str, Any]) -> M
     if not memory.has_trailer or memory.damage is not None:
         return replace(memory, uri=target)
     return memory.changed(uri=target, metadata=metadata)
-
-
-def _free(copy: WorkingCopy, uri: MemoryUri) -> MemoryUri:
-    """The URI, or one beside it that no other file has."""
-    tried, number = uri, 0
-    while copy.is_taken(tried):
-        number += 1
-        stem, dot, extension = uri.name.rpartition(".")
-        tried = uri.parent.child(fit(stem, dot + extension, f"~{short_hash(f'{uri} {copy.context.now} {number}')}"))
-    return tried
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,27 +11,24 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 from memory_core.core.caller import Access
 from memory_core.core.command import NOWHERE, Arg, Command
 from memory_core.core.commit.working_copy import WorkingCopy
-from memory_core.core.config import is_space
 from memory_core.core.errors import InvalidInput, RunebookError, StoreBusy
 from memory_core.core.feature import Feature
 from memory_core.core.index.filter import utc
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.requests import Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult, as_json
-from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.store import atomic
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
-from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.usage import Usage
 from memory_core.features.upkeep.archive import put_away
 
 if TYPE_CHECKING:
+    from memory_core.core.store.local import UpkeepMark
     from memory_core.runebook import Runebook
 
 #: Kinds of the commits that bring something back.
@@ -340,39 +337,29 @@ def automatic_maintenance(memory: Runebook) -> AutomaticMaintenance | None:
     light = settings.automatic == "light"
 
     def run(now: datetime, stopping: threading.Event) -> None:
-        for user_space in _users(memory):
+        for user_space in memory.opened.users():
             for done in maintain(memory.view(user_space), MaintainRequest(light=light, now=now)):
                 if done.receipts:
                     _log.info("maintenance %s of %s: %d files", done.name, user_space, done.changed)
                 if stopping.is_set():
                     return
 
-    automatic = AutomaticMaintenance(memory.store.files.state, timedelta(hours=settings.every_hours), run)
+    automatic = AutomaticMaintenance(memory.opened.upkeep_mark(), timedelta(hours=settings.every_hours), run)
     memory.opened.before_close.append(automatic.stop)
     return automatic
-
-
-def _users(memory: Runebook) -> list[str]:
-    """The user spaces of this folder, this view's own first."""
-    files, found = memory.store.files, [memory.config.user_space]
-    for scope in (Scope.USER, Scope.SESSION):
-        place = MemoryUri((scope.value,))
-        found += [entry.uri.name for entry in files.entries(place) if entry.is_dir] if files.is_dir(place) else []
-    return [name for name in dict.fromkeys(found) if is_space(name)]
 
 
 #: A server that just started has better things to do, and one that is asked a single question ends before this.
 _START_SECONDS = 20.0
 #: A clock that is set back, or another process that is at it, is looked at again after this.
 _LOOK_SECONDS = 600.0
-_NAME = "maintained-at"
 
 
 class AutomaticMaintenance:
     """A thread that runs maintenance when it is due; stopped by ``stop``.
 
     Args:
-        state: The store's folder of machine files.
+        mark: When it was done last, and the turn of who does it.
         every: How often.
         run: Does it; is told the moment, and whether it should come to an end.
         start_seconds: How long to wait at first.
@@ -380,13 +367,12 @@ class AutomaticMaintenance:
 
     def __init__(
         self,
-        state: Path,
+        mark: UpkeepMark,
         every: timedelta,
         run: Callable[[datetime, threading.Event], None],
         start_seconds: float = _START_SECONDS,
     ) -> None:
-        self._noted = state / _NAME
-        self._lock = StoreLock(state / "locks" / "maintenance.lock", timeout_seconds=0.0)
+        self._mark = mark
         self._every = every
         self._run = run
         self._start_seconds = start_seconds
@@ -406,7 +392,7 @@ class AutomaticMaintenance:
     def due_in(self, now: datetime) -> timedelta:
         """The time until maintenance is due; zero if it is."""
         try:
-            last = datetime.fromisoformat(self._noted.read_text(encoding="utf-8").strip())
+            last = datetime.fromisoformat(self._mark.read().strip())
             return max(timedelta(), min(last - now, timedelta()) + self._every)
         except (OSError, ValueError, TypeError):
             return timedelta()
@@ -420,13 +406,13 @@ class AutomaticMaintenance:
         if self.due_in(now):
             return False
         try:
-            with self._lock.held():
+            with self._mark.turn().held():
                 if self.due_in(now):
                     return False
                 self._run(now, self._stopping)
                 if self._stopping.is_set():
                     return False
-                atomic.replace(self._noted, f"{now.isoformat(timespec='seconds')}\n")
+                self._mark.write(now.isoformat(timespec="seconds"))
                 return True
         except StoreBusy:
             return False
@@ -435,8 +421,9 @@ class AutomaticMaintenance:
         wait_seconds = self._start_seconds
         while not self._stopping.wait(wait_seconds):
             now = datetime.now(UTC)
+            wait_seconds = _LOOK_SECONDS
             try:
                 self.run_if_due(now)
+                wait_seconds = max(1.0, min(_LOOK_SECONDS, self.due_in(now).total_seconds() or _LOOK_SECONDS))
             except (RunebookError, OSError) as error:
                 _log.warning("maintenance was put off: %s", error)
-            wait_seconds = max(1.0, min(_LOOK_SECONDS, self.due_in(now).total_seconds() or _LOOK_SECONDS))

@@ -5,10 +5,14 @@
 import { t } from './i18n.js';
 
 const STORED = 'runebook.key';
+const PLACE = 'runebook.place';
+const SESSION = 'rs_';
 const ROOT = '/api/memory';
 const LENT_MS = 200;
+const OWN_MOST = 200;
 let askForKey = null;
 let asking = null;
+let offersLogin = false;
 
 export class ApiError extends Error {
   constructor(status, message, hint = '', data = {}) {
@@ -25,11 +29,32 @@ export function takeKey() {
   const found = /^#key=([^&]+)$/.exec(location.hash);
   if (!found) return;
   sessionStorage.setItem(STORED, decodeURIComponent(found[1]));
-  history.replaceState(null, '', `${location.pathname}#/`);
+  history.replaceState(null, '', `${location.pathname}${sessionStorage.getItem(PLACE) ?? '#/'}`);
+  sessionStorage.removeItem(PLACE);
 }
 
 export const key = () => sessionStorage.getItem(STORED);
-export const setKey = (value) => (value ? sessionStorage.setItem(STORED, value) : sessionStorage.removeItem(STORED));
+
+/** Use this key from now on, or none; event "key". */
+export function setKey(value) {
+  if (value) sessionStorage.setItem(STORED, value);
+  else sessionStorage.removeItem(STORED);
+  window.dispatchEvent(new Event('key'));
+}
+
+/** Whether the server refused with an offer to sign in, at `/login`; it leads back with a key. */
+export const canSignIn = () => offersLogin;
+
+/** Come back to the place at hand after signing in. */
+export function notePlace() {
+  sessionStorage.setItem(PLACE, location.hash || '#/');
+}
+
+/** End a session that began by signing in; any other key is only forgotten. */
+export async function signOut() {
+  if (key()?.startsWith(SESSION)) await call('POST', '/login/end').catch(() => {});
+  setKey(null);
+}
 
 const tabs = new BroadcastChannel(STORED); // reaches pages of this origin alone
 tabs.addEventListener('message', ({ data }) => {
@@ -51,6 +76,16 @@ function borrowed() {
   });
 }
 
+const own = new Set();
+
+/** Whether a commit was made by this tab, which has shown it already. */
+export const isOwn = (commitId) => own.has(commitId);
+
+function noteOwn(data) {
+  for (const receipt of [data, data.receipt, ...(data.receipts ?? [])]) if (receipt?.commit_id) own.add(receipt.commit_id);
+  for (const old of own) if (own.size > OWN_MOST) own.delete(old);
+}
+
 /** `ask(wrong) → Promise<string>`: called where a key is needed and none, or a wrong one, is there. */
 export function onKeyNeeded(ask) {
   askForKey = ask;
@@ -69,7 +104,8 @@ export function uriOf(path) {
 function address(path, params) {
   const given = new URLSearchParams();
   for (const [name, value] of Object.entries(params ?? {})) {
-    if (value !== undefined && value !== null && value !== '') given.set(name, String(value));
+    if (Array.isArray(value)) value.forEach((each) => given.append(name, each));
+    else if (value !== undefined && value !== null && value !== '') given.set(name, String(value));
   }
   const query = given.toString();
   return `${path.startsWith('/api/') ? path : `${ROOT}${path}`}${query ? `?${query}` : ''}`;
@@ -102,6 +138,7 @@ async function fresh(wrong) {
 async function request(method, url, body, options = {}) {
   let answer = await call(method, url, body, options);
   while (answer.status === 401 && askForKey && !options.quiet) {
+    offersLogin = answer.headers.get('link')?.includes('rel="login"') ?? false;
     await fresh(Boolean(key()));
     answer = await call(method, url, body, options);
   }
@@ -123,7 +160,27 @@ export function get(path, params, options) {
 }
 
 /** POST, PUT, PATCH or DELETE; options: etag (sent as If-Match), signal. */
-export function send(method, path, body, options) {
+export async function send(method, path, body, options) {
   // The server takes changes as JSON only, which no form of another site can send.
-  return request(method, address(path), body ?? {}, options);
+  const data = await request(method, address(path), body ?? {}, options);
+  noteOwn(data);
+  return data;
+}
+
+/** Read server-sent events until the server ends the stream, or `signal` is aborted: `listen(id, data)` for each. */
+export async function follow(path, { params, signal, listen }) {
+  const headers = { Accept: 'text/event-stream' };
+  if (key()) headers.Authorization = `Bearer ${key()}`;
+  const answer = await fetch(address(path, params), { headers, signal, cache: 'no-store', credentials: 'omit' });
+  if (!answer.ok) throw new ApiError(answer.status, await answer.text());
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let held = '';
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    const events = (held + part.value).split('\n\n');
+    held = events.pop();
+    for (const event of events) {
+      const lines = Object.fromEntries(event.split('\n').map((line) => line.split(/: (.*)/s)));
+      if (lines.data) listen(lines.id ?? null, JSON.parse(lines.data));
+    }
+  }
 }

@@ -97,8 +97,8 @@ function copy(from, into) {
     say('title');
   } else if (tag === 'ol') say('start');
   else if (tag === 'td' || tag === 'th') {
-    const align = /text-align:\s*(left|right|center)/.exec(from.getAttribute('style') ?? '') ?? [];
-    if (align[1]) node.classList.add(`align-${align[1]}`);
+    const align = /^align-(left|right|center)$/.exec(from.className);
+    if (align) node.className = align[0];
   } else if (tag === 'input') {
     node.setAttribute('type', 'checkbox');
     node.disabled = true;

@@ -2,6 +2,7 @@
 
 import { onKeyNeeded, takeKey } from './api.js';
 import { startLanguage } from './i18n.js';
+import { startLive } from './live.js';
 import { route } from './router.js';
 import { askForKey } from './parts/keydialog.js';
 import { startShell } from './shell.js';
@@ -13,6 +14,8 @@ const VIEWS = {
   '/edit/{path}': () => import('./views/edit.js'),
   '/new': () => import('./views/new.js'),
   '/summary': () => import('./views/summary.js'),
+  '/calendar': () => import('./views/calendar.js'),
+  '/graph': () => import('./views/graph.js'),
   '/history': () => import('./views/history.js'),
   '/commit/{id}': () => import('./views/commit.js'),
   '/heat': () => import('./views/heat.js'),
@@ -29,5 +32,6 @@ await startLanguage();
 onKeyNeeded(askForKey);
 for (const [pattern, load] of Object.entries(VIEWS)) route(pattern, load);
 await startShell();
+startLive();
 // Every view is here before it is wanted: a browser that failed to load a module does not try again until the page is reloaded.
 (window.requestIdleCallback ?? setTimeout)(() => Object.values(VIEWS).forEach((load) => load().catch(() => {})));

@@ -84,6 +84,26 @@ export async function show() {
   traversing = false;
 }
 
+/** Whether leaving the view would ask first, as where something is typed that is not saved. */
+export const guarded = () => guard !== null;
+
+/**
+ * Draw the current place anew behind what is shown. `redraw(place, signal)` says whether it took the place of what was
+ * there: then that one's signal is aborted, else the new one's.
+ */
+export async function renew(redraw) {
+  const [before, next] = [leaving, new AbortController()];
+  const stays = () => leaving === before;
+  before.signal.addEventListener('abort', () => { if (stays()) next.abort(); });
+  const took = await redraw(place(), next.signal, stays);
+  if (!took || !stays()) {
+    next.abort();
+    return;
+  }
+  leaving = next;
+  before.abort();
+}
+
 /** `render(place, signal, back)` draws a view; `signal` is aborted when it is left, `back` says that the reader was here before. */
 export function startRouter(render) {
   draw = render;

@@ -2,8 +2,9 @@
 
 import { get } from './api.js';
 import { fill, h, icon } from './dom.js';
-import { language, setLanguage, t } from './i18n.js';
-import { go, href, place, show, startRouter } from './router.js';
+import { language, number, setLanguage, t } from './i18n.js';
+import { waiting } from './live.js';
+import { go, guarded, href, place, renew, show, startRouter } from './router.js';
 import { about, setTheme, theme } from './state.js';
 import { showHelp } from './parts/dialogs.js';
 import { empty, failure, loading } from './parts/states.js';
@@ -14,6 +15,8 @@ const SECTIONS = [
   ['/', 'nav.home', 'M5 4h11l3 3v13H5zM9 9h6M9 13h6M9 17h4'],
   ['/search', 'nav.search', 'M11 4a7 7 0 1 1 0 14 7 7 0 0 1 0-14zM16.200 16.200 20 20'],
   ['/summary', 'nav.summary', 'M6 3h9l4 4v14H6zM15 3v4h4M9 12h7M9 16h5'],
+  ['/graph', 'nav.graph', 'M6 4a2.500 2.500 0 1 1 0 5 2.500 2.500 0 0 1 0-5zM18 9a2.500 2.500 0 1 1 0 5 2.500 2.500 0 0 1 0-5zM8 15a2.500 2.500 0 1 1 0 5 2.500 2.500 0 0 1 0-5zM8.300 7.500l7.400 3M6.500 9l1 6M10.300 16.500l5.700-4'],
+  ['/calendar', 'nav.calendar', 'M4 6h16v14H4zM4 10h16M8 3v4M16 3v4'],
   ['/history', 'nav.history', 'M4 12a8 8 0 1 0 2.600-5.900L4 8.500M4 4v4.500h4.500M12 8v4.500l3 2'],
   ['/sessions', 'nav.sessions', 'M4 5h16v11H9l-5 4z'],
   ['/heat', 'nav.heat', 'M12 3c1 4 5 5.500 5 10.500a5 5 0 0 1-10 0C7 11 8.500 10 9 8c1.500.8 2 2 2 3.500C12.500 9 12.500 6 12 3z'],
@@ -29,6 +32,12 @@ const THEMES = {
   dark: 'M19.500 14.500A8 8 0 0 1 9.500 4.500a8 8 0 1 0 10 10z',
 };
 
+const SELF_DRAWN = ['/', '/search', '/graph', '/calendar']; // these follow what is committed by themselves
+const STILL = ['/health', '/settings']; // costly to draw, or nothing of it is committed
+const GATHERED_MS = 300;
+const BUSY_MS = 1_000;
+const SETTLED_MS = 5_000;
+
 const main = h('main', { id: 'main', tabindex: -1 });
 const top = h('header', { class: 'top' });
 const side = h('nav', { class: 'side', id: 'side' });
@@ -36,18 +45,27 @@ const scrim = h('button', { class: 'scrim', type: 'button', hidden: true, tabind
 const scrolled = new Map();
 let firstView = true;
 let here = '';
+let freshening = null;
+const changedUris = new Set();
 
 /** Build the page and show the current place. */
 export async function startShell() {
   document.body.append(
     h('button', { class: 'button primary skip', type: 'button', on: { click: () => main.focus() } }, t('shell.skip')),
-    top, h('div', { class: 'frame' }, side, main), scrim, toastRegion());
+    top, toastRegion(), h('div', { class: 'frame' }, side, main), scrim);
   drawTop();
   const drawn = startRouter(draw);
   drawSide();
   window.addEventListener('language', () => { drawTop(); drawSide(); show(); });
   window.addEventListener('theme', drawTop);
   window.addEventListener('changed', drawFolders);
+  window.addEventListener('waiting', drawBadge);
+  window.addEventListener('committed', ({ detail: commits }) => {
+    for (const commit of commits ?? []) commit.uris.forEach((uri) => changedUris.add(uri));
+    drawFolders();
+    clearTimeout(freshening);
+    freshening = setTimeout(freshen, GATHERED_MS);
+  });
   document.addEventListener('keydown', onKey);
   await drawn;
 }
@@ -90,7 +108,91 @@ function drawSide() {
     h('h2', {}, t('tree.title')),
     h('div', { class: 'side-tree' }));
   markSection();
+  drawBadge();
   drawFolders();
+}
+
+/** How many proposals wait, beside the section that shows them, and a dot on the button that opens the sections. */
+function drawBadge() {
+  const count = waiting();
+  const said = t('shell.waiting', { count });
+  side.querySelector('.badge-count')?.remove();
+  top.querySelector('.menu-button').classList.toggle('dotted', count > 0);
+  if (count > 0) {
+    side.querySelector('[data-testid="nav-queue"]').append(h('span', { class: 'badge-count', title: said, dataset: { testid: 'waiting-badge' } },
+      h('span', { 'aria-hidden': 'true' }, number(count)), h('span', { class: 'visually-hidden' }, said)));
+  }
+}
+
+/** Let the view show what was committed meanwhile, without moving anything under the reader's hands. */
+async function freshen() {
+  const pattern = place()?.pattern;
+  if (guarded() || SELF_DRAWN.includes(pattern) || STILL.includes(pattern)) {
+    changedUris.clear();
+    return;
+  }
+  if (inUse()) {
+    freshening = setTimeout(freshen, BUSY_MS);
+    return;
+  }
+  const uris = new Set(changedUris);
+  changedUris.clear();
+  await renew(async (where, signal, stays) => {
+    const box = h('div', {}, await build(where, signal));
+    await settled(box);
+    if (signal.aborted || !stays() || guarded() || same(main, box)) return false;
+    const kept = whereabouts();
+    fill(main, [...box.childNodes]);
+    kept.restore();
+    for (const node of main.querySelectorAll('[data-uri]')) node.classList.toggle('just-changed', uris.has(node.dataset.uri));
+    return true;
+  });
+}
+
+/** Whether the reader is in the middle of something: types, has marked text, or is asked something. */
+function inUse() {
+  const selection = getSelection();
+  return document.querySelector('dialog[open]') !== null || main.getAttribute('aria-busy') === 'true'
+    || (main.contains(document.activeElement) && document.activeElement.matches('input, textarea, select'))
+    || (selection.isCollapsed === false && main.contains(selection.anchorNode));
+}
+
+function settled(box) {
+  const done = () => !box.querySelector('.skeleton, [aria-busy="true"]');
+  return new Promise((resolve) => {
+    const watch = new MutationObserver(() => { if (done()) finish(); });
+    const timer = setTimeout(() => finish(), SETTLED_MS);
+    const finish = () => { watch.disconnect(); clearTimeout(timer); resolve(); };
+    watch.observe(box, { subtree: true, childList: true, attributes: true });
+    if (done()) finish();
+  });
+}
+
+/** Whether two views show the same, but for what is open or marked. */
+function same(one, other) {
+  const bare = (box) => {
+    const copy = box.cloneNode(true);
+    for (const node of copy.querySelectorAll('.just-changed')) node.classList.remove('just-changed');
+    for (const node of copy.querySelectorAll('details[open]')) node.removeAttribute('open');
+    for (const node of copy.querySelectorAll('[class=""]')) node.removeAttribute('class');
+    return [...copy.childNodes];
+  };
+  const [left, right] = [bare(one), bare(other)];
+  return left.length === right.length && left.every((node, at) => node.isEqualNode(right[at]));
+}
+
+/** Scroll position, focus and opened details of the view, to be restored in the next one. */
+function whereabouts() {
+  const y = window.scrollY;
+  const nameOf = (node) => [node.closest('[data-uri]')?.dataset.uri, node.closest('[data-testid]')?.dataset.testid, node.getAttribute('href'), node.firstChild?.textContent].join('\n');
+  const find = (selector, name) => [...main.querySelectorAll(selector)].find((node) => nameOf(node) === name);
+  const focused = main.contains(document.activeElement) && document.activeElement !== main ? nameOf(document.activeElement) : null;
+  const opened = [...main.querySelectorAll('details')].filter((node) => node.open).map((node) => nameOf(node.querySelector('summary')));
+  return { restore() {
+    for (const name of opened) find('summary', name)?.parentElement.setAttribute('open', '');
+    if (focused) find('a, button, summary, [tabindex]', focused)?.focus({ preventScroll: true });
+    window.scrollTo(0, y);
+  } };
 }
 
 async function drawFolders() {

@@ -254,7 +254,7 @@ def fields_of(draw: st.DrawFn, memory_type: MemoryType) -> dict[str, Any]:
 
 @pytest.mark.parametrize("memory_type", TYPES.list_all(), ids=lambda memory_type: memory_type.name)
 @given(data=st.data())
-@settings(max_examples=12)
+@settings(max_examples=5)
 def test_no_word_of_an_earlier_write_disappears(
     tmp_path_factory: pytest.TempPathFactory, memory_type: MemoryType, data: st.DataObject
 ) -> None:

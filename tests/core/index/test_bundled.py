@@ -50,11 +50,12 @@ def model() -> BundledModel:
 
 @pytest.fixture
 def cache(tmp_path: Path, model: BundledModel, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of the test's own, with the files unpacked."""
+    """The unpacked file, in a cache folder of the test's own."""
     del model
     given = bundled._place()
     assert given is not None
-    shutil.copytree(given, tmp_path / "runebook" / given.name)
+    (tmp_path / "runebook").mkdir()
+    shutil.copy(given, tmp_path / "runebook")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     place = bundled._place()
     assert place is not None
@@ -88,14 +89,19 @@ def test_a_text_that_is_no_unicode_still_has_a_vector(model: BundledModel) -> No
     assert np.isfinite(model.encode(["half a pair \ud83d"])).all()
 
 
-def _noise(path: Path) -> None:
-    path.write_bytes(np.random.default_rng(1).bytes(path.stat().st_size))
+def _overwrite(path: Path, at: int, content: bytes) -> None:
+    with path.open("r+b") as stream:
+        stream.seek(at)
+        stream.write(content)
 
 
 DAMAGE: dict[str, Callable[[Path], Any]] = {
-    "a file is cut": lambda place: os.truncate(place / "embedding.npy", 1_000_000),
-    "a header is noise": lambda place: _noise(place / "roots.npy"),
-    "a matrix is zeros": lambda place: np.save(place / "w2_5.npy", np.zeros((1280, 256), np.float32)),
+    "the file is cut": lambda place: os.truncate(place, 1_000_000),
+    "its head is cut": lambda place: os.truncate(place, 100),
+    "it is empty": lambda place: os.truncate(place, 0),
+    "the head is noise": lambda place: _overwrite(place, 0, b"\xff" * 64),
+    "the description is noise": lambda place: _overwrite(place, 40, b"]" * 64),
+    "a matrix is zeros": lambda place: _overwrite(place, place.stat().st_size // 2, bytes(place.stat().st_size // 2)),
     "another process died at it": lambda place: place.rename(place.with_suffix(".new")),
 }
 
@@ -107,7 +113,7 @@ def test_damaged_files_are_made_anew(cache: Path, model: BundledModel, damage: s
     assert np.allclose(again.encode(TEXTS), model.encode(TEXTS), atol=1e-6)
     assert isinstance(again._arrays["embedding"].base, np.memmap)
     assert bundled._opened(cache) is not None
-    assert [path.name for path in cache.parent.iterdir() if path.is_dir()] == [cache.name]
+    assert [path.name for path in cache.parent.iterdir() if path.suffix != ".lock"] == [cache.name]
 
 
 def test_where_nothing_can_be_written_the_model_works_from_memory(
@@ -128,7 +134,7 @@ def test_without_a_home_there_is_no_cache_folder(monkeypatch: pytest.MonkeyPatch
 
 
 def test_weights_that_are_not_the_known_ones_are_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.rmtree(cache)
+    cache.unlink()
     monkeypatch.setitem(bundled._SHA256, "sp.model", "0" * 64)
     embedder = BundledEmbedder()
     with pytest.raises(EmbeddingFailed, match=r"sp\.model") as caught:
@@ -138,7 +144,7 @@ def test_weights_that_are_not_the_known_ones_are_refused(cache: Path, monkeypatc
 
 
 def test_processes_that_unpack_at_once_or_are_killed_at_it_leave_files_that_hold(cache: Path) -> None:
-    shutil.rmtree(cache)
+    cache.unlink()
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache.parent.parent)}
 
     def started() -> subprocess.Popen[str]:

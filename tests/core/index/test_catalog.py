@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from memory_core.core.config import Config
 from memory_core.core.errors import InvalidFilter
 from memory_core.core.index import indexer, vectors
-from memory_core.core.index.documents import memory_document, session_growth
+from memory_core.core.index.documents import Turn, memory_document, session_growth
+from memory_core.core.index.encoder import PASSAGE_LIMIT_CHARS, turn_passage
 from memory_core.core.index.filter import compile_filter, utc
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message_shapes import parse_messages
@@ -184,23 +185,48 @@ def test_a_huge_file_a_binary_file_and_links_in_circles_keep_nobody_out(tmp_path
 # Sessions
 
 
-def test_a_turn_is_embedded_with_its_neighbours_and_searched_with_the_two_before() -> None:
-    messages = parse_messages(say(*"abcde"))
-    growth = session_growth(LOG, [], list(enumerate(messages)))
-    assert [document.passages for document in growth.documents] == [
-        ("a\nb\nc",),
-        ("a\nb\nc\nd",),
-        ("a\nb\nc\nd\ne",),
-        ("b\nc\nd\ne",),
-        ("c\nd\ne",),
+def test_a_turn_is_embedded_beside_its_neighbours_as_far_as_they_fit() -> None:
+    long = "z" * (PASSAGE_LIMIT_CHARS - 1)
+    messages = parse_messages(say("a", "b", "c", long))
+    passages = [document.passages for document in session_growth(LOG, [], list(enumerate(messages))).documents]
+    assert passages == [
+        (turn_passage("a", ["b"], ["c"]),),
+        (turn_passage("b", ["a", "c"], [long]),),
+        (turn_passage("c", ["b", long], ["a"]),),
+        (turn_passage(long, ["c"], ["b"]),),
     ]
-    assert [document.previous for document in growth.documents] == ["", "a", "a\nb", "b\nc", "c\nd"]
+    assert turn_passage("ab", [long], []) == "ab"
+
+
+def test_a_short_turn_is_searched_with_those_that_it_answers() -> None:
+    long = " ".join(["word"] * 60)
+    told = [("Ann", "a"), ("Ann", "b"), ("Ben", "c"), ("Ann", "d"), ("Ann", "e"), ("Ben", long)]
+    messages = parse_messages([{"role": "user", "name": name, "content": text} for name, text in told])
+    previous = [document.previous for document in session_growth(LOG, [], list(enumerate(messages))).documents]
+    assert previous == ["", "", "Ann: a\nAnn: b", "Ann: b\nBen: c", "Ben: c", ""]
+
+
+def test_how_much_a_turn_tells_is_kept_with_it() -> None:
+    told = ["Wow!", "What did you do in Lisbon last week with Tom?", "I walked along the river with Tom in Lisbon."]
+    friends = parse_messages([{"role": "user", "name": "Ann", "content": text} for text in told])
+    exclaimed, asked, said = (each.substance for each in session_growth(LOG, [], list(enumerate(friends))).documents)
+    assert asked == 0.0 < exclaimed < said < 1.0
+    (request,) = session_growth(LOG, [], [(0, parse_messages(say(told[1]))[0])]).documents
+    assert request.substance > exclaimed  # what an assistant is asked tells what it is about
+
+
+def test_a_message_is_found_by_the_day_that_it_means() -> None:
+    message = {"role": "user", "content": "She arrived yesterday, and leaves 后天.", "time": "2023-05-08T10:00:00Z"}
+    (document,) = session_growth(LOG, [], list(enumerate(parse_messages([message])))).documents
+    assert document.heading.split()[::3] == ["2023-05-08", "2023-05-07", "2023-05-10"]
 
 
 def test_new_turns_renew_the_passages_of_the_two_before_as_if_all_had_come_at_once() -> None:
     messages = parse_messages(say(*"abcdef"))
     together = session_growth(LOG, [], list(enumerate(messages)))
-    growth = session_growth(LOG, list(enumerate("abcd")), list(enumerate(messages))[4:])
+    growth = session_growth(
+        LOG, [Turn(at, said, "user") for at, said in enumerate("abcd")], list(enumerate(messages))[4:]
+    )
     whole = {document.part: document.passages for document in together.documents}
     assert growth.revised == {2: whole[2], 3: whole[3]}
     assert {document.part: document.passages for document in growth.documents} == {4: whole[4], 5: whole[5]}

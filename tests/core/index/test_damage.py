@@ -17,8 +17,10 @@ from memory_core.core.errors import StorageFailed
 from memory_core.core.index import vector_scan
 from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest, TreeRequest
 from memory_core.core.store.sqlite import Database, DatabaseDamaged
+from memory_core.features.doctor import repair
 from memory_core.features.metrics import STATS, StatsRequest
 from memory_core.features.recall_trail import SIMILAR, SimilarRequest
+from memory_core.open_store import load_registry
 from memory_core.runebook import Runebook, open_memory
 from tests.core.index import damage
 from tests.core.index.damage import other_process
@@ -44,7 +46,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open_memory(words_only(folder)) as memory:
         for text in SAID.values():
             memory.commit(CommitRequest(text, memory_type="facts"))
-        for number in range(60):
+        for number in range(30):
             memory.commit(CommitRequest(f"Filler {number} 填充 {number}: " + "lorem ipsum " * 40, memory_type="notes"))
         memory.commit(
             CommitRequest(messages=[{"role": "user", "content": "苍鹭 and heron in a conversation"}], session_id="s1")
@@ -337,7 +339,8 @@ def test_a_vector_that_is_none_is_left_out_and_computed_again(home: Path, blob: 
         connection.execute("UPDATE vectors SET vector = ? WHERE seq % 3 = 0", (blob,))
     with open_memory(bundled(home)) as memory:
         assert memory.find(FindRequest("When is the backup of payments?")).memories
-        memory.indexer.drop_unsound()
+    repair(bundled(home), load_registry(bundled(home)))
+    with open_memory(bundled(home)) as memory:
         memory.indexer.embed_all()
         assert [hit.uri for hit in memory.find(FindRequest("When is the backup of payments?")).memories] == expected
         connection = memory.indexer.catalog.connection()

@@ -398,6 +398,7 @@ def test_the_scale_of_the_bundled_model_is_measured_as_it_was_chosen(loaded: Bun
     measured = measure_scale(loaded.embed)
     assert measured.zero == pytest.approx(loaded.scale.zero, abs=0.02)
     assert measured.near == pytest.approx(loaded.scale.near, abs=0.05)
+    assert [scale.trust for scale in measured.languages.values()] == [1.0, 1.0]
 
 
 def test_a_model_whose_unrelated_texts_score_high_gets_a_high_zero(loaded: BundledEmbedder) -> None:
@@ -410,6 +411,7 @@ def test_a_model_whose_unrelated_texts_score_high_gets_a_high_zero(loaded: Bundl
     measured = measure_scale(narrow)
     assert measured.zero == pytest.approx(0.67, abs=0.03)
     assert measured.near == pytest.approx(0.88, abs=0.03)
+    assert measured.trust == 1.0
 
 
 def test_a_model_of_one_language_is_measured_in_that_language(loaded: BundledEmbedder) -> None:
@@ -419,4 +421,7 @@ def test_a_model_of_one_language_is_measured_in_that_language(loaded: BundledEmb
         found[foreign] = found[foreign[0]] if foreign else 0.0
         return found
 
-    assert measure_scale(english_only).zero == pytest.approx(0.0, abs=0.02)
+    measured = measure_scale(english_only)
+    assert measured.zero == pytest.approx(0.0, abs=0.02)
+    assert measured.of("Where does my sister live?").trust == 1.0
+    assert measured.of("我妹妹住在哪里？").trust == 0.0

@@ -22,6 +22,7 @@ def write(memory: Runebook, first: int, last: int, text: str) -> None:
         for number in range(first, last)
     ]
     memory.commit(CommitRequest(operations={"write_operations": data}))
+    memory.indexer.follow()  # estimates look at how documents lie, which is as they were followed
 
 
 def found(memory: Runebook, query: str) -> list[tuple[str, float]]:

@@ -291,6 +291,13 @@ def test_a_few_rows_make_no_file(store: Store) -> None:
     assert not (store.state / "vectors").exists()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
+def test_files_of_vectors_are_this_users_alone(filed: Store) -> None:
+    modes = [path.stat().st_mode & 0o777 for path in (filed.state / "vectors").iterdir()]
+    assert filed.documents.exists()
+    assert set(modes) == {0o600}
+
+
 def test_documents_are_read_as_they_were_saved_and_what_changed_since_is_made_good(filed: Store) -> None:
     filed.remove(3)
     filed.add(2_000)

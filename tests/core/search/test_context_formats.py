@@ -98,7 +98,8 @@ def test_every_format_gives_every_item_with_its_text(shared: Runebook, form: str
     assert "I fed the zebra" in pack.text
     everything = "\n".join(strings(pack.messages)) if pack.messages is not None else pack.text
     for uri in uris(pack):
-        assert uri.removesuffix("/") in everything
+        assert uri.removesuffix("/").replace("/messages.jsonl#0", "") in everything
+    assert re.search(r"viking://session/default/s1 2026-03-04:?\n(- )?#0 user: I fed the zebra", everything)
     assert all(part.text for part in pack.parts)
 
 
@@ -128,7 +129,8 @@ def test_each_item_of_blocks_carries_its_address_and_date(shared: Runebook) -> N
     items = {item.attrib["uri"]: item.attrib for item in root.iter("item")}
     assert items[f"{USER}/facts/Annex.md"].keys() == {"uri", "date", "score"}
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", items[f"{USER}/profile.md"]["date"])
-    assert items["viking://session/default/s1/messages.jsonl#0"]["date"] == "2026-03-04"
+    (talk,) = root.iter("session")
+    assert (talk.text or "").strip() == "viking://session/default/s1 2026-03-04\n#0 user: I fed the zebra"
 
 
 def test_a_long_input_is_shown_by_its_end(shared: Runebook) -> None:

@@ -149,6 +149,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
             CommitRequest(messages=[{"role": "user", "content": f"zebra {n} " + "说" * n * 9} for n in range(25)])
         )
         memory.commit(CommitRequest("zebra " * 33_000 + "zebra", memory_type="facts", fields={"topic": "Flood"}))
+        memory.retrieve(RetrieveRequest(None))  # what is told once a day is told
         yield memory
 
 
@@ -173,19 +174,21 @@ def test_a_pack_keeps_its_budget_in_every_format(crowded: Runebook, form: str, b
 
 def test_a_memory_of_two_hundred_kilobytes_never_floods_the_pack(crowded: Runebook) -> None:
     pack = crowded.retrieve(RetrieveRequest("zebra", token_budget=1_000))
-    uris = [item.uri for part in pack.parts if part.kind == "memories" for item in part.items]
-    assert uris
-    assert f"{USER}/facts/Flood.md" not in uris
+    items = [item for part in pack.parts if part.kind == "memories" for item in part.items]
+    assert len(items) > 2
+    assert all(item.cut for item in items if item.uri == f"{USER}/facts/Flood.md")
     assert pack.tokens <= 1_000
 
 
 def test_a_cut_is_told_in_the_text_and_in_the_items(memory: Runebook) -> None:
-    memory.commit(CommitRequest("斑马 zebra " * 5_000, memory_type="facts", fields={"topic": "Long"}))
+    long = {"topic": "Long"}
+    memory.commit(CommitRequest("斑马 zebra " * 5_000, memory_type="preferences", fields=long))
+    memory.commit(CommitRequest("其他 other things " * 90 + "\nA zebra 斑马.\n" + "词 " * 5_000, fields=long))
     pack = memory.retrieve(RetrieveRequest("zebra", token_budget=800))
-    assert "斑马 zebra" in pack.text
-    assert f"cut; read {USER}/facts/Long.md" in pack.text
-    (item,) = next(part for part in pack.parts if part.kind == "memories").items
-    assert as_json(item)["cut"] is True
+    assert "\n…\n" in text_of(pack, "constraints")
+    assert "\nA zebra 斑马.\n" in text_of(pack, "memories")
+    assert "\n…\n" in text_of(pack, "memories")
+    assert all(as_json(item)["cut"] is True for part in pack.parts for item in part.items if "Long" in item.uri)
 
 
 def test_what_does_not_fit_is_named(memory: Runebook) -> None:
@@ -201,3 +204,7 @@ def test_what_does_not_fit_is_named(memory: Runebook) -> None:
     assert packed | {uri for uri in pack.left_out if "/facts/T" in uri} == {
         f"{USER}/facts/T{number}.md" for number in range(12)
     }
+
+
+def text_of(pack: ContextPack, kind: str) -> str:
+    return "".join(part.text for part in pack.parts if part.kind == kind)

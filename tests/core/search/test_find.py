@@ -11,10 +11,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, IndexConfig
 from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.index import bundled as bundled_module
+from memory_core.core.index.bundled import open_model
 from memory_core.core.index.embedding_queue import Progress
 from memory_core.core.memory.requests import (
     CommitRequest,
@@ -251,17 +254,28 @@ def test_facts_that_look_alike_are_both_kept_and_named_in_the_receipt(bundled: R
 def test_a_line_is_embedded_anew_when_neighbours_arrive(tmp_path: Path, bundled: Runebook) -> None:
     with open_memory(Config(home=tmp_path)) as memory:
         memory.indexer.embedder = bundled.indexer.embedder
-        memory.commit(CommitRequest(messages=say("Yes, that one."), session_id="s1"))
-        query = "a red bicycle for the birthday"
-        assert uris(memory, query) == []
-        memory.commit(
-            CommitRequest(messages=say("Yes, that one.", "You mean the red bicycle for my birthday?"), session_id="s1")
-        )
-        assert f"{LOG}#0" in uris(memory, query)
-        passages = memory.indexer.catalog.connection().execute("SELECT text FROM passages ORDER BY part")
-        first, second = passages.fetchall()
-        assert first == second
-        assert memory.indexer.progress() == Progress(done=2, total=2)
+        said, reply, other = "We could buy her a bicycle.", "A red bicycle for her birthday!", "The train was late."
+
+        def cosine(part: int) -> float:
+            """Of what is stored for a turn, to what it says by itself."""
+            rows = memory.indexer.catalog.connection().execute(
+                "SELECT v.vector FROM passages p JOIN vectors v USING (uri, part, content_sha256) "
+                "WHERE p.document_id = (SELECT id FROM documents WHERE part = ? AND memory_type = 'message')",
+                (part,),
+            )
+            ((vector,),) = rows.fetchall()
+            embedder = bundled.indexer.embedder
+            assert embedder is not None
+            (alone,) = embedder.embed([(said, reply, other)[part]])
+            return float(np.frombuffer(vector, np.float32) @ alone)
+
+        memory.commit(CommitRequest(messages=say(said), session_id="s1"))
+        memory.find(FindRequest("anything"))
+        assert cosine(0) == pytest.approx(1.0, abs=1e-3)
+        memory.commit(CommitRequest(messages=say(said, reply, other), session_id="s1"))
+        memory.find(FindRequest("anything"))
+        assert cosine(0) < 0.9 < cosine(2)  # the reply is about the same thing; what stands beside the train is not
+        assert memory.indexer.progress() == Progress(done=3, total=3)
 
 
 def test_an_updated_memory_is_no_longer_found_by_what_it_meant_before(tmp_path: Path, bundled: Runebook) -> None:
@@ -292,12 +306,21 @@ def test_a_filter_holds_for_hits_by_meaning_too(bundled: Runebook) -> None:
     assert uris(bundled, query, target_uri="viking://agent/default") == []
 
 
-def test_until_the_model_is_ready_words_answer_and_the_result_says_so(tmp_path: Path) -> None:
+def test_until_the_model_is_ready_words_answer_and_the_result_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loading = threading.Event()
+    monkeypatch.setattr(bundled_module, "open_model", lambda: loading.wait(60) and open_model())
     with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(wait_seconds=0.0))) as memory:
         fact(memory, "T", "zebra 斑马")
         found = memory.find(FindRequest("斑马"))
         assert [hit.uri for hit in found.memories] == [f"{USER}/facts/T.md"]
         assert any("words only" in note for note in found.notes)
+        loading.set()
+        embedder = memory.indexer.embedder
+        assert embedder is not None
+        assert embedder.ready(60)
+        assert not any("words only" in note for note in memory.find(FindRequest("斑马")).notes)
 
 
 # Several at once

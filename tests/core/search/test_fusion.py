@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
@@ -100,7 +101,7 @@ def test_common_word_weighs_next_to_nothing() -> None:
 
 def test_worked_example() -> None:
     [score] = fuse([Candidate(bm25=10.0, cosine=0.6, names_speaker=True)], SIX_TERMS)
-    assert score.total == pytest.approx((0.4 * 0.5 + 0.6 * 0.6 + 0.1) / 1.1)
+    assert score.total == pytest.approx((0.4 * 0.5 + 0.6 * 0.6 + 0.2) / 1.1)
     assert score.lexical == pytest.approx(0.5)
     assert score.semantic == pytest.approx(0.6)
 
@@ -158,6 +159,24 @@ def test_without_any_vector_words_alone_span_the_scale() -> None:
     assert best.semantic is None
 
 
+def test_what_tells_nothing_counts_less_and_what_is_linked_more() -> None:
+    plain, mute, linked = fuse(
+        [Candidate(10.0, 0.6), Candidate(10.0, 0.6, substance=0.0), Candidate(10.0, 0.6, linked=0.5)], SIX_TERMS
+    )
+    assert mute.total == pytest.approx(0.75 * plain.total)
+    assert linked.total - plain.total == pytest.approx(0.05 / 1.1)
+
+
+def test_a_question_that_names_nobody_known_asks_for_more() -> None:
+    known, stranger = SIX_WORDS, replace(SIX_WORDS, stranger=True)
+    hit = Score(0.4, 0.2, 0.45)
+    assert is_relevant([hit], known)
+    assert not is_relevant([hit], stranger)
+    assert is_relevant([Score(0.9, 0.9, 0.6)], stranger)
+    assert is_relevant([Score(0.3, 0.3, None)], known)
+    assert not is_relevant([Score(0.3, 0.3, None)], stranger)
+
+
 def test_vector_not_written_yet_neither_buries_nor_favours() -> None:
     good, fresh, poor = fuse([Candidate(16.0, 0.6), Candidate(16.0, None), Candidate(1.0, 0.2)], SIX_TERMS)
     assert poor.total < fresh.total < good.total
@@ -213,7 +232,7 @@ PASSAGE = Question(30.0, 40, 30, words=20.0)
         (Score(0.3, 0.3, None), SIX_WORDS, True),
         (Score(0.3, 0.1, None), SIX_WORDS, False),
         (Score(0.1, 0.12, None), Question(30.0, 12, 12, words=6.0), True),
-        (Score(0.1, 0.07, None), Question(30.0, 12, 12, words=6.0), False),
+        (Score(0.1, 0.05, None), Question(30.0, 12, 12, words=6.0), False),
         (Score(0.0, 0.0, None), Question(0.0, 0, 0, 0.0), False),
     ],
 )
@@ -280,3 +299,23 @@ def test_impossible_weights_are_rejected() -> None:
         Weights(lexical=0.0)
     with pytest.raises(ValueError, match="zero"):
         Calibration(1.0)
+
+
+def test_a_model_that_is_hardly_trusted_counts_for_less_and_does_not_judge() -> None:
+    question = Question(mass=10.0, terms=3, known_terms=3)
+    words, meaning = Candidate(6.0, 0.1), Candidate(0.5, 0.9)
+    trusted, doubted = Calibration(), Calibration(trust=0.2)
+    first, second = fuse([words, meaning], question, calibration=trusted)
+    assert second.total > first.total
+    first, second = fuse([words, meaning], question, calibration=doubted)
+    assert first.total > second.total
+    assert is_relevant([second], question, calibration=trusted)
+    assert not is_relevant([second], question, calibration=doubted)
+    assert is_relevant([first], question, calibration=doubted)
+
+
+def test_a_question_about_oneself_needs_less() -> None:
+    question = Question(mass=10.0, terms=3, known_terms=3)
+    (weak,) = fuse([Candidate(0.9)], question)
+    assert not is_relevant([weak], question)
+    assert is_relevant([weak], replace(question, own=True))

@@ -6,7 +6,6 @@ import hashlib
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.store.local import Store
 from tests.core.store.test_store import LOG, _unsettle, open_store, set_text
+from tests.fork_server import starter
 
 #: Long enough to be remembered from one look to the next.
 LONG = "".join(f'{{"role": "user", "content": "第 {number} line of many"}}\n' for number in range(1_200))
@@ -43,9 +43,8 @@ print(receipt.notes, store.files.path_for(LOG).stat().st_size, flush=True)
 """
 
 
-def append(root: Path, stop_at: str = "", limit: int = 0, tail: str = MORE) -> subprocess.CompletedProcess[str]:
-    arguments = [sys.executable, "-c", _APPEND, str(root), stop_at, str(limit), tail]
-    return subprocess.run(arguments, capture_output=True, text=True, check=False)
+def append(root: Path, stop_at: str = "", limit: int = 0, tail: str = MORE) -> subprocess.CompletedProcess[bytes]:
+    return starter().run(_APPEND, root, stop_at, limit, tail)
 
 
 def begun(root: Path, text: str = LONG) -> Path:
@@ -85,8 +84,8 @@ def test_a_disk_that_is_full_in_the_middle_leaves_the_log_as_it_was_and_it_follo
     path = begun(tmp_path)
     tail = MORE * 500
     run = append(tmp_path, limit=100, tail=tail)
-    assert "follows once the disk allows it" in run.stdout, run.stderr
-    assert run.stdout.split()[-1] == str(len(LONG.encode()))
+    assert b"follows once the disk allows it" in run.stdout, run.stderr
+    assert int(run.stdout.split()[-1]) == len(LONG.encode())
     store = open_store(tmp_path)
     assert store.text(LOG) == LONG + tail
     store.close()

@@ -96,7 +96,7 @@ def test_revoked_token_is_refused_at_once_in_every_process(
         for tokens in (ledger.tokens, elsewhere.tokens):
             assert tokens.verify(by_label, NOON) is tokens.verify(by_id, NOON) is None
             assert not tokens.any_live(NOON)
-            assert not tokens.any_in_force()
+            assert not tokens.any_unrevoked()
     finally:
         elsewhere.close()
 
@@ -109,7 +109,7 @@ def test_expired_token_is_refused_and_still_keeps_the_door_shut(
     assert ledger.tokens.verify(token, NOON + timedelta(hours=35)) is not None
     assert ledger.tokens.verify(token, NOON + timedelta(hours=36)) is None
     assert not ledger.tokens.any_live(NOON + timedelta(hours=36))
-    assert ledger.tokens.any_in_force()
+    assert ledger.tokens.any_unrevoked()
 
 
 def test_label_is_free_again_after_revocation_only(

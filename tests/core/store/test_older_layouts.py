@@ -25,12 +25,13 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.sqlite import damage
 from memory_core.runebook import Runebook, open_memory
+from tests.fork_server import starter
 from tests.kept import kept_files
 from tests.stores import words_only
 from tests.waiting import PATIENCE_SECONDS
 
 STORES = Path(__file__).parents[2] / "fixtures" / "stores"
-LAYOUTS = (1, 2, 3, 4, 5)
+LAYOUTS = (1, 2, 3, 4, 5, 6)
 PAYMENTS = MemoryUri.parse("viking://user/default/memories/entities/支付系统.md")
 OSAKA = MemoryUri.parse("viking://session/default/osaka-trip/messages.jsonl")
 
@@ -245,9 +246,7 @@ def test_a_migration_killed_at_any_statement_leaves_the_old_ledger_whole(tmp_pat
     history = told(ledger)
     killed = 0
     for statement in range(0, 200, 5):
-        died = subprocess.run(
-            [sys.executable, "-c", DIE, str(ledger), str(statement)], timeout=PATIENCE_SECONDS, check=False
-        )
+        died = starter().run(DIE, ledger, statement)
         if died.returncode == 0:
             break
         assert died.returncode == -signal.SIGKILL

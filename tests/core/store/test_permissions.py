@@ -17,7 +17,7 @@ from memory_core.core.memory.requests import FindRequest
 from memory_core.features.upkeep.passes import automatic_maintenance
 
 
-import os, sys
+import os, sys, time
 os.umask(0)
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,12 +29,17 @@ with open_memory(Config(home=Path(sys.argv[1]), index=IndexConfig(exact_below=5)
         memory.commit(CommitRequest(f"the cat number {number} sleeps 猫睡觉", fields={"title": f"cat {number} 猫"}))
     memory.commit(CommitRequest(messages=[{"role": "user", "content": "hello there 你好"}], session_id="s1"))
     memory.indexer.embed_all()
-    memory.indexer._keep_up()
+    for _ in range(60):  # a server of vectors takes its time to start where much else runs
+        memory.indexer._keep_up()
+        if any("chroma" in path.name for path in Path(sys.argv[1]).rglob("*")):
+            break
+        time.sleep(1)
     found = memory.find(FindRequest("cat 猫"))
     assert found.hits
     automatic = automatic_maintenance(memory)
     assert automatic is not None
     assert automatic.run_if_due(datetime.now(UTC))
+    memory.indexer.follow(None)  # pages of directories are written by then
     for path in sorted(Path(sys.argv[1]).rglob("*")):
         print(oct(path.stat().st_mode & 0o777), "d" if path.is_dir() else "f", path.relative_to(sys.argv[1]))
 """

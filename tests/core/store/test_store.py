@@ -5,9 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from memory_core.core.errors import InvalidUri
 from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult, Status, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Plan, Snapshot, Store
+from tests.fork_server import starter
 
 URI = MemoryUri.parse("viking://user/default/memories/notes/猫.md")
 OTHER = MemoryUri.parse("viking://user/default/memories/notes/dog.md")
@@ -60,21 +58,6 @@ def test_committing_the_same_text_twice_is_unchanged_and_not_recorded(store: Sto
     store.commit(set_text(URI, "same"))
     assert store.commit(set_text(URI, "same")).status is Status.UNCHANGED
     assert len(store.ledger.history()) == 1
-
-
-def test_a_repeated_request_id_returns_the_first_receipt_and_changes_nothing(store: Store) -> None:
-    first = store.commit(set_text(URI, "one"), request_id="r1")
-    again = store.commit(set_text(URI, "two"), request_id="r1")
-    assert again.commit_id == first.commit_id
-    assert store.text(URI) == "one"
-
-
-def test_a_dry_run_writes_nothing(store: Store) -> None:
-    receipt = store.commit(set_text(URI, "x"), dry_run=True)
-    assert receipt.status is Status.DRY_RUN
-    assert receipt.results[0].action is Action.CREATED
-    assert store.text(URI) is None
-    assert store.ledger.history() == []
 
 
 def test_an_append_keeps_only_its_tail_and_the_whole_is_rebuilt(store: Store) -> None:
@@ -165,17 +148,13 @@ def test_a_writer_killed_at_any_step_leaves_old_or_new_never_half(tmp_path: Path
     for name in "abc":
         store.commit(set_text(uris[name], before[name]))
     store.close()
-    script = tmp_path.parent / f"{tmp_path.name}-commit.py"
-    script.write_text(textwrap.dedent(_KILLED_COMMIT), encoding="utf-8")
-    run = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), stop_at], capture_output=True, text=True, check=False
-    )
+    run = starter().run(_KILLED_COMMIT, tmp_path, stop_at)
     assert (run.returncode == -signal.SIGKILL) is (stop_at not in ("never",)), run.stderr
     reopened = open_store(tmp_path)
     found = {name: reopened.text(uris[name]) for name in names}
     reopened.close()
     assert found == (before if stop_at == "planned" else after)
-    if "acknowledged" in run.stdout:
+    if b"acknowledged" in run.stdout:
         assert found == after
 
 

@@ -7,9 +7,6 @@ import multiprocessing
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -20,6 +17,7 @@ import pytest
 from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.local import Store
 from memory_core.core.store.usage import QUERY_CHARS, TRAIL_HITS, TRAIL_ROWS, Recall, UsageLog, UsageTable
+from tests.fork_server import starter
 
 FACTS = "viking://user/default/memories/facts"
 TEA = f"{FACTS}/茶.md"
@@ -245,9 +243,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_killed_process_loses_at_most_what_was_not_written_yet(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    script = tmp_path / "killed.py"
-    script.write_text(textwrap.dedent(_KILLED), encoding="utf-8")
-    run = subprocess.run([sys.executable, str(script), str(root), TEA], capture_output=True, text=True, check=False)
+    run = starter().run(_KILLED, root, TEA)
     assert run.returncode == -signal.SIGKILL, run.stderr
     store = open_store(root)
     rows = store.ledger.usage_table.trail(10)

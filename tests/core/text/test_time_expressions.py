@@ -33,6 +33,13 @@ ABSOLUTE = {
     "2022-01-01/2022-12-31": "in 2022|2022年",
     "2022-06-01/2022-08-31": "summer of 2022|2022年夏天",
     "2022-12-01/2023-02-28": "winter 2022",
+    "2023-01-01/2023-01-07": "the first week of 2023|2023年第一周",
+    "2023-05-25/2023-05-31": "the last week of May 2023|2023年5月最后一周",
+    "2023-07-08/2023-07-09": "the second weekend in July 2023",
+    "2023-05-01/2023-05-10": "the beginning of May 2023|2023年5月初|2023年五月上旬",
+    "2023-05-21/2023-05-31": "end of May 2023|2023年5月底",
+    "2022-12-01/2022-12-31": "the last month of 2022",
+    "2023-05-01": "the first day of May 2023",
     "2023-04-29/2023-04-30": "the weekend before 7 May 2023",
     "2023-07-14": "the Friday before 15 July 2023",
     "2023-05-28": "the Sunday after 25 May 2023",
@@ -158,4 +165,5 @@ def test_time_grows_no_faster_than_the_text(piece: str) -> None:
         return time.process_time() - started
 
     # Eight times the text takes eight times as long, or 64 times; a busy machine only adds to some of the tries.
-    assert min(seconds(40_000) for _ in range(4)) < 32 * max(*(seconds(5_000) for _ in range(4)), 0.002)
+    limit = 32 * max(*(seconds(5_000) for _ in range(4)), 0.002)
+    assert any(seconds(40_000) < limit for _ in range(4))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from memory_core.runebook import Runebook
 from tests.features.imports import foreign
 from tests.features.imports.foreign import brought, write, write_lines
 from tests.features.moving import files, opened
+from tests.fork_server import starter
 
 ROOT = Path(__file__).parents[3]
 
@@ -58,6 +57,24 @@ def test_what_is_too_large_or_nested_too_deeply_costs_only_itself(
         found = list(lines(source, source.entries[0]))
     assert [each.problem is None for each in found] == [True, False, False, False, True]
     assert found[-1].place == "a.jsonl:5"
+
+
+def test_a_very_long_line_costs_no_more_memory_than_the_longest_that_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with path.open("wb") as stream:
+        stream.write(b'{"a": 1}\n')
+        stream.truncate(12 * sources.ELEMENT_LIMIT_BYTES)  # one line of nothing, which takes no room on the disk
+        stream.seek(0, 2)
+        stream.write(b'\n{"b": 2}\n')
+    tracemalloc.start()
+    try:
+        with open_source(path) as source:
+            found = [each.value for each in lines(source, source.entries[0])]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == [{"a": 1}, None, {"b": 2}]
+    assert peak < 4 * sources.ELEMENT_LIMIT_BYTES
 
 
 def test_an_archive_that_unpacks_to_far_more_than_it_holds_is_not_unpacked(memory: Runebook, tmp_path: Path) -> None:
@@ -161,8 +178,7 @@ def test_an_import_killed_in_the_middle_is_completed_by_the_next_and_nothing_com
     with opened(tmp_path / "whole") as memory:
         brought(memory, folder)
     home = tmp_path / "home"
-    arguments = [sys.executable, "-c", _KILLED, str(home), str(folder), step, str(times)]
-    killed = subprocess.run(arguments, cwd=ROOT, capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    killed = starter().run(_KILLED, home, folder, step, times)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     with opened(home) as memory:
         done = brought(memory, folder)

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, LLMConfig
+from memory_core.core.config import Config
 from memory_core.core.errors import ConfigInvalid, ModelUnavailable
 from memory_core.core.extract.prompts import PromptLibrary
-from memory_core.core.llm.client import Answer, Closeable, Completion, LLMClient, ScriptedLLM, StopReason, open_client
-from memory_core.core.memory.results import as_json
+from memory_core.core.llm.client import Answer, Completion, LLMClient, ScriptedLLM, StopReason
 from memory_core.core.text.tokens import count_tokens
 from memory_core.features.upkeep.summaries import Summaries, SummaryRequest, write_summaries
-from tests.core.llm.stand_ins import StandIn, anthropic_message, openai_completion
 
 ITEMS = (
     SummaryRequest(("Bob has 3 cats.", "Bob does not like dogs."), 200),
@@ -121,20 +119,3 @@ def test_owner_overrides_the_prompt(tmp_path: Path) -> None:
     (tmp_path / "summaries.md").write_text("{texts}", encoding="utf-8")
     with pytest.raises(ConfigInvalid):
         PromptLibrary([tmp_path])
-
-
-@pytest.mark.parametrize("provider", ["anthropic", "openai"])
-def test_providers_are_asked_over_http(provider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    reply = anthropic_message if provider == "anthropic" else openai_completion
-    with StandIn([reply(answer(*GOOD))]) as stand_in:
-        url = stand_in.url + ("" if provider == "anthropic" else "/v1")
-        settings = LLMConfig(provider=provider, model="stand-in", base_url=url)
-        client = open_client(settings)
-        written = write_summaries(Config(llm=settings), lambda: client, ITEMS)
-        assert isinstance(client, Closeable)
-        client.close()
-    assert [item.text for item in written.items if item] == [item["text"] for item in GOOD]
-    assert as_json(written.usage)["prompt_tokens"] == 10
-    assert len(stand_in.requests) == 1

@@ -48,6 +48,14 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
         yield opened
 
 
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Runebook]:
+    """A store of the test's own: times in which nothing is kept hold for others, too, whose folder is not known."""
+    with open_memory(config(tmp_path / "own")) as opened:
+        opened.commit(CommitRequest("The billing service uses PostgreSQL on port 5433.", memory_type="facts"))
+        yield opened
+
+
 def config(home: Path, **hooks: Any) -> Config:
     return words_only(home, hooks=HooksConfig(**hooks))
 
@@ -313,30 +321,30 @@ def test_note_is_followed_in_the_space_of_the_host_that_left_it(memory: Runebook
     assert (memory.store.files.root / "session" / "work" / "of-work" / "messages.jsonl").exists()
 
 
-def test_nothing_is_kept_of_the_time_in_which_private_mode_was_on(memory: Runebook, tmp_path: Path) -> None:
-    state, folder = memory.store.files.state, str(tmp_path)
+def test_nothing_is_kept_of_the_time_in_which_private_mode_was_on(own: Runebook, tmp_path: Path) -> None:
+    state, folder = own.store.files.state, str(tmp_path)
     since = 1_795_255_320.0  # 2026-11-21T10:02:00Z
     note_private(state, folder, 1, private=True, now=since)
     note_private(state, folder, 1, private=False, now=since + 240.0)
     given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk()), cwd=folder) | {"session_id": "p"}
-    answer(memory, "session-end", given, resident=False)
-    kept = [message["content"] for message in log(memory, "p") if message["role"] != "system"]
+    answer(own, "session-end", given, resident=False)
+    kept = [message["content"] for message in log(own, "p") if message["role"] != "system"]
     assert kept == ["Move billing to port 5544 please", talk()[8]["message"]["content"], "好的，我会记住。"]
     note_private(state, folder, 1, private=True)
     note_private(state, folder, 1, private=False)
     timeless = {"session_id": "p2", "messages": [{"role": "user", "content": "when?"}], "cwd": folder}
-    assert answer(memory, "session-end", timeless, resident=False).stored == 0
+    assert answer(own, "session-end", timeless, resident=False).stored == 0
 
 
-def test_while_private_mode_is_on_a_prompt_leaves_no_trace(memory: Runebook, tmp_path: Path) -> None:
-    state, folder = memory.store.files.state, str(tmp_path / "quiet")
+def test_while_private_mode_is_on_a_prompt_leaves_no_trace(own: Runebook, tmp_path: Path) -> None:
+    state, folder = own.store.files.state, str(tmp_path / "quiet")
     note_private(state, folder, 2, private=True)
     try:
         question = "Which port does billing use, quietly?"
-        assert "5433" in told(memory, "user-prompt", prompted("q", question, cwd=folder))
-        assert "5433" in told(memory, "user-prompt", prompted("q", question, cwd=folder))
-        memory.store.usage.flush()
-        assert all("quietly" not in (recall.query or "") for recall in memory.run(TRAIL, TrailRequest(100)))
+        assert "5433" in told(own, "user-prompt", prompted("q", question, cwd=folder))
+        assert "5433" in told(own, "user-prompt", prompted("q", question, cwd=folder))
+        own.store.usage.flush()
+        assert all("quietly" not in (recall.query or "") for recall in own.run(TRAIL, TrailRequest(100)))
     finally:
         note_private(state, folder, 2, private=False)
 

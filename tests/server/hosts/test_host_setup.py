@@ -262,3 +262,47 @@ def test_hook_lines_are_quoted_for_any_shell_and_known_again(launched: Launcher,
 def test_command_lines_of_others_are_not_taken_for_hooks(line: str) -> None:
     assert not hooked(line)
     assert not starts_us({"command": line, "args": ["serve.js"]})
+
+
+@pytest.mark.parametrize("linked", ["file", "folder"])
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_links_of_a_project_lead_nowhere_else(machine: Machine, tmp_path: Path, linked: str, dry_run: bool) -> None:
+    mine, project = tmp_path / "mine", tmp_path / "project"
+    for folder in (mine, project):
+        folder.mkdir()
+    host = next(host for host in hosts() if host.has_projects)
+    wanted = replace(WANTED, project=project)
+    for path, edits in plan(host, machine, wanted):
+        inside = path.relative_to(project)
+        own = mine / inside
+        own.parent.mkdir(parents=True, exist_ok=True)
+        own.write_text("# Mine\n" if edits[0].what == "rules" else "{}", encoding="utf-8")
+        link, target = (
+            (path, own)
+            if linked == "file" or len(inside.parts) == 1
+            else (
+                project / inside.parts[0],
+                mine / inside.parts[0],
+            )
+        )
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.is_symlink():
+            link.symlink_to(target)
+    before = files_below(mine)
+    for changes in (
+        install(host, machine, wanted, dry_run=dry_run),
+        uninstall(host, machine, wanted, dry_run=dry_run, purge=True),
+    ):
+        assert {change.action for change in changes} == {"refused"}
+        assert all(str(mine) in change.reason for change in changes)
+    assert files_below(mine) == before
+
+
+def test_links_within_a_project_are_followed(machine: Machine, tmp_path: Path) -> None:
+    host = next(host for host in hosts() if host.has_projects)
+    wanted = replace(WANTED, project=tmp_path)
+    for path, _ in plan(host, machine, wanted):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(tmp_path / f"real-{path.name}")
+    assert {change.action for change in install(host, machine, wanted, dry_run=False)} == {"created"}
+    assert all(path.is_symlink() for path, _ in plan(host, machine, wanted))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,8 +18,9 @@ from memory_core.core.config import load
 from memory_core.core.memory.requests import FindRequest, ReadRequest, RetrieveRequest
 from memory_core.runebook import Runebook, open_memory
 from server.hosts import hook_notes
+from tests.fork_server import starter
 from tests.server.hosts.host_events import claude, said, write
-from tests.waiting import PATIENCE_SECONDS, soon
+from tests.waiting import soon
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a script with a first line")
 _KEPT = {"bicycle": "garage", "violin": "attic", "kayak": "boathouse"}
@@ -56,14 +56,9 @@ class Place:
 
     def hook(self, event: str, given: dict[str, Any], *options: str) -> str:
         """What a host gets back."""
-        done = subprocess.run(
-            [sys.executable, "-m", "server.cli", "hook", event, "--set", "hooks.patience_seconds=60", *options],
-            input=json.dumps(given).encode(),
-            capture_output=True,
-            timeout=PATIENCE_SECONDS,
-            env=self.environment,
-            check=True,
-        )
+        words = ("hook", event, "--set", "hooks.patience_seconds=60", *options)
+        done = starter().call(*words, given=json.dumps(given).encode(), env=self.environment)
+        assert done.returncode == 0, done.stderr
         return done.stdout.decode()
 
     def ends(self, *things: str) -> None:
@@ -94,14 +89,11 @@ class Place:
 
     def extracts(self) -> bool:
         """A person asks for it; False while another process is at it."""
-        words = [sys.executable, "-m", "server.cli", "extract"]
-        done = subprocess.run(words, env=self.environment, timeout=PATIENCE_SECONDS, capture_output=True, check=False)
-        return done.returncode == 0
+        return starter().call("extract", env=self.environment).returncode == 0
 
     def examined(self) -> tuple[int, list[str]]:
         """What the doctor says."""
-        words = [sys.executable, "-m", "server.cli", "doctor"]
-        done = subprocess.run(words, env=self.environment, timeout=PATIENCE_SECONDS, capture_output=True, check=False)
+        done = starter().call("doctor", env=self.environment)
         return done.returncode, done.stdout.decode().splitlines()
 
     def is_quiet(self) -> bool:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memory_core.core.memory.requests import CommitRequest
+from tests.server.http.conftest import desk_at
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.server.http.conftest import Desk
 
 
@@ -241,3 +244,25 @@ def test_memory_from_a_conversation_shows_the_lines_it_came_from(desk: Desk) -> 
     entry = desk.owner.entry(receipt.results[0].uri.removeprefix("viking://"))
     assert [(page["line"], page["speaker"]) for page in entry["source_pages"]] == [(2, "Lin")]
     assert entry["source"]["session_id"] == "move-1"
+
+
+def test_many_are_changed_in_one_commit_and_filtered_by_their_tags(tmp_path: Path) -> None:
+    with desk_at(tmp_path) as desk:
+        paths = [desk.anna.keep(f"Note {title}.", fields={"title": title}) for title in ("One", "Two", "三")]
+        uris = [desk.anna.entry(path)["uri"] for path in paths]
+        desk.anna.facts("POST", "/bulk", {"uris": uris[:2], "tags": ["a", "b"]})
+        tagged = desk.anna.facts("POST", "/bulk", {"uris": uris[1:], "tags": ["b"], "pinned": True})
+        assert tagged["status"] == "committed"
+        listed = desk.anna.facts("GET", "/entries?tags=a&tags=b&sort=name")["entries"]
+        assert [entry["name"] for entry in listed] == ["One", "Two"]
+        assert desk.anna.facts("GET", "/labels")["tags"] == {"b": 3, "a": 2}
+        assert desk.bob.facts("GET", "/labels") == {"tags": {}, "projects": {}}
+        for action in ("archive", "delete"):
+            receipt = desk.anna.facts("POST", "/bulk", {"uris": uris, "action": action})
+            assert desk.anna.facts("GET", "/entries")["total"] == 0
+            desk.anna.facts("POST", f"/commits/{receipt['commit_id']}/undo", {})
+            assert desk.anna.facts("GET", "/entries")["total"] == 3
+        assert desk.anna.ask("POST", "/bulk", {"uris": uris, "action": "delete", "tags": ["x"]}).status_code == 400
+        assert desk.anna.ask("POST", "/bulk", {"uris": uris}).status_code == 400
+        assert desk.bob.ask("POST", "/bulk", {"uris": uris, "pinned": True}).status_code == 409
+        assert desk.reader.ask("POST", "/bulk", {"uris": uris, "pinned": True}).status_code == 403

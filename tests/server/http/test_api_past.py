@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from tests.server.http.conftest import desk_at, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.server.http.conftest import Desk
 
@@ -161,19 +164,40 @@ def test_proposal_is_accepted_or_rejected(tmp_path_factory: pytest.TempPathFacto
 
 
 def test_trail_stats_and_health_are_told(desk: Desk) -> None:
-    desk.owner.keep("Trail of tea 茶的踪迹.", fields={"title": "Trail"})
-    found = desk.owner.facts("POST", "/search", {"query": "茶的踪迹", "rank": "relevance"})
+    desk.anna.keep("Trail of tea 茶的踪迹.", fields={"title": "Trail"})
+    found = desk.anna.facts("POST", "/search", {"query": "茶的踪迹", "rank": "relevance"})
     assert found["hits"][0]["name"] == "Trail"
     assert found["hits"][0]["why"]
     assert found["milliseconds"] > 0
-    trail = desk.owner.facts("GET", "/trail?limit=1")["trail"]
+    trail = desk.anna.facts("GET", "/trail?limit=1")["trail"]
     assert trail[0]["query"] == "茶的踪迹"
     assert desk.owner.facts("GET", "/stats")["memories"] > 0
     assert desk.owner.facts("GET", "/health")["findings"]
     assert desk.anna.ask("GET", "/health").status_code == 403
 
 
+@pytest.mark.parametrize(
+    ("who", "headers", "said", "uses"),
+    [
+        ("owner", {}, "Yuzu grows here.", 0),
+        ("anna", {"sec_fetch_site": "same-origin"}, "柿子在院子里。", 0),
+        ("anna", {}, "Kumquats are sour.", 2),
+    ],
+)
+def test_looking_is_not_using(desk: Desk, who: str, headers: dict[str, str], said: str, uses: int) -> None:
+    """By the owner, and on the page whoever it is; a program with a token uses what it finds and reads."""
+    page = getattr(desk, who)
+    path = page.keep(said, fields={"title": said.split()[0]})
+    assert page.ask("POST", "/search", {"query": said}, **headers).json()["hits"]
+    assert page.ask("GET", f"/entries/{path}", **headers).status_code == 200
+    desk.store.memory().store.usage.flush()
+    entry = page.ask("GET", f"/entries/{path}", sec_fetch_site="same-origin").json()
+    assert entry["accesses"] == uses
+    assert ("last_access" in entry) == bool(uses)
+
+
 def test_types_and_tree_are_told(desk: Desk) -> None:
+    desk.owner.keep("Something is there.")
     types = {known["name"]: known for known in desk.owner.facts("GET", "/types")["types"]}
     assert types["preferences"]["directory"] == "viking://user/default/memories/preferences"
     assert [field["name"] for field in types["preferences"]["fields"] if field["key"]] == ["topic"]
@@ -192,3 +216,42 @@ def test_answer_with_many_versions_has_bounded_rows(desk: Desk, monkeypatch: pyt
     assert all(kind[-1] == "skipped" for kind in kinds)
     assert kinds[-1] == ["skipped"]
     assert sum(map(len, kinds)) <= 10
+
+
+def test_a_conversation_has_a_title_is_searched_and_names_its_memories_with_their_lines(tmp_path: Path) -> None:
+    with desk_at(tmp_path) as desk:
+        said = ["When do we fly to Osaka?", "On 2 May.", "我父亲走路不方便，酒店要靠近车站。", "好的，车站附近的酒店。"]
+        messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(said)]
+        view = desk.store.memory().view("anna", "anna")
+        view.commit(CommitRequest(messages=messages, session_id="trip"))
+        written = [
+            {"memory_data": {"memory_type": "notes", "fields": {"title": title, "content": text}}}
+            for title, text in (("Flight", "Flies to Osaka on 2 May."), ("酒店", "酒店要靠近车站。"))
+        ]
+        view.commit(CommitRequest(operations={"write_operations": written}, session_id="trip"))
+        desk.anna.keep("Osaka is a city.", fields={"title": "Not told there"})
+        (listed,) = desk.anna.facts("GET", "/sessions")["sessions"]
+        whole = desk.anna.facts("GET", "/sessions/trip")
+        assert listed["title"] == whole["title"] == "When do we fly to Osaka?"
+        found = desk.anna.facts("GET", "/sessions/trip?words=酒店 車站")
+        assert [message["line"] for message in found["messages"]] == [2, 3]
+        assert desk.anna.facts("GET", "/sessions/trip?words=nothing")["total"] == 0
+        told = {each["name"]: each["lines"] for each in desk.anna.facts("GET", "/sessions/trip/memories")["memories"]}
+        assert set(told) == {"Flight", "酒店"}
+        assert 0 in told["Flight"]
+        assert 2 in told["酒店"]
+        assert desk.bob.ask("GET", "/sessions/trip/memories").status_code == 404
+
+
+def test_the_owner_mends_the_store_and_nobody_else(tmp_path: Path) -> None:
+    with desk_at(tmp_path) as desk:
+        desk.owner.keep("Green tea.", fields={"title": "Tea"})
+        assert desk.owner.facts("GET", "/entries")["total"] == 1  # it is indexed now
+        assert desk.owner.facts("GET", "/health")["clean"]
+        with closing(sqlite3.connect(tmp_path / ".state" / "index.sqlite3")) as index, index:
+            index.execute("DELETE FROM documents WHERE uri LIKE '%/Tea.md'")
+        assert not desk.owner.facts("GET", "/health")["clean"]
+        assert desk.anna.ask("POST", "/health/repair", {}).status_code == 403
+        mended = desk.owner.facts("POST", "/health/repair", {})
+        assert mended["clean"]
+        assert mended["repaired"]

@@ -241,6 +241,10 @@ def test_foreign_hosts_and_origins_are_refused_on_every_path(house: House) -> No
         assert send(house.server, "GET", path, None, house.anna, host="evil.example").status == 421
         assert send(house.server, "GET", path, None, house.anna, host="127.0.0.1.evil.example:80").status == 421
         assert send(house.server, "GET", path, None, house.anna, origin="https://evil.example").status == 403
+        for host in ("127.0.0.1:evil", "127.0.0.1:1.evil.example", "localhost:80@evil.example", "127.0.0.1:"):
+            assert send(house.server, "GET", path, None, house.anna, host=host).status == 421
+        for origin in ("http://localhost:1.evil.com", "http://127.0.0.1:80.evil.com", "http://localhost:@evil.com"):
+            assert send(house.server, "GET", path, None, house.anna, origin=origin).status == 403
         assert send(house.server, "GET", path, None, house.anna, origin="null").status == 403
         assert send(house.server, "GET", path, None, house.anna, origin=f"{PAGE}.evil.example").status == 403
 

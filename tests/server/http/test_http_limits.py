@@ -17,8 +17,9 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from memory_core.core.config import HttpConfig
+from memory_core.core.errors import StoreBusy
 from server.http import http_server as http
-from server.http.http_server import TimedConnection
+from server.http.connections import TimedConnection
 from server.http.rate_limits import OpenRequests, RequestRates
 from server.protocol.stdio_transport import END_SECONDS
 from tests.server.bearers import OPENING, PATIENCE_SECONDS, issue, send
@@ -31,14 +32,15 @@ WORDS_ONLY = ("--set", "embedding.provider=none")
 ASK = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
 
 
-def raw(server: HttpServer, *parts: bytes) -> bytes:
-    """What the server answers to these bytes, until it closes or the client has shut its side."""
+def raw(server: HttpServer, *parts: bytes, shut: bool = True) -> bytes:
+    """What the server answers to these bytes until it closes; with ``shut`` nothing more is sent, and it knows."""
     said = b""
     with socket.create_connection(("127.0.0.1", server.port), PATIENCE_SECONDS) as connection:
         try:
             for part in parts:
                 connection.sendall(part)
-            connection.shutdown(socket.SHUT_WR)
+            if shut:
+                connection.shutdown(socket.SHUT_WR)
             while part := connection.recv(65_536):
                 said += part
         except ConnectionError:
@@ -121,9 +123,8 @@ def test_body_over_the_setting_is_refused(tmp_path: Path, start_http: Callable[.
     for path in ("/mcp", f"/messages/?session_id={'0' * 32}"):
         assert send(server, "POST", path, b" " * 5_001).status == 413
         chunked = head(server, f"POST {path} HTTP/1.1", "Transfer-Encoding: chunked", "Content-Type: application/json")
-        assert raw(
-            server, chunked, b"1000\r\n" + b" " * 4_096 + b"\r\n", b"1000\r\n" + b" " * 4_096 + b"\r\n"
-        ).startswith(b"HTTP/1.1 413 ")
+        chunk = b"1000\r\n" + b" " * 4_096 + b"\r\n"
+        assert raw(server, chunked, chunk, chunk, shut=False).startswith(b"HTTP/1.1 413 ")
     assert send(server, "POST", "/mcp", OPENING).status == 200
 
 
@@ -193,6 +194,17 @@ def test_request_hidden_behind_two_lengths_is_not_answered(http_server: HttpServ
         said = b"".join(iter(lambda: connection.recv(65_536), b""))
     assert said.count(b"HTTP/1.1 ") == 1
     assert said.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    "fields", [["X-One: " + "a" * 40_000], [f"X-{number}: {'b' * 60}" for number in range(600)]], ids=["one", "many"]
+)
+def test_a_head_that_comes_whole_is_bounded_too(http_server: HttpServer, fields: list[str]) -> None:
+    asked = head(http_server, "GET /mcp HTTP/1.1", *fields, "Connection: close")
+    with socket.create_connection(("127.0.0.1", http_server.port), PATIENCE_SECONDS) as connection:
+        connection.sendall(asked)
+        said = b"".join(iter(lambda: connection.recv(65_536), b""))
+    assert said.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
 
 
 def refused(said: bytes) -> bool:
@@ -349,6 +361,17 @@ def test_what_breaks_inside_is_not_told(caplog: pytest.LogCaptureFixture) -> Non
     assert "42" not in caplog.text
 
 
+def test_a_store_that_cannot_say_who_asks_is_busy_and_not_broken() -> None:
+    async def busy(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise StoreBusy("the database restarts.", hint="Wait.")
+
+    with running(http._Boundary(busy)) as port:
+        said = closed(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").lower()
+    assert said.startswith(b"http/1.1 503 ")
+    assert b"\r\nretry-after: 1\r\n" in said
+    assert b"restarts" not in said
+
+
 # The end
 
 
@@ -380,7 +403,7 @@ def test_server_ends_within_two_seconds_whatever_is_open(
         took = time.monotonic() - started
     assert END_SECONDS < 2
     assert took < END_SECONDS + 5, "the rest is for a busy machine to take a process down"
-    assert status in (-sig, 128 + sig)
+    assert status == 0 if sig == signal.SIGTERM else status in (-sig, 128 + sig)
     assert "Traceback" not in server.errors.read_text(encoding="utf-8")
 
 

@@ -213,7 +213,14 @@ QUESTIONS: dict[str, Callable[[Any, str], str]] = {
 }
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+#: A route decides whose view answers; these go through all that a view is made of, the others ask one route.
+ON_EVERY_ROUTE = ("read", "tree of its folder", "find below", "resource", "edit")
+ASKED = [(route, question) for route in ROUTES for question in (QUESTIONS if route == ROUTES[-1] else ON_EVERY_ROUTE)]
+
+
+@pytest.mark.parametrize(
+    ("bob", "question"), ASKED, indirect=["bob"], ids=[f"{' '.join(route)} {question}" for route, question in ASKED]
+)
 def test_foreign_and_absent_get_the_same_answer(two: Two, bob: Caller, question: str) -> None:
     ask = QUESTIONS[question]
     for uri in two.uris:

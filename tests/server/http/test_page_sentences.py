@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[3]
@@ -35,7 +36,8 @@ def _said() -> Iterator[re.Pattern[str]]:
             if sum(len(part or "") for part in parts) >= _LEAST_OWN_CHARS:
                 yield re.compile("".join(".+" if part is None else re.escape(part) for part in parts), re.DOTALL)
     table = json.loads((_ROOT / "memory_core" / "features" / "doctor_checks.json").read_text(encoding="utf-8"))
-    rows = [*table["checks"].values(), *table["ledger"], *table["catalog"]]
+    asked = (rows for name, rows in table.items() if name.startswith(("ledger", "catalog")))
+    rows = [*table["checks"].values(), *chain.from_iterable(asked)]
     for sentence in (*table["repairs"].values(), *(row[2] for row in rows)):
         yield re.compile(".+".join(map(re.escape, _PLACE.split(sentence))), re.DOTALL)
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 
 from tests.fork_server import starter
 from tests.server.bearers import OPENING, Reply, issue, send
 from tests.server.conftest import PATIENCE_SECONDS, environment
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from tests.server.conftest import HttpServer
@@ -27,13 +31,14 @@ OPTIONS = ("--set", "embedding.provider=none", "--set", "maintenance.automatic=o
 class PageServer:
     """A ``runebook ui`` process that opens no browser."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, browser: str = "") -> None:
+        opening = () if browser else ("--no-open",)
         self.process = starter().program(
-            *("ui", "--no-open", "--port", "0", "--home", str(home), *OPTIONS),
+            *("ui", *opening, "--port", "0", "--home", str(home), *OPTIONS),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment(),
+            env=environment() | ({"BROWSER": browser} if browser else {}),
         )
         assert self.process.stdout is not None
         address = self.process.stdout.readline().decode().split()[-1]
@@ -53,6 +58,23 @@ class PageServer:
             self.process.wait()
             assert self.process.stdout is not None
             self.process.stdout.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files")
+def test_the_key_is_in_no_command_line(tmp_path: Path) -> None:
+    browser, seen = tmp_path / "browser", tmp_path / "seen"
+    browser.write_text(f'#!/bin/sh\necho "$*" > {seen}.part\nmv {seen}.part {seen}\n', encoding="utf-8")
+    browser.chmod(0o700)
+    served = PageServer(tmp_path / "home", f"{browser} %s")
+    try:
+        assert soon(seen.exists)
+        given = seen.read_text(encoding="utf-8").strip()
+        assert served.key not in given
+        leading = Path(url2pathname(urlsplit(given).path))
+        assert stat.S_IMODE(leading.stat().st_mode) == 0o600
+        assert f"url=http://127.0.0.1:{served.port}/#key={served.key}" in leading.read_text(encoding="utf-8")
+    finally:
+        served.stop()
 
 
 @pytest.fixture(scope="module")

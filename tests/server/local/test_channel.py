@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,25 @@ def rewrite(path: Path, **changed: Any) -> None:
 
 
 def connected(listener: Listener) -> socket.socket:
-    return socket.create_connection((HOST, listener.announcement.port), timeout=PATIENCE_SECONDS)
+    return listener.announcement.call(PATIENCE_SECONDS)
+
+
+def heard(connection: socket.socket) -> bytes:
+    """What the other end says before it hangs up."""
+    try:
+        return connection.recv(4096)
+    except ConnectionResetError:  # it did not read all
+        return b""
+
+
+@pytest.fixture(params=["unix", "loopback"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both kinds of socket that a server may listen on."""
+    if request.param == "loopback":
+        monkeypatch.delattr(socket, "AF_UNIX", raising=False)
+    elif not hasattr(socket, "AF_UNIX"):
+        pytest.skip("no Unix sockets here")
+    return str(request.param)
 
 
 class Stranger:
@@ -156,28 +174,39 @@ def test_a_request_that_was_sent_is_sent_to_no_other_server_and_its_fate_is_not_
 def test_a_hanging_server_costs_a_part_of_the_time_and_the_next_one_answers(tmp_path: Path) -> None:
     hanging = Stranger()
     with closing(hanging.listener), listening(tmp_path):
-        rewrite(only_announcement(tmp_path), port=hanging.port, since=0.0)
+        rewrite(only_announcement(tmp_path), port=hanging.port, socket_name="", since=0.0)
         with listening(tmp_path):
             assert submit(tmp_path, "ping", {}, 4.0) is not None
     assert hanging.heard
 
 
-def test_many_callers_at_once_are_all_answered_whatever_strangers_hold(tmp_path: Path) -> None:
+def test_many_callers_at_once_are_all_answered_whatever_strangers_hold(tmp_path: Path, kind: str) -> None:
     answers: list[Any] = []
 
     def call(number: int) -> None:
         answers.append(submit(tmp_path, "ping", {"n": number}, PATIENCE_SECONDS))
 
-    with listening(tmp_path) as listener:
-        silent = [connected(listener) for _ in range(20)]
+    with listening(tmp_path) as listener, ExitStack() as stack:
+        assert bool(listener.announcement.socket_name) is (kind == "unix")
+        silent = [stack.enter_context(connected(listener)) for _ in range(300)]
         threads = [threading.Thread(target=call, args=(number,)) for number in range(30)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(PATIENCE_SECONDS)
-        for each in silent:
-            each.close()
+        assert heard(silent[0]) == b""  # the first of so many that said nothing had to go
     assert sorted(answer["heard"]["n"] for answer in answers) == list(range(30))
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no Unix sockets here")
+def test_a_socket_lies_in_the_users_own_folder_whatever_its_path_and_goes_with_its_server(tmp_path: Path) -> None:
+    state = tmp_path / "家" / ("deep " * 20) / ".state"
+    with listening(state) as listener:
+        path = state / FOLDER_NAME / listener.announcement.socket_name
+        assert path.is_socket() is sys.platform.startswith("linux")  # elsewhere so long a path cannot be bound
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+        assert submit(state, "ping", {}, PATIENCE_SECONDS) is not None
+    assert list((state / FOLDER_NAME).iterdir()) == []
 
 
 def test_a_big_message_passes_and_one_over_the_limit_ends_that_call_alone(tmp_path: Path) -> None:
@@ -240,8 +269,10 @@ def test_what_another_user_announced_is_not_believed(tmp_path: Path) -> None:
         {"version": "0.0.0"},
         {"node": "another machine"},
         {"key": "short"},
-        {"port": 0},
-        {"port": "many"},
+        {"socket_name": "", "port": 0},
+        {"socket_name": "", "port": "many"},
+        {"socket_name": "no such.sock"},
+        {"socket_name": "../elsewhere.sock"},
     ],
     ids=str,
 )
@@ -267,7 +298,7 @@ def test_damaged_announcements_are_passed_over_and_cleared_away(tmp_path: Path) 
 def test_announcements_in_a_copy_of_a_store_are_not_the_copys(tmp_path: Path) -> None:
     answers = Answers()
     with listening(tmp_path / "store", answers):
-        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+        shutil.copytree(tmp_path / "store", tmp_path / "copy", ignore=shutil.ignore_patterns("*.sock"))
         assert list((tmp_path / "copy" / FOLDER_NAME).glob("*.json")) != []
         assert submit(tmp_path / "copy", "hook", {}, PATIENCE_SECONDS) is None
         (tmp_path / "other name").symlink_to(tmp_path / "store")
@@ -307,7 +338,7 @@ def test_a_process_that_took_over_the_port_learns_no_key_and_is_not_believed(tmp
     with closing(stranger.listener), listening(tmp_path):
         path = only_announcement(tmp_path)
         key = bytes.fromhex(json.loads(path.read_text(encoding="utf-8"))["key"])
-        rewrite(path, port=stranger.port)
+        rewrite(path, port=stranger.port, socket_name="")
         assert submit(tmp_path, "hook", {"given": "a secret"}, SHORT_SECONDS) is None
     assert stranger.called.wait(PATIENCE_SECONDS)
     assert b"secret" not in stranger.heard
@@ -347,7 +378,7 @@ def test_who_does_not_know_the_key_is_not_answered(tmp_path: Path) -> None:
             channel.prove_as_caller(os.urandom(KEY_BYTES), time.monotonic() + PATIENCE_SECONDS)
         with connected(listener) as browser:
             browser.sendall(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-            assert browser.recv(4096) == b""
+            assert heard(browser) == b""
     assert answers.asked == []
 
 
@@ -361,12 +392,14 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs SIGKILL")
-def test_what_a_killed_server_left_is_passed_over_and_cleared_away_by_the_next(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False, timeout=PATIENCE_SECONDS)
-    left = only_announcement(tmp_path)
+def test_what_a_killed_server_left_is_passed_over_and_cleared_away_by_the_next(tmp_path: Path, kind: str) -> None:
+    without = "" if kind == "unix" else "import socket\nif hasattr(socket, 'AF_UNIX'): del socket.AF_UNIX\n"
+    subprocess.run([sys.executable, "-c", without + KILLED, str(tmp_path)], check=False, timeout=PATIENCE_SECONDS)
+    left = list((tmp_path / FOLDER_NAME).iterdir())
+    assert len(left) == (2 if kind == "unix" else 1)
     assert submit(tmp_path, "ping", {}, PATIENCE_SECONDS) is None
     with listening(tmp_path):
-        assert not left.exists()
+        assert [path for path in left if path.exists()] == []
         assert submit(tmp_path, "ping", {}, PATIENCE_SECONDS) is not None
 
 

@@ -119,12 +119,13 @@ def test_a_bridge_that_is_told_to_end_does_so_as_a_server_would(pair: tuple[Path
     assert one.facts("ls", uri="viking://")
 
 
-def test_hosts_with_other_settings_are_served_apart(host: Host, pair: tuple[Path, Caller, Caller]) -> None:
-    home, one, _ = pair
-    with host.connected(home, home.parent / "elsewhere", "auto", "--set", "private_mode=true") as other:
-        assert other.call("commit_memory", memory_content="not kept 不留").is_error
-        assert len(servers(home)) == 2
-    assert one.facts("commit_memory", memory_content="kept 留下")["status"] == "committed"
+def test_hosts_with_other_settings_are_served_apart(host: Host, home: Path) -> None:
+    with host.connected(home, home.parent, "auto") as one:
+        assert one.facts("ls", uri="viking://")
+        with host.connected(home, home.parent / "elsewhere", "auto", "--set", "private_mode=true") as other:
+            assert other.call("commit_memory", memory_content="not kept 不留").is_error
+            assert len(servers(home)) == 2
+        assert one.facts("commit_memory", memory_content="kept 留下")["status"] == "committed"
 
 
 def test_where_no_server_can_be_had_the_host_is_served_all_the_same(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ from server.protocol import sampling
 from server.protocol.sampling import ROUNDS_LIMIT, Sampling, offers_sampling
 from server.protocol.stdio_pipes import standard_pipes
 from server.protocol.stdio_transport import scrub_results, serve_pipe
+from tests.fork_server import starter
 from tests.waiting import PATIENCE_SECONDS, soon
 
 if TYPE_CHECKING:
@@ -155,7 +156,8 @@ class Probe:
     def _connect(self, era: Era, stack: ExitStack, callback: Any) -> Client:
         if self.url is None:
             log = stack.enter_context(self.errors.open("a", encoding="utf-8", newline="\n"))
-            program = StdioServerParameters(command=sys.executable, args=arguments(self.evidence), env=dict(os.environ))
+            command, *words = probe_command(self.evidence)
+            program = StdioServerParameters(command=command, args=words, env=dict(os.environ))
             server: Any = stdio_client(program, errlog=log)
         else:
             server = sse_client(self.url) if self.url.endswith("/sse") else self.url
@@ -186,8 +188,9 @@ class Probe:
         assert self.errors.read_text(encoding="utf-8") == ""
 
 
-def arguments(evidence: Path, *port: str) -> list[str]:
-    return ["-W", "default", __file__, str(evidence), *port]
+def probe_command(evidence: Path, *port: str) -> list[str]:
+    run = f"import runpy, warnings; warnings.simplefilter('default'); runpy.run_path({__file__!r}, run_name='__main__')"
+    return starter().script_command(run, str(evidence), *port)
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +200,7 @@ def http_probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path,
         port: int = free.getsockname()[1]
     with (folder / "stderr").open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, *arguments(folder / "evidence", str(port))],
+            probe_command(folder / "evidence", str(port)),
             stdin=subprocess.DEVNULL,
             stderr=errors,
             env={**os.environ},
@@ -433,7 +436,7 @@ def test_end_of_input_while_the_model_thinks_closes_the_loop(tmp_path: Path, era
     with (
         probe.errors.open("wb") as errors,
         subprocess.Popen(
-            [sys.executable, *arguments(probe.evidence)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+            probe_command(probe.evidence), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
         ) as process,
     ):
         assert process.stdin is not None

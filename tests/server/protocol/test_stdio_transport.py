@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from mcp.types import INVALID_REQUEST, PARSE_ERROR, CallToolResult, TextContent
 from server.protocol.stdio_pipes import LINE_LIMIT_BYTES
 from server.protocol.stdio_transport import END_SECONDS, scrub_results
 from tests.fork_server import starter
+from tests.server.conftest import RawClient
 from tests.waiting import PATIENCE_SECONDS
 
 PROBE_PATH = Path(__file__).with_name("probe_server.py")
@@ -329,3 +331,22 @@ def test_sdk_still_has_the_private_and_inner_names_that_the_transport_uses() -> 
     parameters = list(inspect.signature(serve_dual_era_loop).parameters)
     assert parameters[:3] == ["server", "read_stream", "write_stream"]
     assert {"lifespan_state", "init_options"} <= set(parameters)
+
+
+def test_a_client_that_does_not_read_gets_no_more_begun_and_then_all_its_answers(tmp_path: Path) -> None:
+    with RawClient(tmp_path / "home", "--set", "embedding.provider=none") as client:
+        assert client.process.stdin is not None
+        pipe = client.process.stdin.fileno()
+        os.set_blocking(pipe, False)
+        line = json.dumps({"jsonrpc": "2.0", "id": "n", "method": "tools/list"}).encode() + b"\n"
+        sent = refused = 0
+        while refused < 20 and sent < 25_000:
+            try:
+                os.write(pipe, line)
+                sent, refused = sent + 1, 0
+            except BlockingIOError:  # the server reads no more, or has not yet
+                refused += 1
+                select.select([], [pipe], [], 0.05)
+        os.set_blocking(pipe, True)
+        assert sent < 5_000, "the pipe itself holds a thousand of them"
+        assert [client.answer()["id"] for _ in range(sent)] == ["n"] * sent

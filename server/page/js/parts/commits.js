@@ -55,6 +55,12 @@ function fileLink(step) {
 /** A kind of commit in words; kinds that are not known by their own name. */
 export const kindName = (kind) => named(`kind.${kind}`, kind);
 
+/** "by Claude", "by hand". */
+export function byWhom(commit) {
+  const name = authorName(commit);
+  return [t('author.hand'), t('author.by_hand')].includes(name) ? name : t('commit.by', { author: name });
+}
+
 /** Who made it; by hand where no program did. */
 export function authorName(commit) {
   if (!commit.author) return t(commit.kind === 'external' ? 'author.hand' : PASSES.has(commit.kind) ? 'author.maintenance' : 'author.unknown');

@@ -30,7 +30,7 @@ export async function confirmed(title, text, confirm, { kind = 'primary', cancel
 }
 
 const SHORTCUTS = [
-  ['/', 'help.search'], ['n', 'help.new'], ['j ↓', 'help.next'], ['k ↑', 'help.previous'], ['Enter', 'help.open'], ['e', 'help.edit'],
+  ['/', 'help.search'], ['n', 'help.new'], ['j ↓', 'help.next'], ['k ↑', 'help.previous'], ['Enter', 'help.open'], ['x', 'help.select'], ['e', 'help.edit'],
   ['Ctrl Enter', 'help.save'], ['Esc', 'help.close'], ['← → ↑ ↓', 'help.tree'], ['?', 'help.help'],
 ];
 

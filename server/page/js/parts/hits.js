@@ -4,7 +4,7 @@ import { h } from '../dom.js';
 import { ago, moment, number, percent, t } from '../i18n.js';
 import { linkOf, nameOf } from './addresses.js';
 import { legend, stackedBar } from './charts.js';
-import { typeBadge } from './marks.js';
+import { plainLine, typeBadge } from './marks.js';
 import { explainScore } from './score.js';
 
 /** How each part of a score is drawn, in the order of the bar. */
@@ -14,9 +14,12 @@ const LOOKS = {
   rerank: { tone: 'tone-5' },
   speaker: { tone: 'tone-6' },
   date: { tone: 'tone-6', striped: true },
+  linked: { tone: 'tone-1', striped: true },
   recency: { tone: 'tone-3' },
   salience: { tone: 'tone-4' },
 };
+const NEAR = [[0.6, 'why.line.near'], [0.35, 'why.line.rather_near']];
+const WORDS_SHOWN = 4;
 const MARKS = ['exact', 'speaker', 'date', 'project', 'rerank'];
 const part2 = (value) => number(value, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
@@ -35,11 +38,12 @@ export function hitCard(hit, search, query) {
   const rivals = hit.rivals ?? [];
   return h('li', { class: 'hit', dataset: { testid: 'hit', uri: hit.uri } },
     h('div', { class: 'hit-head' },
-      h('a', { class: 'hit-link', href: linkOf(hit.uri), dataset: { testid: 'hit-link', listItem: '' } }, hit.context_type === 'resource' ? nameOf(hit.uri) : hit.name || nameOf(hit.uri)),
+      h('a', { class: 'hit-link', href: linkOf(hit.uri), dataset: { testid: 'hit-link', listItem: '' } }, hit.context_type === 'resource' || !hit.name ? nameOf(hit.uri) : marked(hit.name, hit.name_marks)),
       typeBadge(hit.memory_type),
       hit.project ? h('span', { class: 'badge badge-project' }, hit.project) : null,
       h('span', { class: 'hit-score', dataset: { testid: 'hit-score' }, title: t('search.score') }, part2(hit.score))),
-    h('p', { class: 'hit-abstract' }, hit.abstract),
+    h('p', { class: 'hit-abstract', dataset: { testid: 'hit-passage' } }, hit.passage ? marked(hit.passage, hit.marks) : plainLine(hit.abstract)),
+    h('p', { class: 'hit-line', dataset: { testid: 'hit-line' } }, lineOf(hit, search)),
     bar(hit, explained),
     h('div', { class: 'hit-foot' },
       MARKS.filter((mark) => hit.why[mark] !== undefined).map((mark) =>
@@ -56,6 +60,36 @@ export function hitCard(hit, search, query) {
     h('details', { class: 'hit-why', dataset: { testid: 'hit-why' } },
       h('summary', {}, t('search.why')),
       h('ul', {}, reasons(hit, explained, search, query).map((line) => h('li', {}, line)))));
+}
+
+/** A text with what matched marked. */
+function marked(text, marks = []) {
+  const chars = [...text]; // positions count characters, as the server does, not UTF-16 units
+  const piece = (from, to) => chars.slice(from, to).join('');
+  const starts = [0, ...marks.map(([, end]) => end)];
+  return starts.map((start, at) => [piece(start, marks[at]?.[0] ?? chars.length), marks[at] && h('mark', {}, piece(...marks[at]))]);
+}
+
+/** Why it is here, in one plain line. */
+function lineOf(hit, search) {
+  const { why } = hit;
+  const said = [[hit.passage ?? '', hit.marks ?? []], [hit.name, hit.name_marks ?? []]];
+  const found = said.flatMap(([text, marks]) => marks.map(([start, end]) => [...text].slice(start, end).join('')));
+  const words = found.filter((word, at) => found.findIndex((each) => each.toLowerCase() === word.toLowerCase()) === at);
+  const quoted = words.slice(0, WORDS_SHOWN).map((word) => t('why.line.quoted', { word })).join(t('list.comma'));
+  const near = NEAR.find(([from]) => (why.rerank ?? why.semantic ?? 0) >= from)?.[1];
+  const parts = [
+    why.exact && t('why.line.exact'),
+    quoted ? t('why.line.words', { words: quoted }) : why.lexical >= 0.005 && t('why.line.elsewhere'),
+    near && t(near),
+    why.speaker && t('why.line.speaker'),
+    why.date && t('why.line.date'),
+    why.linked && t('why.line.linked'),
+    why.project && t('why.line.project'),
+  ].filter(Boolean);
+  if (parts.length === 0) parts.push(t(search.hybrid ? 'why.line.weak' : 'why.line.weak_words'));
+  const line = t('why.line', { parts: parts.join(t('why.line.and')) });
+  return line[0].toUpperCase() + line.slice(1);
 }
 
 function bar(hit, { parts, lost }) {
@@ -80,6 +114,8 @@ function reasons(hit, { parts, lost, match, moved }, search, query) {
   if (why.rerank !== undefined) lines.push([t('why.say.rerank', { share: percent(why.rerank) }), gives('rerank')]);
   if (why.speaker) lines.push([t('why.say.speaker'), gives('speaker')]);
   if (why.date) lines.push([t('why.say.date', { share: percent(why.date) }), gives('date')]);
+  if (why.linked) lines.push([t('why.say.linked'), gives('linked')]);
+  if (why.substance !== undefined) lines.push([t('why.say.substance'), '']);
   if (why.exact) lines.push([t('why.say.exact'), '']);
   if (moved !== 1) lines.push([t(moved > 1 ? movedUp(hit) : movedDown(hit), { share: percent(Math.abs(moved - 1)) }), '']);
   lines.push(...standing(why, search.rank, lost, match));

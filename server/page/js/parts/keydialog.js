@@ -1,5 +1,6 @@
 // Asks for the key where the server wants one and the address brought none.
 
+import { canSignIn, notePlace } from '../api.js';
 import { coded, h } from '../dom.js';
 import { t } from '../i18n.js';
 
@@ -13,7 +14,9 @@ export function askForKey(wrong, optional = false) {
     const form = h('form', { class: 'stack' },
       h('h2', {}, t('key.title')),
       wrong && h('p', { class: 'warning', role: 'alert', dataset: { testid: 'key-wrong' } }, t('key.wrong')),
-      h('p', { id: 'key-help' }, coded(t('key.help'))),
+      canSignIn() && h('div', { class: 'actions' },
+        h('a', { class: 'button primary', href: '/login', dataset: { testid: 'sign-in' }, on: { click: notePlace } }, t('key.sign-in'))),
+      h('p', { id: 'key-help' }, coded(t(canSignIn() ? 'key.or' : 'key.help'))),
       h('label', { for: 'key' }, t('key.label')), field,
       h('div', { class: 'actions' }, h('button', { class: 'button primary', dataset: { testid: 'key-send' } }, t('key.send')),
         optional && h('button', { type: 'button', class: 'button', on: { click: () => done(null) } }, t('action.cancel'))));

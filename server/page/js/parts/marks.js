@@ -4,7 +4,8 @@ import { h } from '../dom.js';
 import { ago, day, moment, named, percent, t } from '../i18n.js';
 
 const LEVELS = [['critical', 0.95], ['high', 0.7], ['normal', 0.4], ['low', 0]];
-const HUES = {
+/** The colour of a type: `--c1` to `--c6`. */
+export const HUES = {
   profile: 4, preferences: 4, entities: 1, facts: 1, events: 2, tasks: 2, cases: 3, patterns: 3, skills: 5, tools: 5,
   reflections: 4, assistant_knowledge: 5, notes: 6,
 };
@@ -23,6 +24,12 @@ export function nameOf(entry) {
   return entry.memory_type === 'profile' ? typeName('profile') : entry.name || lastName(entry.uri);
 }
 
+/** A line of Markdown without its marks: no heading, quotation, list, table, fence or emphasis. */
+export function plainLine(text) {
+  return String(text ?? '').replace(/```\w*/g, ' ').replace(/\|?[\s:|]*-{3,}[-\s:|]*/g, ' · ').replace(/\s*\|\s*/g, ' · ').replace(/(^|\s)(#{1,6}|>|[-*+]|\d+\.)(?=\s)/g, '$1')
+    .replace(/\*\*|__|~~|`/g, '').replace(/(\s*·\s*)+/g, ' · ').replace(/\s+/g, ' ').replace(/^[\s·]+|[\s·]+$/g, '');
+}
+
 /** The last part of a URI, without ".md". */
 export function lastName(uri) {
   return uri.replace(/\/$/, '').split('/').at(-1).replace(/\.md$/, '') || uri;
@@ -38,22 +45,22 @@ export function importanceLevel(salience) {
   return LEVELS.find(([, from]) => (salience ?? 0.5) >= from)[0];
 }
 
-/** Four dots, as many filled as the level is high. */
+/** "Importance high", with four dots, as many filled as the level is high. */
 export function importanceMark(salience) {
   const level = importanceLevel(salience);
   const filled = 4 - LEVELS.findIndex(([name]) => name === level);
-  const said = t('importance.of', { level: t(`importance.${level}`), value: Number(salience ?? 0.5) });
-  return h('span', { class: `importance ${level}`, role: 'img', 'aria-label': said, title: said },
-    Array.from({ length: 4 }, (_, index) => h('i', { class: index < filled ? 'on' : '' })));
+  return h('span', { class: `importance ${level}`, title: t('importance.of', { level: t(`importance.${level}`), value: Number(salience ?? 0.5) }) },
+    h('span', { class: 'dots', 'aria-hidden': 'true' }, Array.from({ length: 4 }, (_, index) => h('i', { class: index < filled ? 'on' : '' }))),
+    t('importance.short', { level: t(`importance.${level}`) }));
 }
 
-/** How much of its vividness is left, as a short bar. */
+/** "Freshness 82%" with a short bar: what time has left of it. */
 export function decayBar(decay) {
   if (typeof decay !== 'number') return null;
   const share = Math.max(0, Math.min(1, decay));
-  const said = t('mark.fresh', { share: percent(share) });
-  return h('span', { class: 'decay', role: 'img', 'aria-label': said, title: said },
-    h('i', { style: { inlineSize: `${Math.round(share * 100)}%` } }));
+  return h('span', { class: 'fresh', title: t('mark.fresh', { share: percent(share) }) },
+    h('span', { class: 'decay', 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(share * 100)}%` } })),
+    t('mark.fresh.short', { share: percent(share) }));
 }
 
 /** "3 days ago", with the moment as its title. */

@@ -3,24 +3,26 @@
 import { pathOf } from '../api.js';
 import { h } from '../dom.js';
 import { number, t } from '../i18n.js';
-import { decayBar, importanceMark, nameOf, standingMarks, typeBadge, when } from './marks.js';
+import { decayBar, importanceMark, nameOf, plainLine, standingMarks, typeBadge, when } from './marks.js';
+import { tagLink } from './tags.js';
 
 /** A list item for an EntrySummary; its link opens the memory. */
 export function memoryRow(entry) {
   const title = nameOf(entry);
-  const said = entry.abstract && entry.abstract !== title ? entry.abstract : '';
+  const line = plainLine(entry.abstract);
+  const said = line.startsWith(title) ? line.slice(title.length).replace(/^[\s:：.。·—-]+/, '') : line;
   return h('li', { class: ['memory-row', entry.active === false && 'resting'], dataset: { testid: 'memory-row', uri: entry.uri } },
+    h('input', { type: 'checkbox', class: 'pick', tabindex: -1, 'aria-label': t('bulk.pick', { name: title }), dataset: { testid: 'pick' } }),
     h('div', { class: 'memory-head' },
-      h('a', { href: `#/memory/${pathOf(entry.uri)}`, class: 'memory-link', dataset: { listItem: '' } }, title),
-      importanceMark(entry.salience)),
+      h('a', { href: `#/memory/${pathOf(entry.uri)}`, class: 'memory-link', dataset: { listItem: '' } }, title)),
     said && h('p', { class: 'memory-abstract' }, said),
     h('div', { class: 'memory-meta' },
       typeBadge(entry.memory_type), standingMarks(entry),
       entry.project && h('span', { class: 'project', title: t('memory.project') }, entry.project),
-      (entry.tags ?? []).slice(0, 4).map((tag) => h('span', { class: 'tag' }, `#${tag}`)),
-      when(entry.updated_at),
+      (entry.tags ?? []).slice(0, 4).map(tagLink),
+      when(entry.updated_at, 'mark.changed'),
       entry.accesses > 0 && h('span', {}, t('mark.accesses', { count: entry.accesses })),
-      decayBar(entry.decay)));
+      importanceMark(entry.salience), decayBar(entry.decay)));
 }
 
 /** Let j, k and the arrows move between the links marked `data-list-item` inside `root` until `signal` is aborted. */

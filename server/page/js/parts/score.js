@@ -1,7 +1,7 @@
-// What a hit's score is made of: the server's own arithmetic (scoring/fusion, scoring/decay, retrieval/ranker) read
+// What a hit's score is made of: the server's own arithmetic (core/search: fusion, decay, ranking) read
 // backwards from `why`, so that the parts of the bar add up to the number beside it. Pure.
 
-const WEIGHTS = { lexical: 0.4, semantic: 0.6, speaker: 0.1, date: 0.08 };
+const WEIGHTS = { lexical: 0.4, semantic: 0.6, speaker: 0.2, date: 0.08, linked: 0.1, substance: 0.25 };
 const RERANK = 0.7;
 const KEPT = 0.8;
 const WEIGHTED = { match: 0.6, recency: 0.2, salience: 0.2 };
@@ -12,7 +12,7 @@ const RECENCY_DAYS = 30;
  * @param {{rank: string, rate: number, hybrid: boolean}} search `rate`: of forgetting, per day; `hybrid`: whether any
  *   hit of this search has a similarity of meaning.
  * @returns {{parts: Array<{key: string, value: number}>, lost: Array<{key: string, value: number}>, match: number,
- *   moved: number}} `parts` add up to the score; `lost` is what time and importance took of the match; `moved` is the
+ *   moved: number}} `parts` add up to the score; `lost` is what time, importance and telling little took; `moved` is the
  *   factor by which project, trust and contradictions moved the match, 1 where they did not.
  */
 export function explainScore(hit, { rank, rate, hybrid }) {
@@ -22,10 +22,12 @@ export function explainScore(hit, { rank, rate, hybrid }) {
   const evidence = evidenceOf(why, hybrid);
   const plain = evidence.reduce((sum, part) => sum + part.value, 0);
   const { match, added, lost } = settle(rank, score, recency, salience, rate);
+  const telling = tellingOf(why);
+  lost.unshift({ key: 'substance', value: match / telling - match });
   const left = score - added.reduce((sum, part) => sum + part.value, 0);
   const scale = plain > 0 ? Math.max(0, left) / plain : 0;
   const parts = evidence.map(({ key, value }) => ({ key, value: value * scale }));
-  const moved = plain > 0 ? match / Math.min(1, plain) : 1;
+  const moved = plain > 0 ? match / plain : 1;
   return {
     parts: [...parts, ...added].filter((part) => part.value > 0.0005),
     lost: lost.filter((part) => part.value > 0.0005),
@@ -36,19 +38,26 @@ export function explainScore(hit, { rank, rate, hybrid }) {
 
 function evidenceOf(why, hybrid) {
   const semantic = why.semantic ?? 0.5 * why.lexical;
-  const whole = WEIGHTS.lexical + (hybrid ? WEIGHTS.semantic : 0) + WEIGHTS.speaker;
-  const parts = [
-    { key: 'lexical', value: (WEIGHTS.lexical * why.lexical) / whole },
-    { key: 'semantic', value: hybrid ? (WEIGHTS.semantic * semantic) / whole : 0 },
-    { key: 'speaker', value: why.speaker ? WEIGHTS.speaker / whole : 0 },
-    { key: 'date', value: (WEIGHTS.date * (why.date ?? 0)) / whole },
+  const whole = WEIGHTS.lexical + (hybrid ? WEIGHTS.semantic : 0) + WEIGHTS.speaker / 2;
+  const added = [
+    { key: 'lexical', value: WEIGHTS.lexical * why.lexical },
+    { key: 'semantic', value: hybrid ? WEIGHTS.semantic * semantic : 0 },
+    { key: 'speaker', value: why.speaker ? WEIGHTS.speaker : 0 },
+    { key: 'date', value: WEIGHTS.date * (why.date ?? 0) },
+    { key: 'linked', value: WEIGHTS.linked * (why.linked ?? 0) },
   ];
+  const sum = added.reduce((all, part) => all + part.value, 0);
+  const scale = tellingOf(why) / Math.max(whole, sum);
+  const parts = added.map(({ key, value }) => ({ key, value: value * scale }));
   if (why.rerank === undefined) return parts;
   return [
     ...parts.map(({ key, value }) => ({ key, value: value * (1 - RERANK) })),
     { key: 'rerank', value: RERANK * why.rerank },
   ];
 }
+
+/** The factor for how much a turn tells. */
+const tellingOf = (why) => 1 - WEIGHTS.substance * (1 - (why.substance ?? 1));
 
 /** The match behind a score, what time and importance added to it, and what they took. */
 function settle(rank, score, recency, salience, rate) {

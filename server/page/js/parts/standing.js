@@ -5,6 +5,7 @@ import { h } from '../dom.js';
 import { number, t } from '../i18n.js';
 import { importanceLevel, lastDay } from './marks.js';
 import { receiptToast } from './receipt.js';
+import { tagEditor } from './tags.js';
 import { toast, toastError } from './toast.js';
 
 /** The controls; `changed(entry)` is called with what the server now holds. */
@@ -54,7 +55,11 @@ export function standingControls(entry, changed) {
     on: { change: () => change({ expires_at: until.value }) } });
   controls.push((now) => { until.value = now.expires_at ? lastDay(now.expires_at) : ''; });
 
+  const tags = tagEditor((names) => change({ tags: names }), readOnly);
+  controls.push((now) => tags.sync(now.tags));
+
   const node = h('div', { class: 'stack standing' },
+    tags.node,
     slider('salience', t('importance.label'), '', (value) => `${t(`importance.${importanceLevel(value)}`)} · ${number(value)}`),
     slider('confidence', t('memory.confidence'), t('memory.confidence.help'), (value) => number(value)),
     flag('pinned', t('memory.pinned')),

@@ -3,7 +3,7 @@
 import { h } from '../dom.js';
 import { errorTitle, t } from '../i18n.js';
 
-const SHOWN_MS = 8000;
+const SHOWN_MS = 5000;
 let box = null;
 
 /** The region that `toast` writes to; the shell places it once. */
@@ -12,7 +12,7 @@ export function toastRegion() {
   return box;
 }
 
-/** Say `text`; kind is "good", "bad" or "plain"; `action` {label, run} stays twice as long. */
+/** Say `text`; kind is "good", "bad" or "plain"; it goes after five seconds, not while it is pointed at or focused. */
 export function toast(text, { kind = 'plain', detail = '', action = null } = {}) {
   const close = () => { clearTimeout(timer); note.remove(); };
   const note = h('div', { class: `toast ${kind}`, dataset: { testid: 'toast', kind } },
@@ -20,10 +20,10 @@ export function toast(text, { kind = 'plain', detail = '', action = null } = {})
     action && h('button', { type: 'button', class: 'button small', dataset: { testid: 'toast-action' },
       on: { click: () => { close(); action.run(); } } }, action.label),
     h('button', { type: 'button', class: 'plain-button', 'aria-label': t('action.close'), on: { click: close } }, '×'));
-  let timer = setTimeout(close, action ? SHOWN_MS * 2 : SHOWN_MS);
+  let timer = setTimeout(close, SHOWN_MS);
   note.addEventListener('mouseenter', () => clearTimeout(timer));
   note.addEventListener('focusin', () => clearTimeout(timer));
-  note.addEventListener('mouseleave', () => { timer = setTimeout(close, SHOWN_MS); });
+  for (const left of ['mouseleave', 'focusout']) note.addEventListener(left, () => { clearTimeout(timer); timer = setTimeout(close, SHOWN_MS); });
   while (toastRegion().childElementCount >= 3) box.firstElementChild.remove();
   box.append(note);
 }

@@ -32,7 +32,7 @@ export async function folderTree() {
     opened.add(roots[0].uri);
     untouched = false;
   }
-  for (const item of tree.children) if (opened.has(item.dataset.uri)) await expand(item);
+  for (const item of itemsIn(tree)) if (opened.has(item.dataset.uri)) await expand(item);
   markCurrent(tree);
   return tree;
 }
@@ -47,22 +47,28 @@ export function markCurrent(tree) {
   }
 }
 
+/** A folder's line is the item; what it holds is the group behind it. */
 function folder(uri, label, level, first = false) {
-  const group = h('ul', { role: 'group', hidden: true });
-  const item = h('li', {
-    role: 'treeitem', 'aria-expanded': 'false', 'aria-level': level, 'aria-label': label, tabindex: first ? 0 : -1, dataset: { uri, kind: 'folder' },
-  }, h('div', { class: 'tree-line', on: { click: () => toggle(item) } }, icon(CHEVRON, { class: 'icon chevron' }), h('span', {}, label)), group);
-  return item;
+  const item = h('div', {
+    class: 'tree-line', role: 'treeitem', 'aria-expanded': 'false', 'aria-level': level, tabindex: first ? 0 : -1, dataset: { uri, kind: 'folder' },
+    on: { click: () => toggle(item) },
+  }, icon(CHEVRON, { class: 'icon chevron' }), h('span', {}, label));
+  return h('li', { role: 'none' }, item, h('ul', { role: 'group', hidden: true, 'aria-label': label }));
 }
 
 function file(entry, level) {
   const label = entry.uri.endsWith('/memories/profile.md') ? t('type.profile') : lastName(entry.uri);
-  return h('li', { role: 'treeitem', 'aria-level': level, 'aria-label': label, tabindex: -1, dataset: { uri: entry.uri, kind: 'file' } },
-    h('a', { class: 'tree-line', href: `#/memory/${pathOf(entry.uri)}`, tabindex: -1, title: entry.abstract || label }, h('span', {}, label)));
+  return h('li', { role: 'none' }, h('a', {
+    class: 'tree-line', role: 'treeitem', href: `#/memory/${pathOf(entry.uri)}`, 'aria-level': level, tabindex: -1, title: entry.abstract || label,
+    dataset: { uri: entry.uri, kind: 'file' },
+  }, h('span', {}, label)));
 }
 
+const groupOf = (item) => item.nextElementSibling;
+const itemsIn = (list) => [...list.children].map((row) => row.firstElementChild).filter((item) => item?.matches('[role="treeitem"]'));
+
 async function expand(item) {
-  const group = item.querySelector(':scope > [role="group"]');
+  const group = groupOf(item);
   item.setAttribute('aria-expanded', 'true');
   group.hidden = false;
   opened.add(item.dataset.uri);
@@ -73,7 +79,7 @@ async function expand(item) {
     listed = await get('/tree', { uri: item.dataset.uri, depth: 1 });
   } catch (error) {
     if (error.status !== 404) {
-      fill(group, h('li', { class: 'tree-note' }, error.message));
+      fill(group, h('li', { class: 'tree-note', role: 'none' }, error.message));
       return;
     }
     listed = { entries: [], left_out: 0 };
@@ -89,15 +95,15 @@ async function expand(item) {
   fill(group,
     folders.map((entry) => folder(entry.uri.replace(/\/$/, ''), named(`type.${name(entry)}`, name(entry)), level)),
     files.slice(0, SHOWN).map((entry) => file(entry, level)),
-    left > 0 && h('li', { class: 'tree-note' }, t('tree.left', { count: left })),
-    entries.length === 0 && h('li', { class: 'tree-note' }, t('tree.empty')));
-  for (const child of group.children) if (opened.has(child.dataset.uri)) await expand(child);
+    left > 0 && h('li', { class: 'tree-note', role: 'none' }, t('tree.left', { count: left })),
+    entries.length === 0 && h('li', { class: 'tree-note', role: 'none' }, t('tree.empty')));
+  for (const child of itemsIn(group)) if (opened.has(child.dataset.uri)) await expand(child);
   markCurrent(item.closest('[role="tree"]') ?? group);
 }
 
 function collapse(item) {
   item.setAttribute('aria-expanded', 'false');
-  item.querySelector(':scope > [role="group"]').hidden = true;
+  groupOf(item).hidden = true;
   opened.delete(item.dataset.uri);
 }
 
@@ -107,7 +113,7 @@ function toggle(item) {
 }
 
 function visible(tree) {
-  return [...tree.querySelectorAll('[role="treeitem"]')].filter((item) => !item.parentElement.closest('[role="group"][hidden]'));
+  return [...tree.querySelectorAll('[role="treeitem"]')].filter((item) => !item.closest('[role="group"][hidden]'));
 }
 
 function onKey(tree, event) {
@@ -123,7 +129,7 @@ function onKey(tree, event) {
     Home: () => items[0].focus(),
     End: () => items.at(-1).focus(),
     ArrowRight: () => { if (isFolder && !open) expand(item); else if (open) items[at + 1]?.focus(); },
-    ArrowLeft: () => { if (open) collapse(item); else item.parentElement.closest('[role="treeitem"]')?.focus(); },
+    ArrowLeft: () => { if (open) collapse(item); else item.closest('[role="group"]')?.previousElementSibling.focus(); },
     Enter: () => { if (isFolder) toggle(item); else go(`#/memory/${pathOf(item.dataset.uri)}`); },
     ' ': () => { if (isFolder) toggle(item); else go(`#/memory/${pathOf(item.dataset.uri)}`); },
   };
@@ -134,6 +140,6 @@ function onKey(tree, event) {
   } else if (event.key.length === 1 && /\p{L}|\p{N}/u.test(event.key)) {
     event.stopPropagation();
     const wanted = event.key.toLowerCase();
-    [...items.slice(at + 1), ...items.slice(0, at)].find((each) => each.getAttribute('aria-label').toLowerCase().startsWith(wanted))?.focus();
+    [...items.slice(at + 1), ...items.slice(0, at)].find((each) => each.textContent.toLowerCase().startsWith(wanted))?.focus();
   }
 }

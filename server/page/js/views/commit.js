@@ -4,7 +4,7 @@ import { get, send } from '../api.js';
 import { fill, h } from '../dom.js';
 import { ago, moment, t } from '../i18n.js';
 import { isSummary, linkOf, nameOf } from '../parts/addresses.js';
-import { authorName, commitTitle, kindName, marks, receiptBox, verbOf } from '../parts/commits.js';
+import { byWhom, commitTitle, kindName, marks, receiptBox, verbOf } from '../parts/commits.js';
 import { diffTable, summary } from '../parts/diff.js';
 import { sentence } from '../parts/sentences.js';
 import { failure, pending } from '../parts/states.js';
@@ -28,7 +28,7 @@ async function drawn(id) {
       h('p', { class: 'small' }, h('a', { href: '#/history' }, t('commit.back'))),
       h('h1', {}, commitTitle(commit)),
       h('p', { class: 'row muted small' }, h('span', { class: 'badge' }, kindName(commit.kind)),
-        h('time', { datetime: commit.at }, `${moment(commit.at)} (${ago(commit.at)})`), h('span', {}, t('commit.by', { author: authorName(commit) })),
+        h('time', { datetime: commit.at }, `${moment(commit.at)} (${ago(commit.at)})`), h('span', {}, byWhom(commit)),
         h('code', { dataset: { testid: 'commit-id' } }, commit.commit_id), marks(commit))),
     undoPanel(commit, facts),
     reasons(commit),

@@ -1,11 +1,12 @@
 // Health: what the doctor found, in words and with what to do; figures as small pictures; which question found what.
 
-import { get } from '../api.js';
-import { h } from '../dom.js';
+import { get, send } from '../api.js';
+import { fill, h } from '../dom.js';
 import { ago, bytes, moment, named, number, percent, t } from '../i18n.js';
 import { linkOf, nameOf } from '../parts/addresses.js';
 import { barRows } from '../parts/charts.js';
 import { kindName } from '../parts/commits.js';
+import { dialog } from '../parts/dialogs.js';
 import { growing } from '../parts/lists.js';
 import { typeName } from '../parts/marks.js';
 import { sentence } from '../parts/sentences.js';
@@ -30,29 +31,40 @@ export async function view() {
 /** With very many memories an examination takes its time: it says so, and nothing else waits for it. */
 function examination() {
   const note = h('p', { class: 'hint', role: 'status' }, t('health.examining'));
-  const box = pending(async () => {
+  const box = h('div');
+  const mend = async (todo) => {
+    const list = h('ul', { class: 'plain-list' }, todo.map((each) => h('li', {}, sentence(each.repair), ' ', h('code', {}, each.subject))));
+    const answer = await dialog(t('health.mend.title'), [h('p', {}, t('health.mend.text')), list], [{ value: 'yes', label: t('health.mend'), kind: 'primary' }, { value: 'no', label: t('action.cancel') }], 'mend-dialog');
+    if (answer === 'yes') fill(box, pending(async () => doctor(await send('POST', '/health/repair'), mend), 3));
+  };
+  fill(box, pending(async () => {
     try {
-      return doctor(await get('/health'));
+      const [report, facts] = await Promise.all([get('/health'), about()]);
+      return doctor(report, facts.writable && facts.owner ? mend : null);
     } finally {
       note.remove();
     }
-  }, 3);
+  }, 3));
   return h('div', { class: 'stack tight' }, note, box);
 }
 
-function doctor(report) {
+/** What was found; `mend(findings)` is offered where something can be mended and the reader may. */
+function doctor(report, mend) {
   const findings = report.findings ?? [];
   const rank = (finding) => ORDER.indexOf(finding.severity);
   const found = findings.filter((finding) => finding.severity !== 'ok').sort((one, other) => rank(one) - rank(other));
   const fine = findings.filter((finding) => finding.severity === 'ok');
   const pressing = found.filter((finding) => rank(finding) < 2).length;
-  const repairs = found.some((finding) => finding.repair && rank(finding) < 2);
+  const repairs = found.filter((finding) => finding.repair && rank(finding) < 2);
+  const done = report.repaired ?? [];
   return h('section', { class: 'card stack', 'aria-labelledby': 'health-doctor' },
     h('h2', { id: 'health-doctor' }, t('health.doctor')),
     h('p', { class: ['verdict', report.clean ? 'good' : 'bad'], dataset: { testid: 'verdict' } },
       h('span', { class: 'sign', 'aria-hidden': 'true' }, report.clean ? SIGNS.ok : SIGNS.warning),
       t(report.clean ? (found.length ? 'health.sound_notices' : 'health.sound') : 'health.unsound', { count: report.clean ? found.length : pressing })),
-    repairs ? h('p', {}, t('health.repair'), ' ', h('code', {}, 'runebook doctor --repair')) : null,
+    done.length ? h('div', { class: 'note', dataset: { testid: 'mended' } }, h('p', {}, t('health.mended', { count: done.length })), h('ul', { class: 'plain-list' }, done.slice(0, 20).map((each) => h('li', {}, sentence(each))))) : null,
+    repairs.length ? h('p', { class: 'row' }, mend ? h('button', { type: 'button', class: 'button primary', dataset: { testid: 'mend' }, on: { click: () => mend(repairs) } }, t('health.mend')) : null,
+      h('span', { class: 'muted small' }, t('health.repair'), ' ', h('code', {}, 'runebook doctor --repair'))) : null,
     found.length ? growing(found, finding, { size: 20, props: { class: 'findings', dataset: { testid: 'findings' } } }) : null,
     fine.length ? h('details', {}, h('summary', {}, t('health.fine', { count: fine.length })),
       h('ul', { class: 'findings' }, fine.slice(0, 40).map(finding))) : null);

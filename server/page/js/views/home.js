@@ -5,12 +5,16 @@ import { fill, h } from '../dom.js';
 import { number, t } from '../i18n.js';
 import { href, remember } from '../router.js';
 import { lengths, types } from '../state.js';
+import { tagList } from '../parts/fields.js';
 import { ORDER, typeName } from '../parts/marks.js';
 import { countText, listKeys, memoryRow } from '../parts/memoryrow.js';
+import { selection } from '../parts/selection.js';
 import { empty, failure, loading } from '../parts/states.js';
+import { tagChoices } from '../parts/tags.js';
 
 const PAGE = 50;
 const MOST = 200;
+const MOST_TAGS = 12;
 const DAY_MS = 86_400_000;
 const SORTS = ['updated', 'created', 'importance', 'accesses', 'name'];
 const TIMES = ['1', '7', '30', '365', '-90'];
@@ -25,6 +29,7 @@ export function asParams(filters, now = Date.now()) {
     context_type: filters.kind,
     project: filters.project,
     words: filters.words,
+    tags: tagList(filters.tag ?? ''),
     sort: filters.sort ?? SORTS[0],
     pinned: filters.pinned === '1' ? true : undefined,
     active: filters.active,
@@ -39,6 +44,7 @@ export async function view({ query, signal }) {
   const list = h('ul', { class: 'memory-list', dataset: { testid: 'memories' } });
   const more = h('div', { class: 'actions center' });
   const count = h('p', { class: 'muted', role: 'status', dataset: { testid: 'count' } });
+  const entries = new Map();
   let shown = 0;
   let round = 0;
 
@@ -49,8 +55,13 @@ export async function view({ query, signal }) {
     try {
       const page = await get('/entries', { ...asParams(filters), limit, offset }, { signal });
       if (mine !== round) return;
+      const focused = list.contains(document.activeElement) ? document.activeElement.closest('[data-uri]')?.dataset.uri : null;
       if (offset === 0) list.replaceChildren();
+      if (offset === 0) entries.clear();
+      page.entries.forEach((entry) => entries.set(entry.uri, entry));
       list.append(...page.entries.map(memoryRow));
+      select.sync();
+      if (focused) [...list.children].find((row) => row.dataset.uri === focused)?.querySelector('a').focus({ preventScroll: true });
       shown = offset + page.entries.length;
       lengths.set(href('/', filters), shown);
       count.textContent = countText(shown, page.total);
@@ -81,17 +92,26 @@ export async function view({ query, signal }) {
     load(0);
   }
 
-  const [known, facts] = await Promise.all([types(), get('/about', {}, { signal })]);
-  const bar = filterBar(known, facts.counts ?? {}, filters, change);
+  const [known, facts, labels] = await Promise.all([types(), get('/about', {}, { signal }), get('/labels', {}, { signal })]);
+  const bar = filterBar(known, facts.counts ?? {}, labels, filters, change);
+  const select = selection(list, (uri) => entries.get(uri), async () => {
+    window.dispatchEvent(new Event('changed'));
+  });
   listKeys(list, signal);
   await load(0, Math.min(MOST, Math.max(PAGE, lengths.get(href('/', filters)) ?? 0)));
-  window.addEventListener('changed', () => load(0), { signal });
+  const again = () => load(0, Math.min(MOST, Math.max(PAGE, shown)));
+  window.addEventListener('changed', again, { signal });
+  window.addEventListener('committed', async ({ detail: commits }) => {
+    await again();
+    const uris = new Set((commits ?? []).flatMap((commit) => commit.uris));
+    for (const row of list.children) row.classList.toggle('just-changed', uris.has(row.dataset.uri));
+  }, { signal });
   return h('div', { class: 'home' },
-    h('header', { class: 'view-head split' }, h('h1', {}, t('home.title')), count),
-    bar.node, list, more);
+    h('header', { class: 'view-head split' }, h('h1', {}, t('home.title')), h('div', { class: 'row' }, count, facts.writable && select.button)),
+    bar.node, list, more, select.bar);
 }
 
-function filterBar(known, counts, filters, change) {
+function filterBar(known, counts, labels, filters, change) {
   const controls = [];
   const choose = (name, label, options) => {
     const select = h('select', { id: `filter-${name}`, dataset: { testid: `filter-${name}` }, on: { change: () => change(name, select.value) } },
@@ -103,11 +123,11 @@ function filterBar(known, counts, filters, change) {
     clearTimeout(type.timer);
     type.timer = setTimeout(() => change(event.target.name, event.target.value.trim()), fallback);
   };
-  const text = (name, label) => {
-    const field = h('input', { type: 'search', id: `filter-${name}`, name, autocomplete: 'off', dataset: { testid: `filter-${name}` },
+  const text = (name, label, choices = null) => {
+    const field = h('input', { type: 'search', id: `filter-${name}`, name, autocomplete: 'off', list: choices && `known-${name}`, dataset: { testid: `filter-${name}` },
       on: { input: (event) => type(event, 250) } });
     controls.push(() => { if (document.activeElement !== field) field.value = filters[name] ?? ''; });
-    return h('div', { class: 'filter' }, h('label', { for: `filter-${name}` }, label), field);
+    return h('div', { class: 'filter' }, h('label', { for: `filter-${name}` }, label), field, choices && tagChoices(`known-${name}`, choices));
   };
   const place = (type) => (ORDER.includes(type.name) ? ORDER.indexOf(type.name) : ORDER.length);
   const held = known.filter((type) => counts[type.name] > 0 || type.name === filters.type).sort((left, right) => place(left) - place(right));
@@ -116,6 +136,17 @@ function filterBar(known, counts, filters, change) {
       label, counts[value] > 0 && h('span', { class: 'count' }, number(counts[value]))));
   const pinned = h('button', { type: 'button', class: 'chip', dataset: { testid: 'filter-pinned' },
     on: { click: () => change('pinned', filters.pinned === '1' ? '' : '1') } }, t('filter.pinned'));
+  const tags = h('div', { class: 'chips', role: 'group', 'aria-label': t('edit.tags'), dataset: { testid: 'filter-tags' } });
+  const most = Object.entries(labels.tags).slice(0, MOST_TAGS);
+  const drawTags = () => {
+    const chosen = tagList(filters.tag ?? '');
+    const others = most.filter(([tag]) => !chosen.includes(tag));
+    fill(tags, [...chosen.map((tag) => [tag]), ...others].map(([tag, many]) => h('button', {
+      type: 'button', class: 'chip', 'aria-pressed': String(chosen.includes(tag)), dataset: { testid: `filter-tag-${tag}` },
+      on: { click: () => change('tag', (chosen.includes(tag) ? chosen.filter((each) => each !== tag) : [...chosen, tag]).join(',')) },
+    }, `#${tag}`, many > 0 && h('span', { class: 'count' }, number(many)))));
+    tags.hidden = tags.childElementCount === 0;
+  };
   const reset = h('a', { class: 'chip', href: '#/', dataset: { testid: 'reset' } }, t('action.reset'));
   const any = ['', t('filter.any')];
   const first = h('div', { class: 'filter-rows' },
@@ -128,16 +159,17 @@ function filterBar(known, counts, filters, change) {
     h('div', { class: 'filter-grid' },
       choose('kind', t('filter.kind'), [any, ['memory', t('filter.kind.memory')], ['skill', t('filter.kind.skill')]]),
       choose('active', t('filter.state'), [any, ['true', t('filter.active.true')], ['false', t('filter.active.false')]]),
-      text('project', t('filter.project'))));
+      text('project', t('filter.project'), labels.projects)));
   more.open = ['kind', 'active', 'project'].some((name) => filters[name]);
   const sync = () => {
     for (const apply of controls) apply();
+    drawTags();
     for (const chip of chips) chip.setAttribute('aria-pressed', String((filters.type ?? '') === chip.value));
     pinned.setAttribute('aria-pressed', String(filters.pinned === '1'));
     reset.hidden = Object.keys(filters).length === 0;
   };
   sync();
   const node = h('section', { class: 'filter-bar', 'aria-label': t('filter.title') },
-    held.length > 1 && h('div', { class: 'chips', role: 'group', 'aria-label': t('filter.type') }, chips), first, h('div', { class: 'row' }, more, reset));
+    held.length > 1 && h('div', { class: 'chips', role: 'group', 'aria-label': t('filter.type') }, chips), tags, first, h('div', { class: 'row' }, more, reset));
   return { node, sync };
 }

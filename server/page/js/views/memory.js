@@ -3,7 +3,7 @@
 import { get, pathOf, send } from '../api.js';
 import { fill, h, icon, rendered } from '../dom.js';
 import { day, moment, number, t } from '../i18n.js';
-import { go } from '../router.js';
+import { go, href } from '../router.js';
 import { confirmed } from '../parts/dialogs.js';
 import { fieldName, importanceMark, decayBar, nameOf, standingMarks, typeBadge, when } from '../parts/marks.js';
 import { relations, sources, versions } from '../parts/provenance.js';
@@ -46,7 +46,9 @@ function entryView(first, path, signal) {
 
   function draw() {
     fill(head, headOf(entry, standing, held));
-    fill(body, rendered(entry.html));
+    const text = rendered(entry.html);
+    if (text.firstElementChild?.matches('h1, h2') && text.firstElementChild.textContent.trim() === nameOf(entry)) text.firstElementChild.remove(); // the title says it
+    fill(body, text);
     fill(facts, atAGlance(entry));
     raw.textContent = entry.text;
   }
@@ -59,7 +61,7 @@ function entryView(first, path, signal) {
     h('div', { class: 'memory-columns' },
       h('div', { class: 'stack wide' }, body,
         told.length > 0 && section(t('memory.fields'), fieldTable(told)),
-        section(t('memory.relations'), relations(entry.links)),
+        section(t('memory.relations'), relations(entry.links), entry.editable !== false && h('p', {}, h('a', { href: href('/graph', { around: entry.uri }), dataset: { testid: 'to-graph' } }, t('graph.open')))),
         section(t('memory.sources'), sources(entry)),
         section(t('memory.history'), past),
         h('details', { class: 'raw-file', dataset: { testid: 'raw' } },
@@ -76,8 +78,7 @@ function headOf(entry, standing, held) {
   const pin = () => standing.change({ pinned: !entry.pinned });
   const bound = entry.editable === false;
   return [
-    h('div', { class: 'memory-meta' }, typeBadge(entry.memory_type), standingMarks(entry), importanceMark(entry.salience),
-      (entry.tags ?? []).map((tag) => h('span', { class: 'tag' }, `#${tag}`))),
+    h('div', { class: 'memory-meta' }, typeBadge(entry.memory_type), standingMarks(entry), importanceMark(entry.salience)),
     h('h1', { dataset: { testid: 'title' } }, nameOf(entry)),
     h('div', { class: 'actions' },
       !bound && h('a', { class: 'button primary', href: `#/edit/${path}`, dataset: { testid: 'edit' }, 'aria-keyshortcuts': 'e' }, icon('M4 20l1-4L16 5l3 3L8 19zM14 7l3 3'), t('action.edit')),

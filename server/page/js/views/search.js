@@ -17,6 +17,7 @@ const FIRST_HITS = 20;
 const MOST_HITS = 100;
 const DAYS = [7, 30, 90, 365];
 const IMPORTANCE = { high: 0.8, normal: 0.5 };
+const TYPING_MS = 220;
 const GROUPS = ['memory', 'resource', 'skill'];
 
 /** `query`: q, rank, type, days, importance, project. */
@@ -32,6 +33,7 @@ export async function view({ query, signal }) {
   const page = h('section', { class: 'view view-search' }, h('h1', {}, t('search.title')), form, status, results);
   fromField(page, 'input[type=search]', '.hit-link');
   listKeys(page, signal);
+  window.addEventListener('committed', () => { if (asked.q && !results.contains(document.activeElement)) run(); }, { signal });
   run();
   if (!asked.q && matchMedia('(pointer: fine)').matches) requestAnimationFrame(() => page.querySelector('input')?.focus());
   return page;
@@ -43,19 +45,34 @@ function searchForm(state, names, run) {
     type: 'search', id: 'search-query', name: 'q', value: asked.q, autocomplete: 'off', enterkeyhint: 'search', maxlength: '2000',
     placeholder: t('search.placeholder'), 'aria-label': t('search.query'), dataset: { testid: 'search-query' },
   });
+  let typing = 0;
   const start = () => {
+    clearTimeout(typing);
     state.limit = FIRST_HITS;
     const { q, ...rest } = asked;
     remember(href('/search', { q, ...rest, rank: rest.rank === state.usual ? '' : rest.rank }));
     run();
   };
-  const change = (name) => (event) => {
-    asked[name] = event.target.value.trim();
+  const typed = () => {
+    const q = input.value.trim();
+    if (q === asked.q) return;
+    asked.q = q;
     start();
   };
-  const choice = (name, label, options) => h('label', { class: 'field' }, h('span', {}, label),
-    h('select', { value: asked[name], on: { change: change(name) }, dataset: { testid: `search-${name}` } },
-      options.map(([value, text]) => h('option', { value }, text))));
+  input.addEventListener('input', (event) => {
+    clearTimeout(typing);
+    if (!event.isComposing) typing = setTimeout(typed, TYPING_MS);
+  });
+  input.addEventListener('compositionend', () => { typing = setTimeout(typed, TYPING_MS); });
+  const hint = h('p', { class: 'hint', id: 'rank-about' }, t(`search.rank.${asked.rank}.about`));
+  const rank = chipSelect('rank', t('search.rank'), RANKS.map((each) => [each, t(`search.rank.${each}`)]), state.usual, asked, () => {
+    fill(hint, t(`search.rank.${asked.rank}.about`));
+    start();
+  });
+  rank.querySelector('select').setAttribute('aria-describedby', 'rank-about');
+  const choice = (name, label, options) => chipSelect(name, label, options, '', asked, start);
+  const project = h('input', { type: 'text', value: asked.project, maxlength: '200', placeholder: t('search.any'), size: 10, dataset: { testid: 'search-project' }, on: {
+    change: () => { asked.project = project.value.trim(); project.parentElement.classList.toggle('active', Boolean(asked.project)); start(); } } });
   return h('form', { class: 'search-form', role: 'search', on: { submit: (event) => {
     event.preventDefault();
     asked.q = input.value.trim();
@@ -63,27 +80,36 @@ function searchForm(state, names, run) {
   } } },
   h('div', { class: 'search-line' }, input,
     h('button', { type: 'submit', class: 'button primary', dataset: { testid: 'search-go' } }, t('search.go'))),
-  rankSwitch(asked, start),
-  h('div', { class: 'search-filters' },
+  h('div', { class: 'chips', role: 'group', 'aria-label': t('filter.title') },
     choice('type', t('search.type'), [['', t('search.any')], ...names.map((name) => [name, typeName(name)])]),
     choice('days', t('search.time'), [['', t('search.any_time')], ...DAYS.map((days) => [String(days), t('search.days', { count: days })])]),
     choice('importance', t('search.importance'), [['', t('search.any')], ['normal', t('search.from_normal')], ['high', t('search.from_high')]]),
-    h('label', { class: 'field' }, h('span', {}, t('search.project')),
-      h('input', { type: 'text', value: asked.project, maxlength: '80', placeholder: t('search.any'), on: { change: change('project') }, dataset: { testid: 'search-project' } }))));
+    h('label', { class: ['chip', 'chip-select', asked.project && 'active'] }, h('span', {}, t('search.project')), project),
+    rank),
+  hint);
 }
 
-function rankSwitch(asked, start) {
-  const about = h('p', { class: 'hint', id: 'rank-about' }, t(`search.rank.${asked.rank}.about`));
-  return h('fieldset', { class: 'ranks' }, h('legend', {}, t('search.rank')),
-    h('div', { class: 'segmented' }, RANKS.map((rank) => h('label', {},
-      h('input', { type: 'radio', name: 'rank', value: rank, checked: asked.rank === rank, 'aria-describedby': 'rank-about', dataset: { testid: `rank-${rank}` },
-        on: { change: () => {
-          asked.rank = rank;
-          fill(about, t(`search.rank.${rank}.about`));
-          start();
-        } } }),
-      h('span', {}, t(`search.rank.${rank}`))))),
-    about);
+/** A filter as a chip: its name, its value to choose, and a button to drop it once it is set. */
+function chipSelect(name, label, options, usual, asked, changed) {
+  const select = h('select', { value: asked[name], dataset: { testid: `search-${name}` }, on: { change: () => set(select.value) } },
+    options.map(([value, text]) => h('option', { value }, text)));
+  const drop = h('button', { type: 'button', class: 'plain-button', 'aria-label': t('search.drop', { name: label }), dataset: { testid: `search-${name}-drop` }, on: { click: () => {
+    select.value = usual;
+    set(usual);
+    select.focus();
+  } } }, '×');
+  const box = h('span', { class: 'chip chip-select' }, h('label', {}, h('span', {}, label), select), drop);
+  const show = () => {
+    box.classList.toggle('active', asked[name] !== usual);
+    drop.hidden = asked[name] === usual;
+  };
+  const set = (value) => {
+    asked[name] = value;
+    show();
+    changed();
+  };
+  show();
+  return box;
 }
 
 /** What the server is asked; the filter speaks its language. */
@@ -164,7 +190,9 @@ function ways(state, results, facts) {
   return [
     narrowed ? h('a', { class: 'button', href: href('/search', { q: asked.q, rank: asked.rank }) }, t('search.drop_filters')) : null,
     asked.rank === 'decay' ? h('button', { type: 'button', class: 'button', on: { click: () => {
-      document.querySelector('[data-testid=rank-relevance]')?.click();
+      const rank = document.querySelector('[data-testid=search-rank]');
+      rank.value = 'relevance';
+      rank.dispatchEvent(new Event('change'));
     } } }, t('search.without_time')) : null,
     h('a', { class: 'button', href: '#/' }, t('search.browse')),
   ].filter(Boolean);

@@ -4,6 +4,7 @@ import { get } from '../api.js';
 import { fill, h } from '../dom.js';
 import { ago, day, moment, named, t } from '../i18n.js';
 import { linkOf, nameOf, sessionLink } from '../parts/addresses.js';
+import { plainLine, typeBadge } from '../parts/marks.js';
 import { listKeys } from '../parts/memoryrow.js';
 import { empty, failure, loading, pending } from '../parts/states.js';
 import { href, remember } from '../router.js';
@@ -11,10 +12,11 @@ import { href, remember } from '../router.js';
 const LIST_PAGE = 40;
 const MESSAGE_PAGE = 100;
 const SEGMENTS_SHOWN = 40;
+const TYPING_MS = 220;
 
 /** With an id that conversation, at `query.line` of it; else all of them, from `query.offset` on. */
-export async function view({ id, query: { line, offset }, signal }) {
-  if (id !== undefined) return conversation(id, line === undefined ? null : Math.max(0, Number.parseInt(line, 10) || 0));
+export async function view({ id, query: { line, offset, words = '' }, signal }) {
+  if (id !== undefined) return conversation(id, line === undefined ? null : Math.max(0, Number.parseInt(line, 10) || 0), words);
   const start = Math.max(0, Number.parseInt(offset ?? '0', 10) || 0);
   const page = h('section', { class: 'view view-sessions' },
     h('header', { class: 'view-head' }, h('h1', {}, t('sessions.title')), h('p', { class: 'lede' }, t('sessions.lede'))),
@@ -28,8 +30,8 @@ function list({ sessions, total }, start) {
   return [
     h('p', { class: 'muted small' }, t('sessions.count', { count: total })),
     h('ul', { class: 'session-list card' }, sessions.map((session) => h('li', { class: 'session-item', dataset: { testid: 'session' } },
-      h('a', { class: 'session-link', href: sessionLink(session.session_id), dataset: { testid: 'session-link', listItem: '' } }, session.session_id),
-      h('span', { class: 'muted small' },
+      h('a', { class: 'session-link', href: sessionLink(session.session_id), dataset: { testid: 'session-link', listItem: '' } }, session.title ?? session.session_id),
+      h('span', { class: 'muted small' }, session.title && [session.session_id, ' · '],
         t('sessions.messages', { count: session.messages }), ' · ', countOf(session.segments) ? t('sessions.segments', { count: countOf(session.segments) }) : t('sessions.no_segments'), ' · ',
         h('time', { datetime: session.updated_at, title: moment(session.updated_at) }, ago(session.updated_at))),
       session.waiting ? h('a', { class: 'badge warn', href: '#/queue' }, t('sessions.waiting', { count: session.waiting })) : null))),
@@ -47,20 +49,44 @@ function pager(start, size, total, address) {
     start + size < total ? h('a', { class: 'button', href: address(start + size) }, t('pager.older')) : null);
 }
 
-async function conversation(id, line) {
-  const state = { id, line, total: 0 };
+async function conversation(id, line, words) {
+  const state = { id, line, total: 0, words, told: null };
+  const title = h('h1', {}, id);
+  const under = h('p', { class: 'muted small' });
   const messages = h('div', { class: 'messages', dataset: { testid: 'messages' } });
   const aside = h('aside', { class: 'session-aside', 'aria-label': t('session.segments') });
-  const open = (at) => openAt(state, at, messages, aside);
+  const named = (found) => {
+    if (!found.title) return;
+    fill(title, found.title);
+    fill(under, id);
+    document.title = `${found.title} · Runebook`;
+  };
+  const open = (at) => openAt(state, at, messages, aside, named);
   const page = h('section', { class: 'view view-session' },
     h('header', { class: 'view-head' },
       h('p', { class: 'small' }, h('a', { href: '#/sessions' }, t('session.back'))),
-      h('h1', {}, id),
-      jump(state, open)),
+      title, under,
+      h('div', { class: 'row' }, seek(state, () => open(0)), jump(state, open))),
     h('div', { class: 'session-body' }, messages, aside));
   fill(messages, loading(6));
   open(line ?? 0);
   return page;
+}
+
+/** Search inside: only the messages that hold all words. */
+function seek(state, open) {
+  let typing = 0;
+  const field = h('input', { type: 'search', autocomplete: 'off', value: state.words, placeholder: t('session.seek'), 'aria-label': t('session.seek'), dataset: { testid: 'session-words' }, on: { input: () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => {
+      if (state.words === field.value.trim()) return;
+      state.words = field.value.trim();
+      state.line = null;
+      remember(href(`/session/${encodeURIComponent(state.id)}`, { words: state.words }));
+      open();
+    }, TYPING_MS);
+  } } });
+  return h('div', { role: 'search' }, field);
 }
 
 function jump(state, open) {
@@ -75,24 +101,32 @@ function jump(state, open) {
 }
 
 /** Show the page of messages that holds a line, with that line marked if it was asked for. */
-async function openAt(state, at, messages, aside) {
+async function openAt(state, at, messages, aside, named) {
+  const asked = state.words;
   const offset = Math.floor(at / MESSAGE_PAGE) * MESSAGE_PAGE;
   try {
-    const found = await get(`/sessions/${encodeURIComponent(state.id)}`, { offset, limit: MESSAGE_PAGE });
+    const found = await get(`/sessions/${encodeURIComponent(state.id)}`, { words: asked, offset, limit: MESSAGE_PAGE });
+    if (asked !== state.words) return; // something else was typed meanwhile
+    named(found);
     state.total = found.total;
-    fill(aside, segmentList(state, found.segments ?? []));
+    state.told ??= await get(`/sessions/${encodeURIComponent(state.id)}/memories`).then((told) => told.memories, () => []);
+    fill(aside, memoryList(state), segmentList(state, found.segments ?? []));
+    if (asked && !found.messages.length) {
+      fill(messages, empty(t('session.nothing'), t('session.nothing.more', { words: asked })));
+      return;
+    }
     if (!found.messages.length) {
       fill(messages, empty(t('session.empty'), found.total ? t('session.beyond', { count: found.total }) : ''), found.total ? turn(state, offset) : null);
       return;
     }
-    fill(messages, turn(state, offset), h('ol', { class: 'turns' }, spoken(state.id, found.messages, state.line)), turn(state, offset));
+    fill(messages, turn(state, offset), h('ol', { class: 'turns' }, spoken(state, found.messages)), turn(state, offset));
     const wanted = state.line === null ? null : messages.querySelector(`#line-${state.line}`);
     requestAnimationFrame(() => {
       wanted?.scrollIntoView({ block: 'center' });
       wanted?.focus({ preventScroll: true });
     });
   } catch (error) {
-    fill(messages, failure(error, () => openAt(state, at, messages, aside)));
+    fill(messages, failure(error, () => openAt(state, at, messages, aside, named)));
   }
 }
 
@@ -106,7 +140,7 @@ function turn(state, offset) {
 }
 
 /** Messages, with the day where it changes. */
-function spoken(id, messages, line) {
+function spoken({ id, line, words, told }, messages) {
   let last = '';
   return messages.map((message) => {
     const on = message.time ? day(message.time) : '';
@@ -119,8 +153,33 @@ function spoken(id, messages, line) {
         h('strong', {}, speakerOf(message)),
         message.time ? h('time', { class: 'muted small', datetime: message.time }, moment(message.time, { timeStyle: 'short' })) : null,
         h('a', { class: 'muted small turn-line', href: sessionLink(id, message.line), title: t('session.line_of', { line: message.line }) }, `#${message.line}`)),
-      h('div', { class: 'turn-text' }, message.text || t('session.no_text')));
+      h('div', { class: 'turn-text' }, message.text ? highlighted(message.text, words) : t('session.no_text')),
+      toldHere(told, message.line));
   });
+}
+
+/** The memories that a turn led to, beside it. */
+function toldHere(told, line) {
+  const here = (told ?? []).filter((memory) => memory.lines.includes(line));
+  return here.length > 0 && h('p', { class: 'turn-told', dataset: { testid: 'turn-told' } }, t('session.remembered'), ' ',
+    here.map((memory, at) => [at ? t('list.comma') : null, h('a', { href: linkOf(memory.uri) }, memory.name)]));
+}
+
+/** The text with each of the words marked. */
+function highlighted(text, words) {
+  const wanted = words.split(/\s+/).filter(Boolean).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  if (!wanted.length) return text;
+  return text.split(new RegExp(`(${wanted.join('|')})`, 'gi')).map((piece, at) => (at % 2 ? h('mark', {}, piece) : piece));
+}
+
+/** What was remembered of the conversation, with the lines that each memory came from. */
+function memoryList({ id, told }) {
+  if (!told?.length) return null;
+  return [h('h2', {}, t('session.memories')),
+    h('ul', { class: 'segment-list', dataset: { testid: 'session-memories' } }, told.map((memory) => h('li', { class: 'segment' },
+      h('a', { href: linkOf(memory.uri) }, memory.name), ' ', typeBadge(memory.memory_type),
+      h('p', { class: 'small muted' }, plainLine(memory.abstract)),
+      memory.lines.length > 0 && h('p', { class: 'small' }, t('session.from'), ' ', memory.lines.map((line, at) => [at ? t('list.comma') : null, h('a', { href: sessionLink(id, line) }, `#${line}`)])))))];
 }
 
 const speakerOf = ({ speaker, role }) => (speaker && speaker !== role ? speaker : named(`role.${role}`, role));

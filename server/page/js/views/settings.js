@@ -1,6 +1,6 @@
 // What holds for this browser, and what the server says of itself.
 
-import { key, setKey } from '../api.js';
+import { key, setKey, signOut } from '../api.js';
 import { h } from '../dom.js';
 import { LANGUAGES, language, setLanguage, t } from '../i18n.js';
 import { show } from '../router.js';
@@ -20,7 +20,7 @@ export async function view() {
         h('p', {}, t(key() ? 'settings.key.set' : 'settings.key.none')), h('p', { class: 'muted small' }, t('settings.key.help')),
         h('div', { class: 'actions' },
           h('button', { type: 'button', class: 'button', on: { click: renew } }, t('settings.key.other')),
-          key() && h('button', { type: 'button', class: 'button', on: { click: () => { setKey(null); forget(); show(); } } }, t('settings.key.forget')))),
+          key() && h('button', { type: 'button', class: 'button', on: { click: async () => { await signOut(); forget(); show(); } } }, t('settings.key.forget')))),
       h('section', { class: 'card stack tight' }, h('h2', {}, t('settings.server')), server(facts))));
 }
 

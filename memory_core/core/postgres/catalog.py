@@ -1,0 +1,130 @@
+"""The index in PostgreSQL: the catalog's own tables, words by ``words``, and vectors compared in the database.
+
+What is indexed, and what it is asked, is ``index.catalog``'s; here is only what a database does in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from pgvector import HalfVector
+
+from memory_core.core.index.catalog import Catalog
+from memory_core.core.index.vectors import IndexStatus, Nearest, VectorIndex, VectorRow, count
+from memory_core.core.postgres.database import PostgresDatabase, PostgresLock, PostgresServer
+from memory_core.core.postgres.words import PostgresWords
+
+if TYPE_CHECKING:
+    from memory_core.core.index.catalog import Words
+    from memory_core.core.index.catalog_file import CatalogFile
+    from memory_core.core.index.vectors import Vector
+    from memory_core.core.store.sqlite import Database
+
+#: A vector, and the document that its text is a passage of at present.
+_SAME_TEXT = "p.uri = v.uri AND p.part = v.part AND p.content_sha256 = v.content_sha256"
+_OF_DOCUMENTS = f"FROM vectors v JOIN passages p ON {_SAME_TEXT} WHERE v.space = ANY(%s) AND v.fingerprint = %s"
+
+
+class PostgresCatalog(Catalog):
+    """The catalog of one tenant.
+
+    Args:
+        server: The database.
+        tenant: A user's space.
+    """
+
+    def __init__(self, server: PostgresServer, tenant: str) -> None:
+        self.rows = database = PostgresDatabase(server, "index", tenant)
+        self._server = server
+        self._tenant = tenant
+        self.file = cast("CatalogFile", database)
+        self._database = cast("Database", database)
+        self.postgres_words = PostgresWords()
+        self.words = cast("Words", self.postgres_words)
+
+    def lock(self, name: str, timeout_seconds: float = 30.0) -> PostgresLock:
+        """A lock of this tenant's index by its name, shared by all servers."""
+        return PostgresLock(self._server, f"{self._tenant}/index/{name}", timeout_seconds)
+
+    def append_vectors(self, connection: Any, rows: Iterable[VectorRow]) -> None:
+        """Add vectors; one already there (same passage, text and model) is left as it is."""
+        for row in rows:
+            connection.native(
+                "INSERT INTO vectors (space, uri, part, content_sha256, fingerprint, vector) "
+                "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+                (row.space, row.uri, row.part, row.content_sha256, row.fingerprint, _half(row.vector)),
+            )
+        connection.native(
+            "INSERT INTO vector_changes AS kept (number) VALUES (1) ON CONFLICT (tenant, id) "
+            "DO UPDATE SET number = kept.number + 1"
+        )
+
+
+class PostgresVectors(VectorIndex):
+    """Nearest neighbours by an exact scan in the database, which reads the rows of the asked spaces alone."""
+
+    def __init__(self) -> None:
+        self.server = None
+
+    def nearest(
+        self, connection: Any, spaces: Sequence[str], fingerprint: str, queries: Sequence[Vector], k: int
+    ) -> Nearest:
+        """The ``k`` rows of all the spaces together that are nearest to each query."""
+        found: dict[int, float] = {}
+        complete = True
+        for query in queries:
+            # Some of what is near may be of texts that changed since: it is joined last, and looked beyond.
+            rows = connection.native(
+                "SELECT p.document_id, v.distance FROM (SELECT uri, part, content_sha256, vector <#> %s AS distance "
+                "FROM vectors WHERE space = ANY(%s) AND fingerprint = %s ORDER BY distance LIMIT %s) v "
+                f"LEFT JOIN passages p ON {_SAME_TEXT} ORDER BY v.distance",
+                (_half(query), list(spaces), fingerprint, 2 * k),
+            ).fetchall()
+            live = [row for row in rows if row[0] is not None]
+            complete = complete and len(rows) < 2 * k and len(live) < k
+            for document, distance in live[:k]:
+                found[int(document)] = max(-float(distance), found.get(int(document), -1.0))
+        return Nearest(found, complete)
+
+    def cosines(
+        self,
+        connection: Any,
+        spaces: Sequence[str],
+        fingerprint: str,
+        queries: Sequence[Vector],
+        documents: Sequence[int],
+    ) -> dict[int, float]:
+        """The cosine of the row nearest to any query of each of these documents."""
+        found: dict[int, float] = {}
+        for query in queries if documents else ():
+            rows = connection.native(
+                f"SELECT p.document_id, min(v.vector <#> %s) {_OF_DOCUMENTS} AND p.document_id = ANY(%s) "
+                "GROUP BY p.document_id",
+                (_half(query), list(spaces), fingerprint, list(documents)),
+            )
+            for document, distance in rows:
+                found[int(document)] = max(-float(distance), found.get(int(document), -1.0))
+        return found
+
+    def load(self, connection: Any, space: str, fingerprint: str) -> None:
+        """Nothing is read ahead."""
+
+    def keep_up(self, connection: Any, space: str, fingerprint: str) -> bool:  # noqa: ARG002
+        """Nothing is written beside the rows."""
+        return False
+
+    def compact(self, connection: Any, space: str, fingerprint: str) -> None:
+        """Rows that were pruned are kept nowhere."""
+
+    def status(self, connection: Any, space: str, fingerprint: str) -> IndexStatus:
+        """How this space and model are searched."""
+        return IndexStatus("exact", 0, count(connection, space, fingerprint), None)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _half(vector: Vector) -> HalfVector:
+    return HalfVector(np.asarray(vector, np.float32))

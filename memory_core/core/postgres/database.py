@@ -1,0 +1,411 @@
+"""A PostgreSQL database as the tables of a store see it: what ``store.sqlite.Database`` is for a file.
+
+``PostgresServer`` is the database with its connections, shared by all users of a process; ``PostgresDatabase`` one of
+its two halves (the ledger, the index) as one tenant sees it. A tenant is a user's space: each transaction names it, and
+row-level security keeps the rows of all others out of sight.
+
+Promises: one writer of a half at a time for each tenant, whichever server it is on, so that what was planned on a
+state is written on that state. When ``writing`` ends, what was written is on disk (``synchronous_commit``). Errors of
+the connection and of locks are ``StoreBusy``, those of the disk ``StorageFailed``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import psycopg
+from pgvector.psycopg import register_vector
+from psycopg import errors
+from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
+from psycopg.types.string import StrBinaryDumper, StrDumper
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from memory_core.core.config import is_space
+from memory_core.core.errors import StoreBusy
+from memory_core.core.postgres.dialect import translated
+from memory_core.core.postgres.faults import AGAIN, UNREACHABLE, translating
+from memory_core.core.postgres.schema import ROLE, ready
+
+_log = logging.getLogger(__name__)
+Half = Literal["ledger", "index"]
+_HALVES: tuple[Half, ...] = ("ledger", "index")
+_CONNECTIONS = 16
+_CONNECT_SECONDS = 10.0
+_LOCK_SECONDS = 30
+_STATEMENT_SECONDS = 120
+_ATTEMPTS = 3
+#: Fails at once where nothing can be written: before anything was planned, so that another connection may be tried.
+_EXPECT_WRITES = {
+    half: f"DELETE FROM {table} WHERE false; " for half, table in (("ledger", "commits"), ("index", "documents"))
+}
+
+
+class Rows:
+    """What a statement answered: all of its rows, as a cursor gives them."""
+
+    def __init__(self, rows: list[tuple[Any, ...]], rowcount: int, *, counts: bool = False) -> None:
+        self._rows = rows
+        self._next = 0
+        self.rowcount = rowcount
+        #: The number of the row that was added, where the statement answers with it.
+        self.lastrowid: int | None = int(rows[0][0]) if counts and rows else None
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row; None after the last."""
+        return next(self, None)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """The rows that are left."""
+        left, self._next = self._rows[self._next :], len(self._rows)
+        return left
+
+    def close(self) -> None:
+        """Leave the rest."""
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return self
+
+    def __next__(self) -> tuple[Any, ...]:
+        if self._next >= len(self._rows):
+            raise StopIteration
+        self._next += 1
+        return self._rows[self._next - 1]
+
+
+class Transaction:
+    """A connection in a transaction of one tenant; takes SQLite's statements."""
+
+    in_transaction = True
+
+    def __init__(self, raw: psycopg.Connection[tuple[Any, ...]], *, consistent: bool) -> None:
+        self._raw = raw
+        #: What was read of its state, which stays as it is; None where it may change.
+        self.kept: dict[Any, Any] | None = {} if consistent else None
+
+    @contextmanager
+    def together(self) -> Iterator[Transaction]:
+        """Itself; see ``Alone.together``."""
+        yield self
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Rows:
+        """As SQLite's; see ``dialect``."""
+        wanted = translated(statement)
+        if wanted is None:
+            return Rows([(0,)], 0)
+        return self.native(wanted.text, [_value(parameters[place]) for place in wanted.order], counts=wanted.counts)
+
+    def executemany(self, statement: str, parameters: Iterable[Sequence[Any]]) -> Rows:
+        """As SQLite's."""
+        wanted = translated(statement)
+        if wanted is None:
+            return Rows([], 0)
+        every = [[_value(values[place]) for place in wanted.order] for values in parameters]
+        with translating(), self._raw.cursor() as cursor:
+            if every:
+                cursor.executemany(wanted.text, every)
+            return Rows([], max(0, cursor.rowcount))
+
+    def native(self, statement: str, parameters: Sequence[Any] = (), *, counts: bool = False) -> Rows:
+        """Execute a statement that is written for PostgreSQL.
+
+        Args:
+            statement: With ``%s`` for each parameter.
+            parameters: Their values.
+            counts: Whether its first column is the number of the row that it added.
+        """
+        with translating(), self._raw.cursor(binary=True) as cursor:
+            cursor.execute(statement.encode(), parameters)
+            return Rows(cursor.fetchall() if cursor.description else [], cursor.rowcount, counts=counts)
+
+
+class Alone:
+    """A connection outside of transactions: each statement is one."""
+
+    in_transaction = False
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Rows:
+        """As SQLite's."""
+        wanted = translated(statement)
+        if wanted is None:
+            return Rows([(0,)], 0)
+        return self.native(wanted.text, [_value(parameters[place]) for place in wanted.order])
+
+    def native(self, statement: str, parameters: Sequence[Any] = ()) -> Rows:
+        """Execute a statement that is written for PostgreSQL."""
+        return self._database.single(statement, parameters)
+
+    @contextmanager
+    def together(self) -> Iterator[Transaction]:
+        """Several reads at once, of one state."""
+        with self._database.reading() as connection:
+            yield connection
+
+
+class PostgresDatabase:
+    """One half of a store as one tenant sees it, shared by threads.
+
+    Args:
+        server: The database.
+        half: Which.
+        tenant: A user's space.
+    """
+
+    #: Nobody puts another file in its place.
+    generation = seen_generation = 0
+    is_remote = True
+
+    def __init__(self, server: PostgresServer, half: Half, tenant: str) -> None:
+        if not is_space(tenant.removeprefix("_")):  # it is written into statements
+            raise ValueError(f"{tenant!r} is no space")
+        self.path = Path(f"postgresql/{half}")
+        self.tenant = tenant
+        self._server = server
+        self._half: Half = half
+        self._local = threading.local()
+        self._alone = Alone(self)
+
+    def connection(self) -> Transaction | Alone:
+        """This thread's connection: inside ``reading`` and ``writing`` their transaction."""
+        open_: Transaction | None = getattr(self._local, "transaction", None)
+        return self._alone if open_ is None else open_
+
+    def is_current(self) -> bool:
+        """Whether it is the database that was opened; always."""
+        return True
+
+    def renew(self, _generation: int | None = None) -> bool:
+        """Nothing is put in the place of a database."""
+        return False
+
+    @property
+    def database(self) -> PostgresDatabase:
+        """Itself, where a file and what is in it are two things."""
+        return self
+
+    def close(self) -> None:
+        """Nothing is held between transactions."""
+
+    @contextmanager
+    def writing(self, *, synced: bool = True) -> Iterator[Transaction]:
+        """A transaction of the tenant's only writer: committed when the body ends; inside another one, part of it.
+
+        Args:
+            synced: False does not wait for the disk.
+
+        Raises:
+            StoreBusy: If another writer held the tenant for too long, or the connection is lost.
+            StorageFailed: If the disk refuses.
+        """
+        with self.transaction(writes=True, synced=synced) as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """One consistent view for several reads."""
+        with self.transaction(consistent=True) as connection:
+            yield connection
+
+    def single(self, statement: str, parameters: Sequence[Any]) -> Rows:
+        """A statement in a transaction of its own, sent with what names the tenant as one message."""
+        for attempt in range(_ATTEMPTS):
+            with self._server.connection(self._half, "") as raw, raw.cursor() as cursor:
+                try:
+                    text = psycopg.ClientCursor(raw).mogrify(statement, parameters)
+                    with translating():
+                        cursor.execute(f"{self._server.setting(self._half, self.tenant)}{text}".encode(), prepare=False)
+                except StoreBusy as error:
+                    self._server.let_go(self._half, raw, error)
+                    if not raw.closed or attempt + 1 == _ATTEMPTS:
+                        raise
+                    continue
+                while cursor.nextset():
+                    pass
+                return Rows(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+        raise AssertionError("the last attempt returns or raises")
+
+    @contextmanager
+    def transaction(
+        self, *, writes: bool = False, synced: bool = True, consistent: bool = False
+    ) -> Iterator[Transaction]:
+        """The transaction at hand, or a new one; see ``writing`` and ``reading``."""
+        open_: Transaction | None = getattr(self._local, "transaction", None)
+        if open_ is not None:
+            yield open_
+            return
+        mode = " ISOLATION LEVEL REPEATABLE READ READ ONLY" if consistent else ""
+        begin = f"BEGIN{mode}; {self._server.setting(self._half, self.tenant)}"
+        begin += "" if synced else "SET LOCAL synchronous_commit = off; "
+        if writes:
+            begin += f"SELECT pg_advisory_xact_lock(hashtextextended('{self._half}/{self.tenant}', 0)); "
+            begin += _EXPECT_WRITES[self._half]
+        with self._server.connection(self._half, begin) as raw:
+            self._local.transaction = Transaction(raw, consistent=consistent)
+            try:
+                yield self._local.transaction
+            except BaseException:
+                self._local.transaction = None
+                with suppress(psycopg.Error):  # it was lost
+                    raw.rollback()
+                raise
+            self._local.transaction = None
+            with translating():
+                raw.execute("COMMIT", prepare=False)
+
+
+class PostgresServer:
+    """The database of ``store.url`` and its connections; made ready when it is new.
+
+    Args:
+        url: ``postgresql://…``.
+
+    Raises:
+        StoreBusy: If it cannot be reached.
+        DatabaseNewer: If a newer version of this program made it.
+        StorageFailed: If it may not be used, or not be made ready.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.store_id, privileged = ready(url)
+        self._role = f"SET LOCAL ROLE {ROLE}; " if privileged else ""
+        self._pools = {half: self._pool(f"runebook {half}") for half in _HALVES}
+        # A lock is held by a connection of its own while a model thinks: it takes none from those who only ask.
+        self._locks = self._pool("runebook locks")
+
+    def close(self) -> None:
+        """Close all connections; safe to call twice."""
+        for pool in (*self._pools.values(), self._locks):
+            pool.close()
+
+    def setting(self, half: Half, tenant: str) -> str:
+        """The statements that name a half and a tenant, for the transaction at hand."""
+        return (
+            f"{self._role}SET LOCAL search_path = runebook_{half}, runebook, public; "
+            f"SELECT set_config('runebook.tenant', '{tenant}', true); "
+        )
+
+    @contextmanager
+    def connection(self, half: Half, begin: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        """A connection on which ``begin`` was executed; one that was lost meanwhile is replaced first."""
+        pool = self._pools[half]
+        for attempt in range(_ATTEMPTS):
+            raw = _taken(pool)
+            try:
+                if begin:
+                    with translating():
+                        raw.execute(begin.encode(), prepare=False)
+            except BaseException as error:
+                with suppress(psycopg.Error):
+                    raw.rollback()
+                self.let_go(half, raw, error)
+                lost = raw.closed
+                pool.putconn(raw)
+                if not lost or attempt + 1 == _ATTEMPTS:
+                    raise
+            else:
+                break
+        try:
+            yield raw
+        finally:
+            pool.putconn(raw)
+
+    def let_go(self, half: Half, raw: psycopg.Connection[tuple[Any, ...]], error: BaseException) -> None:
+        """Close a connection that took no writes, and replace the others: new ones may lead to who takes them."""
+        if isinstance(error.__cause__, errors.ReadOnlySqlTransaction):
+            raw.close()
+            self._pools[half].drain()
+
+    @contextmanager
+    def locked(self, name: str, timeout_seconds: float) -> Iterator[bool]:
+        """Hold a lock by its name, on a connection of its own, which gives it up when it is lost.
+
+        Yields:
+            Whether it was free within the timeout.
+        """
+        raw = _taken(self._locks)
+        try:
+            with translating():
+                raw.execute(f"SET lock_timeout = {max(1, int(timeout_seconds * 1000))}", prepare=False)
+                held = _locked(raw, name, wait=timeout_seconds > 0.0)
+            yield held
+        finally:
+            with suppress(psycopg.Error):  # who lost the connection lost the lock
+                raw.execute("SELECT pg_advisory_unlock_all()")
+            self._locks.putconn(raw)
+
+    def _pool(self, name: str) -> ConnectionPool[psycopg.Connection[tuple[Any, ...]]]:
+        options = f"-c lock_timeout={_LOCK_SECONDS}s -c statement_timeout={_STATEMENT_SECONDS}s"
+        return ConnectionPool(
+            self._url,
+            kwargs={"autocommit": True, "application_name": name, "options": options},
+            min_size=0,
+            max_size=_CONNECTIONS,
+            timeout=_CONNECT_SECONDS,
+            reconnect_timeout=_CONNECT_SECONDS,  # who asks later tries anew
+            configure=configured,
+            open=True,
+        )
+
+
+class PostgresLock:
+    """A lock by its name, shared by the threads of all servers of a database; see ``store.locks.StoreLock``."""
+
+    def __init__(self, server: PostgresServer, name: str, timeout_seconds: float) -> None:
+        self._server = server
+        self._name = name
+        self._timeout_seconds = timeout_seconds
+
+    @contextmanager
+    def held(self, timeout_seconds: float | None = None) -> Iterator[None]:
+        """Hold it for the body.
+
+        Raises:
+            StoreBusy: If it was not free within the timeout.
+        """
+        patience = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        with self._server.locked(self._name, patience) as held:
+            if not held:
+                raise StoreBusy(f"another server has been at it for {patience:g} s.", hint=AGAIN)
+            yield
+
+
+def _taken(pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]]) -> psycopg.Connection[tuple[Any, ...]]:
+    try:
+        return pool.getconn()
+    except PoolTimeout as error:
+        raise StoreBusy(f"the database gave no connection: {error}.", hint=UNREACHABLE) from error
+
+
+def _locked(raw: psycopg.Connection[tuple[Any, ...]], name: str, *, wait: bool) -> bool:
+    if not wait:
+        row = raw.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 1))", (name,)).fetchone()
+        return row is not None and bool(row[0])
+    try:
+        raw.execute("SELECT pg_advisory_lock(hashtextextended(%s, 1))", (name,))
+    except errors.LockNotAvailable:
+        return False
+    return True
+
+
+def configured(raw: psycopg.Connection[tuple[Any, ...]]) -> None:
+    """Let a connection send what statements of the store are given."""
+    register_vector(raw)
+    raw.adapters.register_dumper(str, StrBinaryDumper)
+    raw.adapters.register_dumper(str, StrDumper)
+    raw.adapters.register_dumper(int, Int8BinaryDumper)
+    raw.adapters.register_dumper(int, Int8Dumper)
+
+
+def _value(value: Any) -> Any:
+    """A value as PostgreSQL takes it: flags are numbers, as in SQLite, and no text holds NUL, nor is found by it."""
+    if isinstance(value, bool):
+        return int(value)
+    return value.replace("\x00", "\ufffd") if isinstance(value, str) else value

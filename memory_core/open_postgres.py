@@ -1,0 +1,174 @@
+"""What ``open_memory`` puts together where ``store.url`` names a database: the parts of each user that is served.
+
+Imported, with its packages, only then. All users of a process share connections, models and background work.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, cast
+
+from memory_core.core.background import Background
+from memory_core.core.index.encoder import Embedder, open_embedder
+from memory_core.core.index.indexer import Indexer
+from memory_core.core.postgres.catalog import PostgresCatalog, PostgresVectors
+from memory_core.core.postgres.database import PostgresDatabase, PostgresLock, PostgresServer
+from memory_core.core.postgres.store import PostgresStore
+from memory_core.core.store.files import STATE_NAME
+from memory_core.core.store.issued_tokens import IssuedTokens
+from memory_core.core.store.logins import Logins
+from memory_core.core.store.sqlite import SET_META
+from memory_core.open_store import OpenedStore
+
+if TYPE_CHECKING:
+    from memory_core.core.config import Config
+    from memory_core.core.feature import Features
+    from memory_core.core.llm.client import LLMClient
+    from memory_core.core.memory.memory_type import MemoryTypeRegistry
+    from memory_core.core.store.delivery import Step
+    from memory_core.core.store.local import Store, UpkeepMark
+    from memory_core.core.store.sqlite import Database
+
+
+#: Whose rows tokens are, and what concerns all users; no user can have this name.
+_TOKENS = "_tokens"
+_MARK = "maintained_at"
+
+
+@contextmanager
+def issued_tokens(url: str) -> Iterator[IssuedTokens]:
+    """The token table of a database, which all of its servers share.
+
+    Raises:
+        StoreBusy: If it cannot be reached.
+    """
+    server = PostgresServer(url)
+    try:
+        yield IssuedTokens(cast("Database", PostgresDatabase(server, "ledger", _TOKENS)))
+    finally:
+        server.close()
+
+
+class OpenedSpace(OpenedStore):
+    """The parts that every view of one user shares.
+
+    Args:
+        config: Settings; ``user_space`` names the user.
+        registry: The memory types.
+        features: What it can beside committing, finding and reading.
+        step: Observes the steps of each commit, for tests.
+        llm: The language model to use instead of the one that ``config`` names.
+        first: What was opened before with the same settings; the connection is made anew without one.
+
+    Raises:
+        StoreBusy: If the database cannot be reached.
+        StorageFailed: If it may not be used.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        registry: MemoryTypeRegistry,
+        features: Features,
+        *,
+        step: Step = lambda _name: None,
+        llm: LLMClient | None = None,
+        first: OpenedSpace | None = None,
+    ) -> None:
+        self._config, self._features, self._on_step = config, features, step
+        self._first = first or self
+        if first is None:
+            self._server = PostgresServer(config.store.url)
+            self._embedder: Embedder | None = open_embedder(config.embedding)
+            self._opened: dict[str, OpenedSpace] = {config.user_space: self}
+            self._opening = threading.Lock()
+        super().__init__(config, registry, features, step=step, llm=llm)
+        if first is not None:
+            self.reranker, self.before_close = first.reranker, first.before_close
+
+    def of(self, user_space: str) -> OpenedStore:
+        """The parts that views of a user share, opened when they are first asked for."""
+        first = self._first
+        with first._opening:
+            if user_space not in first._opened:
+                config = first._config.with_spaces(user_space, first._config.agent_space)
+                first._opened[user_space] = OpenedSpace(
+                    config, first.registry, first._features, step=first._on_step, first=first
+                )
+            return first._opened[user_space]
+
+    def users(self) -> list[str]:
+        """Users who were opened here, those of tokens that hold, and those who logged in lately."""
+        first, now = self._first, datetime.now(UTC)
+        with first._opening:
+            opened = list(first._opened)
+        known = Logins(self.tokens().database).users()
+        return [
+            *dict.fromkeys((*opened, *(row.user_space for row in self.tokens().rows() if row.is_live(now)), *known))
+        ]
+
+    def tokens(self) -> IssuedTokens:
+        """The token table, which all users share."""
+        return IssuedTokens(cast("Database", PostgresDatabase(self._first._server, "ledger", _TOKENS)))
+
+    def upkeep_mark(self) -> UpkeepMark:
+        """When the users of the database were maintained last; one server at a time does it for all of them."""
+        return _DatabaseMark(self._first._server)
+
+    def close(self) -> None:
+        """Finish background work and close the connections of all users; safe to call twice."""
+        if self is not self._first:
+            self._first.close()
+            return
+        while self.before_close:
+            self.before_close.pop()()
+        every = [*self._opened.values()]
+        for opened in every:
+            opened.indexer.stop()
+        self.background.close()
+        for opened in every:
+            OpenedStore.close(opened)
+        self._server.close()
+
+    @property
+    def has_model(self) -> bool:
+        """Whether it was opened with a language model, whatever the settings name."""
+        return self._first._llm_given
+
+    @property
+    def llm(self) -> LLMClient | None:
+        """The language model that extracts memories, or None; all users share it."""
+        return OpenedStore.llm.fget(self._first) if self is not self._first else super().llm  # type: ignore[attr-defined]
+
+    def _background(self) -> Background:
+        return Background() if self is self._first else self._first.background
+
+    def _parts(self, config: Config, features: Features, step: Step) -> tuple[Store, Indexer]:
+        first, tenant = self._first, config.user_space
+        catalog = PostgresCatalog(first._server, tenant)
+        state = config.root / STATE_NAME
+        store = PostgresStore(first._server, tenant, catalog.rows, state, self.background, step=step)
+        vectors, background = PostgresVectors(), self.background
+        return store, Indexer(store.ledger, catalog, self.registry, first._embedder, vectors, features, background)
+
+
+class _DatabaseMark:
+    """The mark of a database: a row; and a lock of the database, which is free again once its server is gone."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self._rows = PostgresDatabase(server, "ledger", _TOKENS)
+
+    def turn(self) -> PostgresLock:
+        return PostgresLock(self._server, "maintenance", 0.0)
+
+    def read(self) -> str:
+        row = self._rows.connection().execute("SELECT value FROM meta WHERE name = ?", (_MARK,)).fetchone()
+        return "" if row is None else str(row[0])
+
+    def write(self, mark: str) -> None:
+        with self._rows.writing() as connection:
+            connection.execute(SET_META, (_MARK, mark))

@@ -1,0 +1,153 @@
+"""What was committed, told as it happens: the route ``/changes``, as one answer or as a stream of server-sent events.
+
+The ledger is asked for the number of its last commit; that is all while nothing happens, and it works on a folder as on
+a database, whichever process commits. A stream holds no queue: it knows the last commit that it told of, so one that is
+not read costs nothing, and several commits in a row are one event. It ends after ``STREAM_SECONDS``, and its reader
+asks again from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import anyio.to_thread
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import StreamingResponse
+
+from memory_core.core.errors import RunebookError
+from memory_core.features.review import waiting_count
+from server.http.api import Reader, route
+from server.http.authentication import identity, refuse
+from server.http.fair_share import EVENT_STREAM, wants_stream
+from server.http.memory_routes import past_of
+from server.http.rate_limits import OpenRequests
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from memory_core.features.history import Commit
+    from memory_core.runebook import Runebook
+
+#: Streams that one bearer of a token, or the owner, may have open.
+STREAMS_EACH = 8
+#: How long a stream lasts at most, how often the ledger is asked, and after how long a line shows that it still runs.
+STREAM_SECONDS, POLL_SECONDS, PULSE_SECONDS = 600.0, 0.5, 15.0
+_SHOWN_COMMITS, _SHOWN_FILES = 20, 50
+_ABOUT = "Commits since the one named, at most 20; as `text/event-stream` whenever something is committed."
+
+changes = APIRouter(tags=["past"])
+Since = Annotated[str | None, Query(max_length=64, description="A commit's id; without it only the latest is named.")]
+LastEvent = Annotated[str | None, Header(alias="Last-Event-ID", max_length=64, description="The same, of a stream.")]
+
+
+@route(
+    changes,
+    "GET",
+    "/changes",
+    "ChangesAnswer",
+    nulls=True,
+    description=_ABOUT,
+    responses={200: {"content": {EVENT_STREAM: {"schema": {"type": "string"}}}}},
+)
+async def read_changes(memory: Reader, request: Request, since: Since = None, last_event: LastEvent = None) -> Any:
+    """What was committed since, and how many proposals wait for their owner."""
+    told = last_event or since
+    if not wants_stream(request.scope):
+        return await anyio.to_thread.run_sync(_facts_since, memory, told)
+    state = request.app.state
+    if not hasattr(state, "change_streams"):
+        state.change_streams = OpenRequests(STREAMS_EACH)
+    bearer = identity()
+    return _ChangeStream(_events(memory, told), state.change_streams, "" if bearer is None else bearer.id)
+
+
+class _ChangeStream(StreamingResponse):
+    """A stream that counts among those of its client while it runs."""
+
+    def __init__(self, events: AsyncIterator[str], held: OpenRequests, client: str) -> None:
+        super().__init__(events, media_type=EVENT_STREAM)
+        self._held = held
+        self._client = client
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._held.one_more(self._client) as admitted:
+            if admitted:
+                await super().__call__(scope, receive, send)
+            else:
+                await refuse(send, 429, "Too many streams of changes are open.", [(b"retry-after", b"30")])
+
+
+async def _events(memory: Runebook, told: str | None) -> AsyncIterator[str]:
+    """An event at once, and one after each moment in which something was committed that the reader may see."""
+    feed = Feed(memory, told)
+    ends_at = time.monotonic() + STREAM_SECONDS
+    pulse_at = 0.0
+    while (now := time.monotonic()) < ends_at:
+        try:
+            facts = await anyio.to_thread.run_sync(feed.news)
+        except RunebookError:  # the store is busy: the next look tells it all
+            facts = None
+        if facts is not None:
+            name = "" if facts["latest"] is None else f"id: {facts['latest']}\n"
+            yield f"{name}event: changes\ndata: {json.dumps(facts, ensure_ascii=False)}\n\n"
+            pulse_at = now + PULSE_SECONDS
+        elif now >= pulse_at:
+            yield ": \n\n"
+            pulse_at = now + PULSE_SECONDS
+        await asyncio.sleep(POLL_SECONDS)
+
+
+@dataclass
+class Feed:
+    """What one reader was told of last.
+
+    Attributes:
+        memory: The store as the reader may see it.
+        told: The commit that the reader saw last; None where it saw none.
+        seq: The ledger's number then; -1 where it was not asked yet.
+    """
+
+    memory: Runebook
+    told: str | None
+    seq: int = -1
+
+    def news(self) -> Mapping[str, Any] | None:
+        """What is new, None for nothing; the first time how things stand."""
+        seq = self.memory.store.ledger.newest_seq()
+        if seq == self.seq:
+            return None
+        first, self.seq = self.seq < 0, seq
+        facts = _facts_since(self.memory, self.told)
+        if not first and facts["latest"] == self.told:
+            return None
+        self.told = facts["latest"]
+        return facts
+
+
+def _facts_since(memory: Runebook, since: str | None) -> dict[str, Any]:
+    newest = past_of(memory).commits(limit=_SHOWN_COMMITS)
+    known = next((at for at, commit in enumerate(newest) if commit.commit_id == since), None)
+    return {
+        "latest": newest[0].commit_id if newest else None,
+        "commits": [] if since is None else [_commit_facts(commit) for commit in newest[:known]],
+        "more": since is not None and known is None and len(newest) == _SHOWN_COMMITS,
+        "review": waiting_count(memory),
+    }
+
+
+def _commit_facts(commit: Commit) -> dict[str, Any]:
+    return {
+        "commit_id": commit.commit_id,
+        "at": commit.at,
+        "author": commit.author,
+        "kind": commit.kind,
+        "uris": [str(step.uri) for step in commit.files[:_SHOWN_FILES]],
+    }
+
+
+ROUTERS = (changes,)

@@ -1,0 +1,349 @@
+"""Login by OAuth 2.1: what the server says of itself as a protected resource, and who an access token stands for.
+
+Owns the metadata of RFC 9728, what ``WWW-Authenticate`` says where a token is missing or lacks a scope, and the way
+from a claim to a user space. Who issued a token, and whether it holds, is the business of ``identity_provider``.
+
+Promises: two users of an issuer never share a space, whatever their claims say: a space's name ends with a hash of
+issuer and claim, so a claim can neither name nor resemble the space of somebody else, of a token, or of the owner.
+Only the owner gives another name (``http.oauth.user_spaces``). The place of teams is ``ProviderLogin._bearer``: the
+spaces of the groups that a claim names would be added there, once a user may see more than one space.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from abc import ABC, abstractmethod
+from base64 import b32encode
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mcp.shared.auth import ProtectedResourceMetadata
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from memory_core.core.config import OWN_ISSUER
+from memory_core.core.errors import RunebookError
+from memory_core.core.store.issued_tokens import refuse_twins
+from memory_core.core.store.logins import Held, Logins
+from server.http.authentication import Bearer, Lookups, address_of, refuse
+from server.http.identity_provider import IdentityProvider
+from server.http.page_login import BACK, PageLogin
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from memory_core.core.config import OAuthConfig
+    from memory_core.core.store.issued_tokens import IssuedTokens
+    from server.http.rate_limits import RequestRates
+
+_METADATA = "/.well-known/oauth-protected-resource"
+#: What has metadata of its own: the server, and each place that clients are pointed at.
+_RESOURCES = ("", "/mcp", "/sse")
+_CLAIM_CHARS = 1_024
+_LABEL_CHARS = 64
+_SLUG_CHARS = 32
+_HASH_CHARS = 26
+#: A secret of the environment: of the page, where it is a client that needs one.
+CLIENT_SECRET = "RUNEBOOK_HTTP_OAUTH_CLIENT_SECRET"
+SESSION = "rs_"
+#: How long somebody stays signed in on the page.
+SESSION_LIFE = timedelta(hours=8)
+_OF_SESSION = ("id", "label", "user_space", "agent_space", "read_only")
+#: Half a character, which JSON can write and nothing else.
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_NO_SLUG = re.compile(r"[^a-z0-9]+")
+
+
+class Login(ABC):
+    """A way to log in to one server.
+
+    Args:
+        config: Settings.
+        url: Where clients reach the server, without a path.
+        issuer: Who issues the access tokens, as their metadata write it.
+        tokens: The token table, beside which it keeps what it keeps.
+    """
+
+    def __init__(self, config: OAuthConfig, url: str, issuer: str, tokens: IssuedTokens) -> None:
+        self.url = url
+        self.issuer = issuer
+        self._config = config
+        self._logins = Logins(tokens.database)
+        self._look = Lookups(is_remote=tokens.is_remote)
+        self.routes: list[BaseRoute] = [
+            Route(f"{_METADATA}{path}", self._metadata, methods=["GET"]) for path in _RESOURCES
+        ]
+        if self.has_page:
+            self.routes += PageLogin(self).routes
+
+    @property
+    def resources(self) -> list[str]:
+        """What tokens may be for; SDKs write an address with a slash where it has no path."""
+        return [f"{self.url}/", *(f"{self.url}{path}" for path in _RESOURCES)]
+
+    @property
+    def has_page(self) -> bool:
+        """Whether people can sign in on the page."""
+        return True
+
+    async def bearer(self, token: str, path: str) -> Bearer | None:
+        """Whoever a token stands for; None for one that does not hold.
+
+        Args:
+            token: An access token, or the secret of a session of the page, which opens the API alone.
+            path: What it is shown for.
+
+        Raises:
+            IssuerUnreachable: If that cannot be decided now.
+            StoreBusy: Likewise.
+        """
+        if not token.startswith(SESSION):
+            return await self._granted(token)
+        if not path.startswith("/api/"):
+            return None
+        held = await self._look(partial(self._logins.held, "session", token))
+        return None if held is None else self._of_session(held)
+
+    @abstractmethod
+    async def sign_in(self, state: str, challenge: str) -> str:
+        """The address at which the page's user signs in.
+
+        Args:
+            state: Comes back with the code.
+            challenge: PKCE's, S256.
+
+        Raises:
+            IssuerUnreachable: If the issuer does not say where.
+        """
+
+    @abstractmethod
+    async def begin_session(self, code: str, verifier: str) -> str | None:
+        """The secret of a session of the page; None if the code gives none.
+
+        Args:
+            code: Of the issuer.
+            verifier: To the challenge.
+
+        Raises:
+            IssuerUnreachable: If the issuer does not answer.
+            StoreBusy: If the store does not.
+        """
+
+    async def end_session(self, text: str) -> None:
+        """End a session of the page; any other text is none."""
+        if text.startswith(SESSION):
+            await self._look(partial(self._logins.end, "session", text), writes=True)
+
+    @abstractmethod
+    async def _granted(self, token: str) -> Bearer | None:
+        """Whoever an access token stands for; see ``bearer``."""
+
+    @abstractmethod
+    def _of_session(self, held: Held) -> Bearer | None:
+        """Whose session it is."""
+
+    def challenge(self, path: str, *, wrong: bool = False, scope: str = "") -> str:
+        """What ``WWW-Authenticate`` says.
+
+        Args:
+            path: That was asked for.
+            wrong: Whether a token was shown that does not hold.
+            scope: What a token that holds lacks; empty where there is none.
+        """
+        place = next((each for each in _RESOURCES if each and path.startswith(each)), "")
+        error = "insufficient_scope" if scope else "invalid_token" if wrong else ""
+        parts = [f'error="{error}"'] if error else []
+        parts += [f'scope="{scope or " ".join(self.scopes)}"', f'resource_metadata="{self.url}{_METADATA}{place}"']
+        return f"Bearer {', '.join(parts)}"
+
+    @property
+    def scopes(self) -> tuple[str, str]:
+        """All scopes that there are: to read, to write."""
+        return self._config.read_scope, self._config.write_scope
+
+    def before(self, app: ASGIApp, rates: RequestRates) -> ASGIApp:
+        """An app that answers what logging in takes, which needs no token, and passes on the rest."""
+        return _OpenRoutes(app, self.routes, rates)
+
+    def rights(self, scopes: frozenset[str], *, read_only: bool = False) -> dict[str, Any]:
+        """What scopes allow, as members of ``Bearer``.
+
+        Args:
+            scopes: Of a token.
+            read_only: Whether no scope would let its bearer write.
+        """
+        lacking = [scope for scope in self.scopes if scope not in scopes]
+        may_read, may_write = self.scopes[0] in scopes, self.scopes[1] in scopes and not read_only
+        helps = not may_read or (self.scopes[1] in lacking and not read_only)
+        step_up = self.challenge("/mcp", scope=" ".join(self.scopes[: 1 if read_only else 2])) if helps else ""
+        return {"may_read": may_read, "read_only": not may_write, "step_up": step_up}
+
+    async def _metadata(self, request: Request) -> Response:
+        """RFC 9728."""
+        found = ProtectedResourceMetadata.model_validate(
+            {
+                "resource": f"{self.url}{request.url.path.removeprefix(_METADATA)}",
+                "authorization_servers": [self.issuer],
+                "scopes_supported": list(self.scopes),
+                "resource_name": "Runebook",
+            }
+        )
+        return Response(found.model_dump_json(exclude_none=True), media_type="application/json")
+
+
+class ProviderLogin(Login):
+    """Access tokens of an identity provider.
+
+    Args:
+        config: ``issuer`` is its URL.
+        url: Where clients reach the server, without a path.
+        tokens: The token table.
+
+    Raises:
+        ConfigInvalid: If what it needs is not installed.
+        InvalidInput: If a space that the settings name is on some disks the same folder as another.
+    """
+
+    def __init__(self, config: OAuthConfig, url: str, tokens: IssuedTokens) -> None:
+        super().__init__(config, url, config.issuer, tokens)
+        self.provider = IdentityProvider(
+            config.issuer, config.audience or self.resources, keys_seconds=config.keys_seconds
+        )
+        self._spaces = {claim: space for claim, _, space in (pair.rpartition("=") for pair in config.user_spaces)}
+        known = [space for row in tokens.rows(revoked=True) for space in (row.user_space, row.agent_space)]
+        refuse_twins(self._spaces.values(), [*known, *self._spaces.values()])
+
+    @property
+    def has_page(self) -> bool:
+        """Whether the page is a client of the identity provider."""
+        return bool(self._config.client_id)
+
+    async def sign_in(self, state: str, challenge: str) -> str:
+        """See ``Login``."""
+        asked = {
+            "response_type": "code",
+            "client_id": self._config.client_id,
+            "redirect_uri": f"{self.url}{BACK}",
+            "scope": " ".join(self.scopes),
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+            **self._resource,
+        }
+        return await self.provider.authorization_url(asked)
+
+    async def begin_session(self, code: str, verifier: str) -> str | None:
+        """See ``Login``."""
+        given = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": f"{self.url}{BACK}",
+            "client_id": self._config.client_id,
+            "code_verifier": verifier,
+            **self._resource,
+        }
+        token = await self.provider.exchanged(given, os.environ.get(CLIENT_SECRET, ""))
+        found = None if token is None else await self._granted(token)
+        if found is None or not found.may_read:
+            return None
+        details = {name: getattr(found, name) for name in _OF_SESSION}
+        return await self._look(partial(self._logins.begin_session, details, SESSION_LIFE), writes=True)
+
+    @property
+    def _resource(self) -> dict[str, str]:
+        """For whom tokens are asked for; a provider whose audiences have other names may not know the parameter."""
+        return {} if self._config.audience else {"resource": f"{self.url}/mcp"}
+
+    def _of_session(self, held: Held) -> Bearer | None:
+        if held.token is not None:  # of the own authorization server, before the settings named an issuer
+            return None
+        return Bearer(**{name: held.details[name] for name in _OF_SESSION})
+
+    async def _granted(self, token: str) -> Bearer | None:
+        claims = await self.provider.claims(token)
+        found = None if claims is None else self._bearer(claims)
+        if found is not None and not self._logins.seen_today(found.user_space):
+            with suppress(RunebookError):  # whoever comes again is noted again
+                await self._look(partial(self._logins.note_user, found.user_space), writes=True)
+        return found
+
+    def _bearer(self, claims: Mapping[str, Any]) -> Bearer | None:
+        """The user that claims name; None if they name none."""
+        name = self._config.user_claim
+        value = claims.get(name)
+        if not isinstance(value, str) or not value.strip() or len(value) > _CLAIM_CHARS or _SURROGATE.search(value):
+            return None
+        if name == "email" and claims.get("email_verified") is not True:
+            return None  # anybody may write anybody's address into a profile
+        space = self._spaces.get(value) or space_of(self._config.issuer, value)
+        return Bearer(f"oauth {space}", value[:_LABEL_CHARS], space, space, **self.rights(granted(claims)))
+
+
+def open_login(config: OAuthConfig, url: str, tokens: IssuedTokens) -> Login:
+    """The login that settings ask for.
+
+    Args:
+        config: ``issuer`` is not empty.
+        url: Where clients reach the server, without a path.
+        tokens: The token table.
+
+    Raises:
+        ConfigInvalid: If what it needs is not installed.
+    """
+    if config.issuer == OWN_ISSUER:
+        from server.http.authorization_server import OwnLogin
+
+        return OwnLogin(config, url, tokens)
+    return ProviderLogin(config, url, tokens)
+
+
+def granted(claims: Mapping[str, Any]) -> frozenset[str]:
+    """The scopes of an access token: ``scope`` (RFC 9068), or ``scp``, words or a list."""
+    found: set[str] = set()
+    for name in ("scope", "scp"):
+        value = claims.get(name)
+        words = value.split(" ") if isinstance(value, str) else value if isinstance(value, list) else ()
+        found.update(word for word in words if isinstance(word, str))
+    return frozenset(found)
+
+
+def space_of(issuer: str, claim: str) -> str:
+    """The user space of a claim: something readable, then a hash that nobody else's has.
+
+    >>> space_of("https://login.example.com", "Anna@example.com")
+    'anna-example-com-v4ohxt52acedpi7x7nigyz7umb'
+    """
+    slug = _NO_SLUG.sub("-", claim.lower())[:_SLUG_CHARS].strip("-") or "user"
+    digest = hashlib.sha256(f"{issuer}\n{claim}".encode()).digest()
+    return f"{slug}-{b32encode(digest).decode().lower()[:_HASH_CHARS]}"
+
+
+class _OpenRoutes:
+    """ASGI middleware: routes that need no token, before an app.
+
+    Args:
+        app: What is behind them.
+        routes: The routes.
+        rates: How often one address may ask, here and with wrong tokens together.
+    """
+
+    def __init__(self, app: ASGIApp, routes: list[BaseRoute], rates: RequestRates) -> None:
+        self._app = app
+        self._rates = rates
+        self._routes = Starlette(routes=routes)
+        self._paths = frozenset(route.path for route in routes if isinstance(route, Route))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] not in self._paths:
+            await self._app(scope, receive, send)
+        elif wait_seconds := self._rates.take(address_of(scope)):
+            await refuse(send, 429, "Too many requests.", [(b"retry-after", str(wait_seconds).encode())])
+        else:
+            await self._routes(scope, receive, send)

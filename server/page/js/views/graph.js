@@ -1,0 +1,170 @@
+// How memories are connected: a picture to walk through, and beside it the relations of the one that is chosen, to be
+// added, changed and removed. The picture is drawn by Cytoscape.js; all that it shows is in the list below it, too.
+
+import { get, pathOf, send } from '../api.js';
+import { fill, h } from '../dom.js';
+import { named, percent, t } from '../i18n.js';
+import { href, remember } from '../router.js';
+import { about } from '../state.js';
+import { HUES, ORDER, plainLine, typeBadge, typeName } from '../parts/marks.js';
+import { receiptToast } from '../parts/receipt.js';
+import { empty, failure } from '../parts/states.js';
+import { toastError } from '../parts/toast.js';
+
+const RELATIONS = ['similar', 'supports', 'contradicts', 'refines', 'replaces'];
+const TIMES = ['7', '30', '365'];
+const DAY_MS = 86_400_000;
+const CHOICES_MS = 200;
+const CONVERSATION = 'conversation';
+
+/** `query`: type, time (days), around (a URI). */
+export async function view({ query, signal }) {
+  const facts = await about();
+  const asked = { type: '', time: '', around: '', ...query };
+  const state = { asked, facts, found: null, chosen: asked.around || null, drawing: null };
+  const canvas = h('div', { class: 'graph-canvas', role: 'img', 'aria-label': t('graph.picture'), dataset: { testid: 'graph' } });
+  const side = h('aside', { class: 'graph-side stack', 'aria-live': 'polite', dataset: { testid: 'graph-side' } });
+  const list = h('div');
+  const status = h('p', { class: 'muted', role: 'status', dataset: { testid: 'graph-count' } });
+
+  async function load() {
+    remember(href('/graph', asked));
+    drawFilters();
+    const days = Number(asked.time);
+    let found;
+    try {
+      found = await get('/graph', {
+        types: asked.type ? [asked.type] : [], around: asked.around, after: days ? new Date(Date.now() - days * DAY_MS).toISOString() : '',
+      }, { signal });
+    } catch (error) {
+      if (error.name !== 'AbortError') fill(list, failure(error, load));
+      return;
+    }
+    for (const node of found.nodes) if (node.type === 'profile') node.name = typeName('profile');
+    state.found = found;
+    if (!found.nodes.some((node) => node.uri === state.chosen)) state.chosen = asked.around || null;
+    const memories = found.nodes.filter((node) => node.type !== CONVERSATION).length;
+    fill(status, t('home.count', { count: memories }), found.left_out > 0 && ` · ${t('graph.left_out', { count: found.left_out })}`);
+    canvas.parentElement.hidden = memories === 0;
+    fill(list, memories === 0 ? empty(t('graph.none'), t('graph.none.text')) : nodeList());
+    await draw();
+    showSide();
+  }
+
+  const filters = h('div', { class: 'chips', role: 'group', 'aria-label': t('filter.title') });
+  function drawFilters() {
+    const chip = (name, value, label) => h('button', { type: 'button', class: 'chip', 'aria-pressed': String(asked[name] === value), dataset: { testid: `graph-${name}-${value || 'any'}` },
+      on: { click: () => { asked[name] = value; load(); } } }, label);
+    const held = ORDER.filter((type) => facts.counts?.[type] > 0);
+    fill(filters, chip('type', '', t('filter.all')), held.map((type) => chip('type', type, typeName(type))), h('span', { class: 'chip-gap' }),
+      chip('time', '', t('search.any_time')), TIMES.map((days) => chip('time', days, t(`filter.time.${days}`))),
+      asked.around && h('button', { type: 'button', class: 'chip', dataset: { testid: 'graph-all' }, on: { click: () => { asked.around = ''; load(); } } }, t('graph.all'), ' ×'));
+  }
+
+  function choose(uri) {
+    state.chosen = uri;
+    state.drawing?.mark(uri);
+    showSide();
+  }
+
+  async function draw() {
+    const { drawGraph } = await import('../parts/network.js');
+    if (signal.aborted || canvas.parentElement.hidden) return;
+    state.drawing?.stop();
+    state.drawing = drawGraph(canvas, state.found, choose, (uri) => { asked.around = uri; state.chosen = uri; load(); });
+    state.drawing.mark(state.chosen);
+  }
+
+  function nodeList() {
+    return h('details', { class: 'graph-list' }, h('summary', {}, t('graph.list')),
+      h('ul', { class: 'chips' }, state.found.nodes.map((node) => h('li', {}, h('button', { type: 'button', class: 'chip', dataset: { testid: 'graph-node', uri: node.uri }, on: { click: () => choose(node.uri) } },
+        h('i', { class: `dot hue-${HUES[node.type] ?? 6}` }), node.name)))));
+  }
+
+  function showSide() {
+    const node = state.found.nodes.find((each) => each.uri === state.chosen);
+    if (!node) { fill(side, h('p', { class: 'muted' }, t('graph.choose'))); return; }
+    const nameOf = (uri) => state.found.nodes.find((each) => each.uri === uri)?.name ?? uri;
+    const edges = state.found.edges.filter((edge) => edge.source === node.uri || edge.target === node.uri);
+    const isMemory = node.type !== CONVERSATION;
+    const place = isMemory ? `#/memory/${pathOf(node.uri)}` : `#/session/${encodeURIComponent(node.name)}`;
+    fill(side,
+      h('div', { class: 'stack tight' }, isMemory ? typeBadge(node.type) : h('span', { class: 'badge' }, t('graph.conversation')),
+        h('h2', {}, h('a', { href: place, dataset: { testid: 'graph-open' } }, node.name)),
+        node.abstract && h('p', { class: 'muted' }, plainLine(node.abstract)),
+        isMemory && asked.around !== node.uri && h('div', {}, h('button', { type: 'button', class: 'button small', dataset: { testid: 'graph-around' }, on: { click: () => { asked.around = node.uri; load(); } } }, t('graph.around')))),
+      h('h3', {}, t('memory.relations')),
+      edges.length === 0 && h('p', { class: 'muted' }, t('memory.relations.none')),
+      h('ul', { class: 'graph-edges' }, edges.map((edge) => edgeRow(edge, node, nameOf))),
+      isMemory && facts.writable && adding(node));
+  }
+
+  function edgeRow(edge, node, nameOf) {
+    const outward = edge.source === node.uri;
+    const other = outward ? edge.target : edge.source;
+    const own = RELATIONS.includes(edge.relation);
+    const word = named(`relation.${outward ? edge.relation : `${edge.relation}.back`}`, named(`relation.${edge.relation}`, edge.relation));
+    return h('li', { dataset: { testid: 'graph-edge', uri: other } },
+      h('span', { class: ['badge', edge.relation === 'contradicts' && 'bad'] }, word), ' ',
+      h('button', { type: 'button', class: 'link-button', on: { click: () => choose(other) } }, nameOf(other)),
+      own && facts.writable && h('div', { class: 'row tight' },
+        h('select', { value: edge.relation, 'aria-label': t('graph.relation'), dataset: { testid: 'graph-change' }, on: { change: ({ target }) =>
+          store({ uri: edge.source, other: edge.target, relation: target.value, strength: edge.strength, ...(target.value === edge.relation ? {} : { instead: edge.relation }) }) } },
+        RELATIONS.map((name) => h('option', { value: name }, named(`relation.${name}`, name)))),
+        h('label', { class: 'row tight small' }, h('input', { type: 'range', min: 0, max: 1, step: 0.1, value: edge.strength, dataset: { testid: 'graph-strength' },
+          on: { change: ({ target }) => store({ uri: edge.source, other: edge.target, relation: edge.relation, strength: Number(target.value) }) } }), t('memory.strength', { share: percent(edge.strength) })),
+        h('button', { type: 'button', class: 'button small quiet', dataset: { testid: 'graph-remove' }, on: { click: () => store({ uri: edge.source, other: edge.target, relation: edge.relation, remove: true }) } }, t('graph.remove'))));
+  }
+
+  function adding(node) {
+    const known = new Map();
+    const choices = h('datalist', { id: 'graph-others' });
+    let waiting = 0;
+    const field = h('input', { id: 'graph-other', type: 'text', list: 'graph-others', autocomplete: 'off', dataset: { testid: 'graph-other' }, on: { input: () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(async () => {
+        const page = await get('/entries', { words: field.value.trim(), limit: 12 }, { signal });
+        page.entries.filter((entry) => entry.uri !== node.uri).forEach((entry) => known.set(entry.name, entry.uri));
+        fill(choices, [...known.keys()].map((name) => h('option', { value: name })));
+      }, CHOICES_MS);
+    } } });
+    const relation = h('select', { id: 'graph-new', dataset: { testid: 'graph-new' } }, RELATIONS.map((name) => h('option', { value: name }, named(`relation.${name}`, name))));
+    const form = h('form', { class: 'stack tight', dataset: { testid: 'graph-add' } }, h('h3', {}, t('graph.add')),
+      h('div', { class: 'field' }, h('label', { for: 'graph-new' }, t('graph.relation')), relation),
+      h('div', { class: 'field' }, h('label', { for: 'graph-other' }, t('graph.other')), field, choices),
+      h('div', {}, h('button', { type: 'submit', class: 'button small primary', dataset: { testid: 'graph-save' } }, t('graph.add.go'))));
+    form.addEventListener('submit', async (event) => {
+      event.preventDefault();
+      const name = field.value.trim();
+      if (!known.has(name) && name) {
+        const page = await get('/entries', { words: name, limit: 12 }, { signal });
+        page.entries.forEach((entry) => known.set(entry.name, entry.uri));
+      }
+      if (known.has(name)) await store({ uri: node.uri, other: known.get(name), relation: relation.value });
+      else toastError({ message: t('graph.unknown', { name }), hint: '' });
+    });
+    return form;
+  }
+
+  async function store(asked_) {
+    try {
+      receiptToast(await send('POST', '/relations', asked_), { undone: load });
+    } catch (error) {
+      if (error.data?.receipt) receiptToast(error.data.receipt);
+      else toastError(error);
+    }
+    await load();
+  }
+
+  window.addEventListener('committed', load, { signal });
+  window.addEventListener('theme', () => draw(), { signal });
+  signal.addEventListener('abort', () => state.drawing?.stop());
+  const zoom = h('div', { class: 'graph-zoom', role: 'group', 'aria-label': t('graph.zoom') }, [['+', 1.3, 'in'], ['−', 1 / 1.3, 'out'], ['⤢', 0, 'fit']].map(([sign, factor, key]) =>
+    h('button', { type: 'button', class: 'button small', 'aria-label': t(`graph.zoom.${key}`), title: t(`graph.zoom.${key}`), on: { click: () => state.drawing?.zoom(factor) } }, sign)));
+  const page = h('section', { class: 'view view-graph' },
+    h('header', { class: 'view-head split' }, h('div', { class: 'stack tight' }, h('h1', {}, t('graph.title')), h('p', { class: 'lede' }, t('graph.lede'))), status),
+    filters, h('div', { class: 'graph-columns' }, h('div', { class: 'stack' }, h('div', { class: 'graph-frame' }, canvas, zoom), list), side));
+  requestAnimationFrame(load); // the picture needs its place to have a size
+  return page;
+}
+

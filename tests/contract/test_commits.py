@@ -1,0 +1,175 @@
+"""A commit: there once, with its exact text and its history, whichever server made it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from memory_core.core.errors import InvalidInput
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, TreeRequest
+from memory_core.core.memory.results import Action, CommitReceipt, Status, text_sha256
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.history import HISTORY, HistoryRequest
+from memory_core.features.purge import PURGE, PurgeRequest
+from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.runebook import Runebook
+from tests.contract.conftest import Place
+from tests.stores import body, only, replaced
+
+NOTES = "viking://user/default/memories/notes"
+WRITERS, NOTES_EACH = 4, 12
+
+
+def note(memory: Runebook, title: str, content: str, request_id: str | None = None) -> CommitReceipt:
+    fields = {"title": title}
+    return memory.commit(CommitRequest(content, memory_type="notes", fields=fields, request_id=request_id))
+
+
+def test_a_memory_is_read_listed_and_found_by_another_server_as_it_was_committed(place: Place) -> None:
+    one, other = place.open(), place.open()
+    said = 'The 灯塔 keeper feeds seven gulls.\n\n- "quotes", 100 % and a \\backslash\n- ?1 :name $1 {x}'
+    receipt = note(one, "gulls", said)
+    assert only(receipt).action is Action.CREATED
+    assert body(other, f"{NOTES}/gulls.md").rstrip("\n") == said
+    assert other.read(ReadRequest(f"{NOTES}/gulls.md")) == one.read(ReadRequest(f"{NOTES}/gulls.md"))
+    (hit,) = other.find(FindRequest("who feeds the gulls?")).memories
+    assert hit.uri == f"{NOTES}/gulls.md"
+    (entry,) = other.ls(ListRequest(NOTES)).entries
+    assert entry.name == "gulls.md"
+    assert str(entry.abstract).startswith("The 灯塔 keeper feeds seven gulls.")
+    tree = [entry.uri for entry in other.tree(TreeRequest("viking://", level_limit=9)).entries]
+    assert f"{NOTES}/" in tree
+    assert f"{NOTES}/gulls.md" in tree
+
+
+def test_a_repeated_request_is_answered_by_any_server_with_the_first_receipt(place: Place) -> None:
+    one, other = place.open(), place.open()
+    first = note(one, "tea", "Tea without sugar.", request_id="r-1")
+    again = note(other, "tea", "Something else entirely.", request_id="r-1")
+    assert (again.commit_id, again.results) == (first.commit_id, first.results)
+    assert "repeated request_id" in again.notes
+    assert body(one, f"{NOTES}/tea.md") == "Tea without sugar."
+    bob = other.view("bob")
+    assert note(bob, "tea", "Bob's tea.", request_id="r-1").commit_id != first.commit_id
+
+
+def test_a_commit_on_a_text_that_moved_on_is_refused_and_nothing_is_stored(place: Place) -> None:
+    one, other = place.open(), place.open()
+    replaced(one, "preferences", "Green tea.", topic="tea")
+    uri = "viking://user/default/memories/preferences/tea.md"
+    seen = text_sha256(one.read(ReadRequest(uri)).content)
+    replaced(other, "preferences", "Black tea.", topic="tea")
+    before = other.read(ReadRequest(uri)).content
+    edit = {"write_operations": [{"replace": True, "memory_data": {
+        "memory_type": "preferences", "fields": {"topic": "tea", "content": "No tea."}}}]}  # fmt: skip
+    refused = one.commit(CommitRequest(operations=edit, expected={uri: seen}))
+    assert refused.status is Status.REJECTED
+    assert refused.results[0].conflict
+    assert one.read(ReadRequest(uri)).content == before
+
+
+def test_writers_on_several_servers_lose_nothing_and_their_commits_are_numbered_in_order(place: Place) -> None:
+    servers = [place.open() for _ in range(WRITERS)]
+
+    def write(number: int) -> None:
+        for turn in range(NOTES_EACH):
+            note(servers[number], f"{number}-{turn}", f"Writer {number} wrote note {turn}.", f"{number}-{turn}")
+            replaced(servers[number], "facts", f"{number} was here at {turn}.", topic="shared")
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    reader = place.open()
+    for number in range(WRITERS):
+        for turn in range(NOTES_EACH):
+            assert body(reader, f"{NOTES}/{number}-{turn}.md") == f"Writer {number} wrote note {turn}."
+    commits = reader.store.ledger.history(limit=1_000)
+    assert len(commits) == 2 * WRITERS * NOTES_EACH
+    assert [commit.seq for commit in commits] == list(range(len(commits), 0, -1))
+    last = reader.store.ledger.text_at(
+        MemoryUri.parse("viking://user/default/memories/facts/shared.md"), commits[0].seq
+    )
+    assert reader.read(ReadRequest("viking://user/default/memories/facts/shared.md")).content == last
+    assert reader.indexer.follow(None) is None
+    assert reader.store.ledger.directories.count(MemoryUri.parse(NOTES)) == WRITERS * NOTES_EACH
+
+
+_ANOTHER_PROCESS = """
+import sys
+from pathlib import Path
+from memory_core.core.config import Config, EmbeddingConfig, StoreConfig
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.runebook import open_memory
+home, url = sys.argv[1:]
+config = Config(home=Path(home), store=StoreConfig(url=url), embedding=EmbeddingConfig(provider="none"))
+with open_memory(config) as memory:
+    memory.commit(CommitRequest("The ferry leaves at seven.", memory_type="notes", fields={"title": "ferry"}))
+"""
+
+
+def test_what_another_process_committed_is_found_at_once(place: Place) -> None:
+    memory = place.open()
+    assert memory.find(FindRequest("when does the ferry leave?")).memories == ()
+    subprocess.run(
+        [sys.executable, "-c", _ANOTHER_PROCESS, str(place.home), place.url],
+        check=True,
+        timeout=60,
+        cwd=Path(__file__).parents[2],
+    )
+    assert [hit.uri for hit in memory.find(FindRequest("when does the ferry leave?")).memories] == [f"{NOTES}/ferry.md"]
+
+
+def test_history_says_what_happened_and_undo_takes_it_back_on_any_server(place: Place) -> None:
+    one, other = place.open(), place.open()
+    note(one, "a", "Alpha is first.")
+    replaced(one, "notes", "Alpha is second.", title="a")
+    deleted = one.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{NOTES}/a.md"}]}))
+    assert one.find(FindRequest("alpha")).memories == ()
+    newest = next(iter(other.run(HISTORY, HistoryRequest(f"{NOTES}/a.md"))))
+    assert newest.commit_id == deleted.commit_id
+    undone = other.run(UNDO, UndoRequest(deleted.commit_id))
+    assert undone.status is Status.COMMITTED
+    assert body(one, f"{NOTES}/a.md") == "Alpha is second."
+    assert [hit.uri for hit in one.find(FindRequest("alpha")).memories] == [f"{NOTES}/a.md"]
+    with pytest.raises(InvalidInput, match="already undone"):
+        one.run(UNDO, UndoRequest(deleted.commit_id))
+    assert (
+        "Alpha is first." in other.read(ReadRequest(f"viking://history/{NOTES.removeprefix('viking://')}/a.md")).content
+    )
+
+
+def test_what_was_purged_is_in_no_text_no_history_and_no_index(place: Place) -> None:
+    one, other = place.open(), place.open()
+    note(one, "vault", "The swordfish opens the vault.")
+    note(one, "tea", "Tea is kept.")
+    assert other.find(FindRequest("swordfish")).memories
+    receipt = one.run(PURGE, PurgeRequest(f"{NOTES}/vault.md"))
+    assert receipt.status is Status.COMMITTED
+    assert other.find(FindRequest("swordfish")).memories == ()
+    assert [entry.name for entry in other.ls(ListRequest(NOTES)).entries] == ["tea.md"]
+    rows = other.store.ledger._database.connection().execute("SELECT before, after FROM changes").fetchall()
+    assert "Tea is kept." in str(rows)
+    assert "swordfish" not in str(rows)
+    documents = other.indexer.catalog.connection().execute("SELECT own FROM documents").fetchall()
+    assert "swordfish" not in str(documents)
+
+
+@pytest.mark.parametrize("page", [".overview.md", ".abstract.md"])
+def test_pages_of_directories_list_what_is_there_and_keep_what_was_written_on_them(place: Place, page: str) -> None:
+    one, other = place.open(), place.open()
+    note(one, "gulls", "Seven gulls.")
+    one.commit(
+        CommitRequest(operations={"overview_operations": [{"directory_uri": NOTES, "overview": "All on birds."}]})
+    )
+    note(other, "terns", "Two terns.")
+    assert other.read(ReadRequest(f"{NOTES}/{page}")).content == one.read(ReadRequest(f"{NOTES}/{page}")).content
+    overview = other.read(ReadRequest(f"{NOTES}/.overview.md")).content
+    assert overview.startswith("All on birds.")
+    assert "gulls" in overview
+    assert "terns" in overview

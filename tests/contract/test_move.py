@@ -1,0 +1,170 @@
+"""A store moves from a folder to a database and back: nothing is lost, changed or half there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.core.config import Config, EmbeddingConfig, StoreConfig
+from memory_core.core.errors import InvalidInput
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
+from memory_core.core.memory.results import Status, as_json
+from memory_core.features.history import HISTORY, HistoryRequest
+from memory_core.features.purge import PURGE, PurgeRequest
+from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.move import move
+from memory_core.runebook import Runebook, open_memory
+from tests.stores import files_below
+
+pytest.importorskip("psycopg")
+QUESTIONS = ("gulls", "where is the boat", "谁住在杭州", "what did we say about the harbour")
+
+
+def config_of(home: Path, url: str = "") -> Config:
+    return Config(home=home, store=StoreConfig(url=url), embedding=EmbeddingConfig(provider="none"))
+
+
+def lived(memory: Runebook) -> None:
+    """A bit of everything that leaves something behind."""
+    for number in range(30):
+        memory.commit(CommitRequest(f"Gull {number}.", memory_type="notes", fields={"title": f"gull {number}"}))
+    memory.commit(
+        CommitRequest("The boat is in the harbour. 小林住在杭州。", fields={"title": "boat"}, request_id="r-1")
+    )
+    memory.commit(CommitRequest("The boat is blue.", fields={"title": "boat"}))
+    gone = memory.commit(CommitRequest("Nobody may know.", fields={"title": "secret"}))
+    memory.run(PURGE, PurgeRequest(gone.results[0].uri))
+    wrong = memory.commit(CommitRequest("Wrong.", fields={"title": "wrong"}))
+    memory.run(UNDO, UndoRequest(wrong.commit_id))
+    said = [{"role": "user", "content": "We spoke about the harbour."}, {"role": "assistant", "content": "So we did."}]
+    memory.commit(CommitRequest(messages=said, session_id="s1"))
+    memory.commit(CommitRequest(messages=[*said, {"role": "user", "content": "And the gulls?"}], session_id="s1"))
+    memory.find(FindRequest("gulls"))
+    memory.store.usage.flush()
+
+
+def known(memory: Runebook) -> list[Any]:
+    """What the store says of its past, its queue and its counts."""
+    rows = memory.store.ledger.database.connection()
+    return [
+        [as_json(entry) for entry in memory.run(HISTORY, HistoryRequest(limit=1_000))],
+        *(
+            sorted(map(tuple, rows.execute(asked).fetchall()), key=repr)
+            for asked in (
+                "SELECT uri, access_count, last_accessed_at FROM usage",
+                "SELECT log, stored, extracted, briefed, seen, since, attempts FROM extractions",
+                "SELECT commit_id, request_id, receipt FROM commits",
+                "SELECT at, query, kind, hits FROM trail",
+                "SELECT directory, memories FROM directories WHERE memories > 0",
+            )
+        ),
+    ]
+
+
+def recalled(memory: Runebook) -> list[Any]:
+    memory.indexer.follow(None)  # a search does not wait longer than it may
+    return [[(hit.uri, hit.score) for hit in memory.find(FindRequest(question)).hits] for question in QUESTIONS]
+
+
+def files_of(home: Path) -> dict[str, bytes]:
+    found = ((path.relative_to(home), content) for path, content in files_below(home))
+    return {path.as_posix(): content for path, content in found if path.parts[0] != ".state"}
+
+
+@pytest.fixture
+def lived_in(tmp_path: Path) -> Path:
+    home = tmp_path / "home"
+    with open_memory(config_of(home)) as memory:
+        lived(memory)
+    return home
+
+
+def test_there_and_back_are_the_same_files_the_same_past_and_the_same_recall(
+    lived_in: Path, tmp_path: Path, database: str
+) -> None:
+    with open_memory(config_of(lived_in)) as memory:
+        token, _ = memory.opened.tokens().issue("anna", user_space="default", agent_space="default")
+        hits = recalled(memory)
+        memory.store.usage.flush()
+        past = known(memory)
+    there = move(config_of(lived_in), database)
+    with open_memory(config_of(tmp_path / "cache", database)) as memory:
+        assert known(memory) == past
+        assert recalled(memory) == hits
+        assert memory.opened.tokens().verify(token) is not None
+        again = CommitRequest("The boat is in the harbour. 小林住在杭州。", fields={"title": "boat"}, request_id="r-1")
+        assert memory.commit(again).notes == ("repeated request_id",)
+        memory.store.usage.flush()
+        past = known(memory)
+    back = move(config_of(tmp_path / "cache", database), str(tmp_path / "back"))
+    assert (back.files, back.commits, back.tokens) == (there.files, there.commits, 1)
+    with open_memory(config_of(tmp_path / "back")) as memory:
+        assert known(memory) == past
+        assert recalled(memory) == hits
+        assert memory.opened.tokens().verify(token) is not None
+    with open_memory(config_of(lived_in)) as memory:
+        memory.indexer.follow(None)
+    assert files_of(tmp_path / "back") == files_of(lived_in)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_what_was_done_before_a_move_is_undone_after_it(
+    lived_in: Path, tmp_path: Path, database: str, back: bool
+) -> None:
+    move(config_of(lived_in), database)
+    config = config_of(tmp_path / "cache", database)
+    if back:
+        move(config, str(tmp_path / "back"))
+        config = config_of(tmp_path / "back")
+    with open_memory(config) as memory:
+        uri = "viking://user/default/memories/notes/boat.md"
+        blue = next(iter(memory.run(HISTORY, HistoryRequest(uri))))
+        assert "blue" in memory.read(ReadRequest(uri)).content
+        assert memory.run(UNDO, UndoRequest(blue.commit_id)).status is not Status.REJECTED
+        assert "blue" not in memory.read(ReadRequest(uri)).content
+        assert "harbour" in memory.read(ReadRequest(uri)).content
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from memory_core import move as moving
+from memory_core.core.config import Config, StoreConfig
+
+def tell(what, *_numbers, **_named):
+    if what == "comparing":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+moving.tell = tell
+moving.move(Config(home=Path(sys.argv[1]), store=StoreConfig(url=sys.argv[2])), sys.argv[3])
+"""
+
+
+def test_a_move_that_was_killed_left_nothing_and_is_done_when_it_is_started_again(
+    lived_in: Path, tmp_path: Path, database: str
+) -> None:
+    for config, to in (
+        (config_of(lived_in), database),
+        (config_of(tmp_path / "cache", database), str(tmp_path / "back")),
+    ):
+        killed = subprocess.run([sys.executable, "-c", _KILLED, str(config.home), config.store.url, to], check=False)
+        assert killed.returncode == -9
+        if to == database:
+            with open_memory(config_of(tmp_path / "cache", database)) as memory:
+                assert memory.store.ledger.newest_seq() == 0
+        else:
+            assert not Path(to).exists()
+        assert move(config, to).files > 30
+        with pytest.raises(InvalidInput, match=r"already|not empty"):
+            move(config, to)
+
+
+def test_a_folder_of_several_users_is_not_moved(lived_in: Path, database: str) -> None:
+    with open_memory(config_of(lived_in)) as memory:
+        memory.view("bob").commit(CommitRequest("Bob's.", fields={"title": "his"}))
+    with pytest.raises(InvalidInput, match="bob"):
+        move(config_of(lived_in), database)

@@ -1,0 +1,226 @@
+"""Finding: the same hits with the same scores, whatever keeps the memories."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.core.config import EmbeddingConfig
+from memory_core.core.memory.requests import CommitRequest, FindRequest
+from memory_core.core.memory.results import FindResult
+from memory_core.core.search.memory_list import EntryFilter
+from memory_core.features.graph import GRAPH, RELATE, GraphRequest, RelateRequest
+from memory_core.runebook import Runebook
+from tests.contract.conftest import Place
+
+MEMORIES = (
+    ("gulls", "The lighthouse keeper feeds seven gulls every morning before the ferry leaves."),
+    ("ferry", "The ferry to the island leaves at seven, on Sundays at nine."),
+    ("error", "ERR_CONN_RESET_42 means that the proxy closed the connection; raise proxy_read_timeout."),
+    ("tea", "Paul prefers green tea to coffee, and drinks it without sugar."),
+    ("coffee", "Anna drinks coffee with milk. She never drinks tea."),
+    ("tokyo", "会议定在五月八日下午三点，地点是东京的办公室。"),
+    ("moving", "我们下个月搬家到杭州，新家有一个小花园。"),
+    ("sailing", "Sailing lessons were cancelled because the boats' sails were torn."),
+    ("garden", 'The sign at the garden gate says "no dogs after dark".'),
+    ("résumé", "Zoë's résumé mentions Zürich, naïve Bayes and three cafés."),
+)
+QUESTIONS = (
+    "who feeds the gulls?",
+    "when does the ferry leave on sunday",
+    "ERR_CONN_RESET_42",
+    "what does Paul drink?",
+    "drinks tea",
+    "会议在哪里",
+    "搬家",
+    "sail",
+    '"no dogs after dark"',
+    "zurich cafe",
+    "quantum chromodynamics",
+    "proxy_read_timeout",
+)
+#: Two people over some days: who is called Mel, what leads to another thing, words with hyphens, short answers.
+DAYS = (
+    (
+        ("Melanie", "Hi Carla! How was the trip to Rotterdam?"),
+        ("Carla", "Hey Mel! The trip was long. My sister works at the harbour, in the well-known red crane."),
+        ("Melanie", "Is she the one who plays the cello?"),
+        ("Carla", "Yes, she plays the cello in a string quartet on Thursdays."),
+        ("Melanie", "Self-care matters: I run every morning and paint on Sundays."),
+    ),
+    (
+        ("Carla", "The quartet travels to Lisbon next week, they will play in an old monastery."),
+        ("Melanie", "Lovely! I have signed up for a pottery class; the teacher is called Joris."),
+        ("Carla", "Wow! My aunt paints a self portrait each winter, with care."),
+        ("Melanie", "Joris also repairs bicycles, he mended my red one yesterday."),
+    ),
+    (
+        ("Carla", "What did the doctor say about your knee, Mel?"),
+        ("Melanie", "No running for six weeks. 我可以游泳，医生说游泳没问题。"),
+        ("Carla", "Then take care of yourself, and paint more."),
+    ),
+)
+ABOUT_DAYS = (
+    "How does Melanie take self-care?",
+    "Where does Carla's sister work?",
+    "Which instrument does the one play who works at the harbour?",
+    "Where will the quartet play?",
+    "Who repaired Mel's bicycle, and what does he teach?",
+    "What did the doctor say about the knee?",
+    "医生说可以做什么",
+    "What does Roberto do on Sundays?",
+    "well-known red crane",
+    "paint",
+)
+TALK = ("I parked the bicycle behind the bakery.", "Noted: behind the bakery.", "自行车钥匙在抽屉里。")
+
+
+def filled(memory: Runebook) -> Runebook:
+    for title, text in MEMORIES:
+        memory.commit(CommitRequest(text, memory_type="notes", fields={"title": title}, category="test"))
+    messages = [{"role": "user" if at % 2 == 0 else "assistant", "content": text} for at, text in enumerate(TALK)]
+    memory.commit(CommitRequest(messages=messages, session_id="s1"))
+    memory.indexer.follow(None)
+    return memory
+
+
+def hits(found: FindResult) -> list[tuple[str, float, dict[str, float]]]:
+    """Hits with scores, best first; equals by address, for which of them is newer depends on the second."""
+    every = (*found.memories, *found.resources, *found.skills)
+    told = [(hit.uri, round(hit.score, 9), {name: round(share, 9) for name, share in hit.why.items()}) for hit in every]
+    return sorted(told, key=lambda hit: (-hit[1], hit[0]))
+
+
+def test_words_find_the_same_with_the_same_scores_as_on_a_folder(tmp_path: Path, database: str) -> None:
+    folder, rows = Place(tmp_path / "folder", ""), Place(tmp_path / "rows", database)
+    try:
+        one, other = filled(folder.open()), filled(rows.open())
+        asked: list[dict[str, Any]] = [{"query": question} for question in (*QUESTIONS, "bakery", "钥匙在哪", *TALK)]
+        asked += [
+            {"query": "tea", "filter": {"category": "test"}},
+            {"query": "tea", "filter": {"not": {"category": "test"}}},
+            {"query": "ferry", "filter": {"and": [{"memory_type": {"in": ["notes"]}}, {"salience": {"lte": 0.5}}]}},
+            {"query": "ferry", "target_uri": "viking://session"},
+            {"query": "tea", "filter": {"or": [{"category": "test\x00"}, {"category": "te'st"}, {"tags": "100%"}]}},
+            {"query": "bakery", "filter": {"time": {"gte": "2020-01-01"}}},
+        ]
+        found = 0
+        for request in asked:
+            expected = hits(one.find(FindRequest(**request)))
+            assert hits(other.find(FindRequest(**request))) == expected, request
+            found += len(expected)
+        assert found > len(QUESTIONS)
+        new = CommitRequest("Paul prefers green tea to coffee and drinks it without honey.", fields={"title": "new"})
+        assert one.commit(new).similar == other.commit(new).similar != ()
+    finally:
+        folder.close()
+        rows.close()
+
+
+def told(memory: Runebook) -> Runebook:
+    for number, day in enumerate(DAYS, 1):
+        messages = [{"role": "user", "name": name, "content": text} for name, text in day]
+        memory.commit(CommitRequest(messages=messages, session_id=f"day-{number}"))
+    memory.indexer.follow(None)
+    return memory
+
+
+def test_what_people_told_each_other_is_found_the_same_by_words_and_by_meaning(tmp_path: Path, database: str) -> None:
+    folder, rows = Place(tmp_path / "folder", ""), Place(tmp_path / "rows", database)
+    try:
+        one, other = told(folder.open()), told(rows.open())
+        expected = [hits(one.find(FindRequest(question))) for question in ABOUT_DAYS]
+        assert [hits(other.find(FindRequest(question))) for question in ABOUT_DAYS] == expected
+        assert sum(map(bool, expected)) >= len(ABOUT_DAYS) - 1
+        assert any("linked" in shares for found in expected for *_, shares in found)
+        bundled = EmbeddingConfig(wait_seconds=60.0)
+        one, other = folder.open(embedding=bundled), rows.open(embedding=bundled)
+        for memory in (one, other):
+            memory.indexer.embed_all()
+        for question in ABOUT_DAYS:
+            near, there = (dict(hit[:2] for hit in hits(memory.find(FindRequest(question)))) for memory in (one, other))
+            assert there == pytest.approx(near, abs=2e-4), question  # vectors are kept with half the digits
+    finally:
+        folder.close()
+        rows.close()
+
+
+def test_scores_of_a_space_are_the_same_beside_other_spaces_of_its_user(tmp_path: Path, database: str) -> None:
+    folder, rows = Place(tmp_path / "folder", ""), Place(tmp_path / "rows", database)
+    try:
+        answers = []
+        for place in (folder, rows):
+            memory = filled(place.open())
+            other_agent = memory.view(agent_space="other")
+            for number in range(4):
+                tool = {"tool_name": f"kettle {number}", "content": f"The kettle boils the tea water, {number}."}
+                other_agent.commit(CommitRequest(memory_type="tools", fields=tool))
+            answers.append([hits(memory.find(FindRequest(question))) for question in QUESTIONS])
+        assert answers[0] == answers[1]
+    finally:
+        folder.close()
+        rows.close()
+
+
+@pytest.mark.parametrize("question", ["Which drink does he like?", "他要搬到哪个城市？"])
+def test_meaning_finds_on_every_server_what_one_of_them_committed(place: Place, question: str) -> None:
+    bundled = EmbeddingConfig(wait_seconds=60.0)
+    one, other = place.open(embedding=bundled), place.open(embedding=bundled)
+    filled(one)
+    one.indexer.embed_all()
+    progress = other.indexer.progress()
+    found = other.find(FindRequest(question))
+    assert not any("words" in note for note in found.notes)
+    assert (other.indexer.progress().done, progress.total) == (progress.total, progress.total)
+    expected = "tea" if question.isascii() else "moving"
+    assert expected in [hit.uri.rpartition("/")[2].removesuffix(".md") for hit in found.memories][:2]
+    assert all("semantic" in hit.why for hit in found.memories)
+    changed = CommitRequest("His favourite beverage is oolong.", memory_type="notes", fields={"title": "oolong"})
+    other.commit(changed)
+    again = [hit.uri for hit in one.find(FindRequest("Which drink does he like?")).memories]
+    assert "viking://user/default/memories/notes/oolong.md" in again
+
+
+def test_the_list_is_filtered_by_tags_and_names_tags_and_projects(place: Place) -> None:
+    memory = place.open()
+    for title, tags in (("Tea", ["茶", "drink"]), ("Trip", ["drink"])):
+        data = {"memory_type": "notes", "fields": {"title": title, "content": f"About {title}."}, "tags": tags}
+        memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}, project="acme"))
+    assert [entry.name for entry in memory.entries(EntryFilter(tags=["茶", "DRINK"])).entries] == ["Tea"]
+    assert memory.catalogue.labels() == ({"drink": 2, "茶": 1}, {"acme": 2})
+
+
+def test_the_graph_of_memories_is_the_same_and_is_walked(place: Place) -> None:
+    memory = place.open()
+    uris = {}
+    for title in ("Tea", "Cup", "茶"):
+        receipt = memory.commit(CommitRequest(f"About {title}.", memory_type="notes", fields={"title": title}))
+        uris[title] = receipt.results[0].uri
+    memory.run(RELATE, RelateRequest(uris["Tea"], uris["Cup"], "supports", 0.8))
+    found = memory.run(GRAPH, GraphRequest(types=["notes"], after="2026-01-01", limit=10))
+    assert {node.name for node in found.nodes} == set(uris)
+    assert [(edge.source, edge.relation, edge.target) for edge in found.edges] == [
+        (uris["Tea"], "supports", uris["Cup"])
+    ]
+    near = memory.run(GRAPH, GraphRequest(around=uris["Cup"]))
+    assert [node.name for node in near.nodes] == ["Cup", "Tea"]
+    memory.run(RELATE, RelateRequest(uris["Tea"], uris["Cup"], "supports", remove=True))
+    assert memory.run(GRAPH, GraphRequest()).edges == ()
+
+
+def test_the_calendar_tells_what_happened_and_what_was_made(place: Place) -> None:
+    memory = place.open()
+    made = datetime(2026, 5, 3, 12, tzinfo=UTC)
+    for name, when in (("Flight", "2026-05-02"), ("搬家", "2026-05-31"), ("Later", "2026-06-01")):
+        fields = {"event_name": name, "event_time": when}
+        memory.commit(CommitRequest(f"About {name}.", memory_type="events", fields=fields, now=made))
+    memory.indexer.follow()
+    events, counts = memory.catalogue.calendar("2026-05-01", "2026-05-31")
+    assert [(day, "Flight" in name or "搬家" in name) for day, _, name, _ in events] == [
+        ("2026-05-02", True),
+        ("2026-05-31", True),
+    ]
+    assert counts == {"2026-05-03": 3}

@@ -1,0 +1,146 @@
+"""Relations are made, changed and removed at both ends; memories, conversations and names make a graph."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.features.graph import GRAPH, RELATE, Graph, GraphRequest, RelateRequest
+from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.runebook import Runebook, open_memory
+from tests.stores import only, trailer, words_only
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+EARLY, LATE = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Runebook]:
+    with open_memory(words_only(tmp_path)) as memory:
+        yield memory
+
+
+def keep(memory: Runebook, memory_type: str, content: str, **fields: str) -> str:
+    return only(memory.commit(CommitRequest(content, memory_type=memory_type, fields=fields, now=EARLY))).uri
+
+
+@pytest.fixture
+def offices(memory: Runebook) -> tuple[str, str]:
+    """Where the office was, and where it is."""
+    old = keep(memory, "facts", "The office is on the third floor.", topic="Old floor")
+    new = only(
+        memory.commit(CommitRequest("It is on the 7th.", memory_type="facts", fields={"topic": "New floor"}, now=LATE))
+    )
+    return old, new.uri
+
+
+def relations(memory: Runebook, uri: str) -> list[tuple[str, str, float]]:
+    return [(each["uri"], each["relation"], each["strength"]) for each in trailer(memory, uri).get("links", [])]
+
+
+def names(found: Graph) -> set[str]:
+    return {node.name for node in found.nodes}
+
+
+def drawn(found: Graph) -> set[tuple[str, str, str]]:
+    called = {node.uri: node.name for node in found.nodes}
+    return {(called[edge.source], edge.relation, called[edge.target]) for edge in found.edges}
+
+
+def test_a_relation_is_made_changed_and_removed_at_both_ends(memory: Runebook, offices: tuple[str, str]) -> None:
+    old, new = offices
+    before = {uri: trailer(memory, uri) for uri in offices}
+    made = memory.run(RELATE, RelateRequest(new, old, "contradicts", 0.8))
+    assert relations(memory, old) == [(new, "contradicts", 0.8)]
+    assert relations(memory, new) == [(old, "contradicts", 0.8)]
+    assert trailer(memory, old)["confidence"] == 0.6
+    memory.run(RELATE, RelateRequest(new, old, "replaces", 1.0, instead="contradicts"))
+    assert relations(memory, new) == [(old, "replaces", 1.0)]
+    assert relations(memory, old) == [(new, "replaced_by", 1.0)]
+    removed = memory.run(RELATE, RelateRequest(new, old, "replaces", remove=True))
+    assert relations(memory, old) == relations(memory, new) == []
+    assert trailer(memory, old).get("confidence", 1.0) == 1.0
+    assert [trailer(memory, uri)["version"] for uri in offices] == [before[uri]["version"] for uri in offices]
+    memory.run(UNDO, UndoRequest(removed.commit_id))
+    assert relations(memory, new) == [(old, "replaces", 1.0)]
+    assert made.commit_id != removed.commit_id
+
+
+def test_what_cannot_be_related_says_so_and_changes_nothing(memory: Runebook, offices: tuple[str, str]) -> None:
+    old, new = offices
+    asked = (
+        RelateRequest(old, old),
+        RelateRequest(old, "viking://user/default/memories/facts/Gone.md"),
+        RelateRequest(old, new, "supports", remove=True),
+        RelateRequest(old, new, "supports", instead="refines"),
+        RelateRequest(old, "viking://user/bob/memories/facts/His.md"),
+    )
+    for request in asked:
+        result = only(memory.run(RELATE, request))
+        assert (result.action.value, bool(result.hint)) == ("rejected", True), request
+    for wrong in (RelateRequest(old, new, "loves"), RelateRequest(old, new, strength=2.0)):
+        with pytest.raises(InvalidInput):
+            memory.run(RELATE, wrong)
+    assert relations(memory, old) == []
+
+
+def test_the_graph_holds_relations_names_and_conversations_once(memory: Runebook, offices: tuple[str, str]) -> None:
+    old, new = offices
+    memory.run(RELATE, RelateRequest(new, old, "contradicts"))
+    keep(memory, "entities", "A colleague.", entity_name="梅", entity_type="person")
+    keep(memory, "entities", "Works on Lantern.", entity_name="Mei Lin", entity_type="person")
+    keep(memory, "notes", "Ask MEI LIN about the lease.", title="Lease")
+    memory.commit(CommitRequest(messages=[{"role": "user", "content": "I like oolong."}], session_id="tea-talk"))
+    data: dict[str, Any] = {"memory_type": "preferences", "fields": {"topic": "Tea", "content": "Likes oolong."}}
+    memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}, session_id="tea-talk"))
+    found = memory.run(GRAPH, GraphRequest())
+    assert found.left_out == 0
+    assert drawn(found) == {
+        ("New floor", "contradicts", "Old floor"),
+        ("Lease", "mentions", "Mei Lin"),
+        ("Tea", "told in", "tea-talk"),
+    }
+    assert {node.type for node in found.nodes} == {"facts", "entities", "notes", "preferences", "conversation"}
+
+
+def test_the_graph_is_filtered_by_type_and_time_and_walked_from_a_memory(
+    memory: Runebook, offices: tuple[str, str]
+) -> None:
+    old, new = offices
+    memory.run(RELATE, RelateRequest(new, old, "replaces"))
+    note = keep(memory, "notes", "Unrelated.", title="Tea")
+    assert names(memory.run(GRAPH, GraphRequest(types=["notes"]))) == {"Tea"}
+    assert names(memory.run(GRAPH, GraphRequest(after="2026-03-01"))) == {"New floor"}
+    assert names(memory.run(GRAPH, GraphRequest(before="2026-03-01"))) == {"Old floor", "Tea"}
+    assert names(memory.run(GRAPH, GraphRequest(around=old))) == {"Old floor", "New floor"}
+    assert names(memory.run(GRAPH, GraphRequest(around=note))) == {"Tea"}
+    found = memory.run(GRAPH, GraphRequest(limit=2))
+    assert (len(found.nodes), found.left_out) == (2, 1)
+    with pytest.raises(NotFound):
+        memory.run(GRAPH, GraphRequest(around="viking://user/default/memories/notes/Gone.md"))
+    with pytest.raises(InvalidInput):
+        memory.run(GRAPH, GraphRequest(limit=0))
+
+
+def test_another_users_memories_and_what_is_private_to_a_project_are_no_nodes(memory: Runebook) -> None:
+    memory.view("bob", "bob").commit(CommitRequest("His.", memory_type="notes", fields={"title": "His"}))
+    secret = CommitRequest("Hush.", memory_type="notes", fields={"title": "Hush"}, project="acme", private=True)
+    memory.commit(secret)
+    assert memory.run(GRAPH, GraphRequest()).nodes == ()
+
+
+def test_a_file_that_cannot_be_read_is_a_node_without_relations(
+    memory: Runebook, offices: tuple[str, str], tmp_path: Path
+) -> None:
+    old, new = offices
+    memory.run(RELATE, RelateRequest(new, old))
+    broken = tmp_path / "user" / "default" / "memories" / "facts" / "Old floor.md"
+    broken.write_bytes("Café".encode("latin-1"))
+    assert "New floor" in names(memory.run(GRAPH, GraphRequest()))

@@ -1,0 +1,126 @@
+"""Several memories are put in order in one commit: tags, pins, projects; what cannot be is refused alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_core.core.errors import ContentRejected, InvalidInput
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.results import Status
+from memory_core.core.search.memory_list import EntryFilter
+from memory_core.features.organize import ORGANIZE, OrganizeRequest, tag_name
+from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.runebook import Runebook, open_memory
+from tests.stores import only, trailer, words_only
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+TEA = "viking://user/default/memories/notes/Tea.md"
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Runebook]:
+    with open_memory(words_only(tmp_path)) as memory:
+        yield memory
+
+
+def note(memory: Runebook, title: str, content: str = "Said.", **more: Any) -> str:
+    return only(memory.commit(CommitRequest(content, memory_type="notes", fields={"title": title}, **more))).uri
+
+
+def test_tags_are_added_and_taken_away_and_one_undo_brings_all_back(memory: Runebook) -> None:
+    tea, trip = note(memory, "Tea"), note(memory, "旅行")
+    first = memory.run(ORGANIZE, OrganizeRequest([tea, trip], tags=["#家", " kitchen "], pinned=True))
+    assert [result.uri for result in first.results] == [tea, trip]
+    before = {uri: trailer(memory, uri) for uri in (tea, trip)}
+    assert all(
+        each["tags"] == ["家", "kitchen"] and each["pinned"] and each["version"] == 1 for each in before.values()
+    )
+    second = memory.run(ORGANIZE, OrganizeRequest([tea, trip], tags=["x"], untags=["家"], pinned=False))
+    assert trailer(memory, tea)["tags"] == ["kitchen", "x"]
+    assert "pinned" not in trailer(memory, tea)
+    memory.run(UNDO, UndoRequest(second.commit_id))
+    assert {uri: trailer(memory, uri) for uri in (tea, trip)} == before
+    again = memory.run(ORGANIZE, OrganizeRequest([tea], tags=["kitchen"]))
+    assert again.status is Status.UNCHANGED
+
+
+def test_the_list_is_filtered_by_tags_and_names_those_there_are(memory: Runebook) -> None:
+    tea, trip = note(memory, "Tea"), note(memory, "旅行", project="acme")
+    memory.run(ORGANIZE, OrganizeRequest([tea, trip], tags=["茶"]))
+    memory.run(ORGANIZE, OrganizeRequest([tea], tags=["Kitchen"]))
+
+    def listed(*tags: str) -> set[str]:
+        return {entry.uri for entry in memory.entries(EntryFilter(tags=tags)).entries}
+
+    assert listed("茶") == {tea, trip}
+    assert listed("茶", "kitchen") == {tea}
+    assert listed("nothing") == set()
+    assert memory.catalogue.labels() == ({"茶": 2, "Kitchen": 1}, {"acme": 1})
+
+
+def test_memories_move_to_a_project_but_never_onto_another(memory: Runebook) -> None:
+    ours, theirs = note(memory, "Deploy"), note(memory, "Deploy", "Otherwise.", project="acme")
+    tea = note(memory, "Tea")
+    who = only(memory.commit(CommitRequest("Mei, engineer.", memory_type="profile"))).uri
+    receipt = memory.run(
+        ORGANIZE, OrganizeRequest([ours, tea, who, "viking://user/default/memories/notes/Gone.md"], project="acme")
+    )
+    assert [(each.action.value, bool(each.hint)) for each in receipt.results] == [
+        ("rejected", True),
+        ("updated", False),
+        ("rejected", True),
+        ("rejected", True),
+    ]
+    assert theirs in (receipt.results[0].reason or "")
+    assert trailer(memory, tea)["project"] == "acme"
+    # From now on it is that project's memory of this name.
+    assert (
+        only(memory.commit(CommitRequest("More.", memory_type="notes", fields={"title": "Tea"}, project="acme"))).uri
+        == tea
+    )
+    memory.run(ORGANIZE, OrganizeRequest([tea], project="global"))
+    assert "project" not in trailer(memory, tea)
+
+
+def test_what_is_private_to_a_project_stays_so_in_another_and_is_nobodys_without(memory: Runebook) -> None:
+    uri = note(memory, "Secret plan", project="acme", private=True)
+    memory.run(ORGANIZE, OrganizeRequest([uri], project="other"))
+    assert trailer(memory, uri)["private"] is True
+    memory.run(ORGANIZE, OrganizeRequest([uri], project="global"))
+    assert "private" not in trailer(memory, uri)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (OrganizeRequest([], tags=["a"]), InvalidInput),
+        (OrganizeRequest([TEA]), InvalidInput),
+        (OrganizeRequest([TEA], tags=["#"]), InvalidInput),
+        (OrganizeRequest([TEA], tags=["a\nb"]), InvalidInput),
+        (OrganizeRequest([TEA], tags=["sk-ant-api03-" + "aB3dE" * 18]), ContentRejected),
+    ],
+)
+def test_what_cannot_be_a_tag_or_says_nothing_is_refused(
+    memory: Runebook, request_: OrganizeRequest, error: type[Exception]
+) -> None:
+    note(memory, "Tea")
+    with pytest.raises(error):
+        memory.run(ORGANIZE, request_)
+
+
+def test_a_tag_is_written_in_one_form() -> None:
+    assert tag_name(" #Cafe\u0301 ") == "Café"
+
+
+def test_other_users_files_are_not_touched(memory: Runebook) -> None:
+    view = memory.view("bob", "bob")
+    uri = only(view.commit(CommitRequest("Bob's.", memory_type="notes", fields={"title": "Bob"}))).uri
+    receipt = memory.run(ORGANIZE, OrganizeRequest([uri], tags=["mine"]))
+    assert only(receipt).reason
+    assert "tags" not in trailer(view, uri)

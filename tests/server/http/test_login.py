@@ -1,0 +1,623 @@
+"""Access tokens of an identity provider: what is refused, whose memories one opens, and what a refusal says."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+import httpx2
+import jwt
+import pytest
+from starlette.testclient import TestClient
+
+from memory_core.core.config import Config, HttpConfig, OAuthConfig, is_space
+from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError, StoreBusy
+from memory_core.core.store.logins import Logins
+from memory_core.runebook import open_memory
+from server.http import authentication
+from server.http.connections import peeked
+from server.http.http_server import build_app, serve
+from server.http.identity_provider import IdentityProvider
+from server.http.login import open_login, space_of
+from server.http.rate_limits import OpenRequests, RequestRates
+from server.protocol.app import build_server
+from server.protocol.session import ServedStore
+from tests.server.bearers import HEADERS, OPENING, ledger_of
+from tests.server.http.conftest import SETTINGS, Page
+from tests.server.http.issuers import BOTH, Issuer, running
+from tests.waiting import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from memory_core.core.store.issued_tokens import IssuedTokens
+
+URL = "http://127.0.0.1"
+HERE = f"{URL}/mcp"
+COMMIT = {
+    "jsonrpc": "2.0",
+    "id": 2,
+    "method": "tools/call",
+    "params": {"name": "commit_memory", "arguments": {"memory_content": "Anna plays the cello"}},
+}
+
+
+class Office:
+    """A server that takes tokens of an issuer, and those of its own."""
+
+    def __init__(self, client: TestClient, issuer: Issuer, own: str) -> None:
+        self.client = client
+        self.issuer = issuer
+        self.own = own
+
+    def page(self, token: str) -> Page:
+        return Page(self.client, token)
+
+    def as_(self, user: str, **claims: Any) -> Page:
+        return self.page(self.issuer.token(**{"aud": HERE, "sub": user, **claims}))
+
+    def ask(self, token: str | None, path: str = "/api/memory/about") -> httpx2.Response:
+        return self.client.get(path, headers={} if token is None else {"authorization": f"Bearer {token}"})
+
+    def opens(self, token: str) -> bool:
+        answer = self.ask(token)
+        assert answer.status_code in (200, 401), answer.text
+        return answer.status_code == 200
+
+
+@contextmanager
+def office_at(home: Path, issuer: Issuer, **oauth: Any) -> Iterator[Office]:
+    config = Config(home=home, **SETTINGS)
+    store = ServedStore(lambda: open_memory(config))
+    given = {"issuer": issuer.url, "keys_seconds": 0, **oauth}
+    with ledger_of(home) as ledger:
+        own = ledger.tokens.issue("own", user_space="anna", agent_space="anna")[0]
+        limits = HttpConfig(requests_per_minute=0, oauth=OAuthConfig(**given))
+        login = open_login(limits.oauth, URL, ledger.tokens)
+        app = build_app(build_server(store), "127.0.0.1", ledger.tokens, limits, store=store, login=login)
+        with TestClient(app, base_url=URL, raise_server_exceptions=False) as client:
+            yield Office(client, issuer, own)
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    with running() as issuer, office_at(tmp_path_factory.mktemp("office") / "home", issuer) as made:
+        yield made
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with running() as made:
+        yield made
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "RS512", "PS256", "ES256", "EdDSA"])
+def test_a_token_of_the_issuer_opens_its_users_space(office: Office, algorithm: str) -> None:
+    office.issuer.rotate(f"key of {algorithm}", algorithm)
+    about = office.as_("anna").facts("GET", "/about")
+    assert (about["user_space"], about["owner"], about["writable"]) == (
+        space_of(office.issuer.url, "anna"),
+        False,
+        True,
+    )
+    assert office.opens(office.own)
+
+
+@pytest.mark.parametrize("audience", [URL, f"{URL}/", HERE, f"{URL}/sse", ["https://elsewhere.example", HERE]])
+def test_a_token_is_for_this_server(office: Office, audience: Any) -> None:
+    assert office.opens(office.issuer.token(aud=audience))
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"aud": "https://elsewhere.example/mcp"},
+        {"aud": f"{HERE}.elsewhere.example"},
+        {"aud": []},
+        {"aud": None},
+        {"aud": HERE, "exp": int(time.time()) - 60},
+        {"aud": HERE, "exp": None},
+        {"aud": HERE, "exp": "soon"},
+        {"aud": HERE, "exp": float("inf")},
+        {"aud": HERE, "nbf": int(time.time()) + 86_400},
+        {"aud": HERE, "iat": int(time.time()) + 86_400},
+        {"aud": HERE, "iss": "https://other.example"},
+        {"aud": HERE, "iss": None},
+        {"aud": HERE, "sub": None},
+        {"aud": HERE, "sub": ""},
+        {"aud": HERE, "sub": "a" * 2_000},
+        {"aud": HERE, "sub": ["anna"]},
+        {"aud": HERE, "sub": "anna\ud83d"},
+    ],
+)
+def test_what_does_not_hold_is_refused(office: Office, claims: Mapping[str, Any]) -> None:
+    assert not office.opens(office.issuer.token(**claims))
+    assert office.opens(office.issuer.token(aud=HERE))  # nothing else was wrong
+
+
+def test_only_signatures_by_the_issuers_own_keys_count(office: Office) -> None:
+    office.issuer.rotate("signing")
+    good = office.issuer.token(aud=HERE)
+    assert office.opens(good)
+    head, claims, signature = good.split(".")
+
+    def encoded(found: Any) -> str:
+        return base64.urlsafe_b64encode(json.dumps(found).encode()).decode().rstrip("=")
+
+    other = encoded({**office.issuer.claims(aud=HERE), "sub": "bob"})
+    none = encoded({"alg": "none", "typ": "JWT", "kid": "signing"})
+    mixed = encoded({"alg": "HS256", "typ": "JWT", "kid": "signing"})
+    public = jwt.PyJWK(office.issuer.published[0]).key
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    forged = []
+    for form in (PublicFormat.SubjectPublicKeyInfo, PublicFormat.PKCS1):
+        secret = public.public_bytes(Encoding.PEM, form)
+        made = hmac.new(secret, f"{mixed}.{claims}".encode(), hashlib.sha256).digest()
+        forged.append(f"{mixed}.{claims}.{base64.urlsafe_b64encode(made).decode().rstrip('=')}")
+    with running() as stranger:  # signs with the same name of a key, and says to be the issuer
+        stranger.rotate("signing")
+        forged.append(stranger.token(aud=HERE, iss=office.issuer.url))
+    deep = base64.urlsafe_b64encode(b"[" * 9_000).decode()
+    forged += [f"{deep}.{claims}.x", f"{head}.{deep}.x"]
+    bound = {"alg": "RS256", "kid": "signing", "crit": ["exp"]}
+    forged += [
+        *(f"{head}.{other}.{signature}", f"{none}.{claims}.", f"{none}.{claims}.{signature}", f"{mixed}.{claims}."),
+        *(f"{head}.{claims}.", f"{head}.{claims}", f"{encoded(bound)}.{claims}.{signature}", good[:-6], "..", "a.b.c"),
+    ]
+    assert not [token for token in forged if office.opens(token)]
+
+
+def test_a_shared_secret_among_the_keys_signs_nothing(office: Office) -> None:
+    office.issuer.rotate("before")
+    secret = base64.urlsafe_b64encode(b"s" * 32).decode().rstrip("=")
+    office.issuer.published.append({"kty": "oct", "kid": "shared", "k": secret, "alg": "HS256"})
+    token = jwt.encode(office.issuer.claims(aud=HERE), b"s" * 32, "HS256", {"kid": "shared"})
+    assert not office.opens(token)
+    assert office.opens(office.issuer.token(aud=HERE))
+
+
+def test_a_rotated_key_is_refused_and_its_successor_taken(office: Office) -> None:
+    office.issuer.rotate("old")
+    old = office.issuer.token(aud=HERE)
+    assert office.opens(old)
+    office.issuer.rotate("new")
+    assert office.opens(office.issuer.token(aud=HERE))
+    assert not office.opens(old)
+
+
+def test_unknown_keys_are_asked_for_no_more_often_than_said(issuer: Issuer) -> None:
+    clock = [1_000.0]
+
+    async def ask() -> None:
+        provider = IdentityProvider(issuer.url, [HERE], keys_seconds=30.0, clock=lambda: clock[0])
+        assert await provider.claims(issuer.token(aud=HERE)) is not None
+        assert issuer.asked.count("/jwks") == 1
+        issuer.rotate("next")
+        for _ in range(20):
+            assert await provider.claims(issuer.token(aud=HERE)) is None
+        assert issuer.asked.count("/jwks") == 1
+        clock[0] += 31
+        assert await provider.claims(issuer.token(aud=HERE)) is not None
+        assert issuer.asked.count("/jwks") == 2
+        for _ in range(20):
+            assert await provider.claims(issuer.token(aud=HERE)) is not None
+        assert issuer.asked.count("/jwks") == 2
+
+    anyio.run(ask)
+
+
+def test_known_keys_serve_while_the_issuer_is_away_and_unknown_ones_wait(tmp_path: Path, issuer: Issuer) -> None:
+    with office_at(tmp_path / "home", issuer) as office:
+        known = issuer.token(aud=HERE)
+        assert office.opens(known)
+        issuer.rotate("unknown")
+        issuer.status = 500
+        assert office.opens(known)
+        answer = office.ask(issuer.token(aud=HERE))
+        assert (answer.status_code, int(answer.headers["retry-after"])) == (503, 5)
+        assert "www-authenticate" not in answer.headers
+        issuer.status = 200
+        assert office.opens(issuer.token(aud=HERE))
+
+
+def test_an_issuer_that_never_answered_is_no_refusal(tmp_path: Path, issuer: Issuer) -> None:
+    issuer.status = 502
+    with office_at(tmp_path / "home", issuer) as office:
+        assert office.ask(issuer.token(aud=HERE)).status_code == 503
+        assert office.ask("not a token").status_code == 401
+        assert office.ask(jwt.encode({"iss": "https://other.example"}, "s" * 32)).status_code == 401
+        assert office.opens(office.own)
+
+
+def test_metadata_that_names_another_issuer_is_not_used(tmp_path: Path, issuer: Issuer) -> None:
+    issuer.names_itself = "https://other.example"
+    with office_at(tmp_path / "home", issuer) as office:
+        assert office.ask(issuer.token(aud=HERE)).status_code == 503
+        assert issuer.asked.count("/jwks") == 0
+
+
+def test_keys_are_kept_for_a_day_while_nobody_answers(issuer: Issuer) -> None:
+    clock = [0.0]
+
+    async def ask() -> None:
+        provider = IdentityProvider(issuer.url, [HERE], clock=lambda: clock[0])
+        token = issuer.token(aud=HERE)
+        assert await provider.claims(token) is not None
+        issuer.status = 500
+        clock[0] += 80_000
+        assert await provider.claims(token) is not None
+        clock[0] += 10_000
+        with pytest.raises(RunebookError):
+            await provider.claims(token)
+
+    anyio.run(ask)
+
+
+def test_an_issuer_that_is_away_is_not_asked_by_everybody_who_wants_to_sign_in(issuer: Issuer) -> None:
+    clock = [0.0]
+
+    async def ask() -> None:
+        provider = IdentityProvider(issuer.url, [HERE], keys_seconds=30.0, clock=lambda: clock[0])
+        issuer.names_itself = "https://other.example"
+        for _ in range(5):
+            with pytest.raises(RunebookError):
+                await provider.authorization_url({})
+        assert len(issuer.asked) == len(set(issuer.asked))
+        issuer.names_itself = issuer.url
+        clock[0] += 31
+        with pytest.raises(RunebookError, match="no https address"):  # it answers now, and has no such page
+            await provider.authorization_url({})
+
+    anyio.run(ask)
+
+
+def test_whoever_has_a_token_of_a_known_key_does_not_wait_for_an_issuer_that_hangs(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+
+    async def ask() -> None:
+        provider = IdentityProvider(issuer.url, [HERE], clock=lambda: clock[0], patience_seconds=0)
+        known = issuer.token(aud=HERE)
+        assert await provider.claims(known) is not None
+        answers, asked = anyio.Event(), provider._fetched
+
+        async def fetched(*given: Any, **more: Any) -> Any:
+            await answers.wait()
+            return await asked(*given, **more)
+
+        monkeypatch.setattr(provider, "_fetched", fetched)
+        issuer.rotate("successor")
+        clock[0] += 700
+        with anyio.fail_after(PATIENCE_SECONDS):
+            for _ in range(3):
+                assert await provider.claims(known) is not None
+            async with anyio.create_task_group() as group:
+                group.start_soon(provider.claims, issuer.token(aud=HERE))  # of a key that nobody knows: it waits
+                await anyio.wait_all_tasks_blocked()
+                assert await provider.claims(known) is not None
+                answers.set()
+            assert await provider.claims(known) is None
+            assert await provider.claims(issuer.token(aud=HERE)) is not None
+        assert issuer.asked.count("/jwks") == 2  # all of them with one question
+
+    anyio.run(ask)
+
+
+def test_a_key_that_the_issuer_withdrew_is_refused_ten_minutes_later(issuer: Issuer) -> None:
+    clock = [0.0]
+
+    async def ask() -> None:
+        provider = IdentityProvider(issuer.url, [HERE], clock=lambda: clock[0], patience_seconds=PATIENCE_SECONDS)
+        token = issuer.token(aud=HERE)
+        assert await provider.claims(token) is not None
+        issuer.rotate("successor")
+        clock[0] += 599
+        assert await provider.claims(token) is not None
+        clock[0] += 2
+        assert await provider.claims(token) is None
+
+    anyio.run(ask)
+
+
+def test_two_users_never_see_each_other(office: Office) -> None:
+    anna, bob = office.as_("anna"), office.as_("bob")
+    cello = anna.keep("Anna plays the cello 大提琴")
+    assert anna.facts("POST", "/search", {"query": "cello"})["total"] == 1
+    assert bob.facts("POST", "/search", {"query": "cello"})["total"] == 0
+    assert bob.ask("GET", f"/entries/{cello}").status_code == 404
+    assert office.page(office.own).ask("GET", f"/entries/{cello}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        *(
+            "anna",
+            "default",
+            "_tokens",
+            "../anna",
+            "user/anna",
+            "ANNA",
+            "anna\n",
+            "anna ",
+            "ａｎｎａ",
+            "安娜",
+            "%61nna",
+        ),
+        *("x" * 900, "con", "-", "…", "anna\u0000"),
+    ],
+)
+def test_no_claim_leads_into_the_space_of_somebody_else(office: Office, hostile: str) -> None:
+    space = office.as_(hostile).facts("GET", "/about")["user_space"]
+    assert is_space(space)
+    assert space not in {"anna", "default", "_tokens", *(space_of(office.issuer.url, each) for each in ("Anna", "bob"))}
+    assert (space == space_of(office.issuer.url, "anna")) == (hostile == "anna")
+
+
+def test_a_claim_that_looks_like_the_space_of_another_is_none(office: Office) -> None:
+    taken = office.as_("anna").facts("GET", "/about")["user_space"]
+    assert office.as_(taken).facts("GET", "/about")["user_space"] != taken
+
+
+def test_each_route_answers_of_somebody_else_as_of_nothing(office: Office) -> None:
+    anna, bob = office.as_("anna"), office.as_("bob")
+    hers = anna.keep("quokka")
+    commit = anna.facts("GET", "/changes")["latest"]
+    space = hers.split("/")[1]
+    named = [
+        (hers, commit),
+        (hers.replace("quokka", "absent"), "0" * len(commit)),
+        (hers.replace(space, space_of(office.issuer.url, "nobody")), "0" * len(commit)),
+    ]
+    described = bob.ask("GET", "/api/openapi.json").json()["paths"]
+    met = 0
+    for route, methods in described.items():
+        for method in sorted({"get", "put", "post", "patch", "delete"} & set(methods)):
+            answers = []
+            for path, commit_id in named:
+                url = re.sub(r"\{[^}]*\}", path, route.replace("{commit_id}", commit_id))
+                uri = f"viking://{path}"
+                said = {**dict.fromkeys(("uri", "target_uri", "directory"), uri), "since": commit_id, "path": path}
+                body = None if method in ("get", "delete") else {**said, "uris": [uri], "session_id": path}
+                answer = office.client.request(
+                    method, url, params=said, json=body, headers={**bob.headers, "if-match": '"x"'}
+                )
+                text = answer.text
+                for own in (commit_id, path, path.rpartition("/")[2], path.split("/")[1]):
+                    text = text.replace(own, "…")
+                answers.append((answer.status_code, re.sub(r'[0-9]{4}-[0-9]{2}-[0-9]{2}T[^"]*', "then", text)))
+            assert answers[0] == answers[1] == answers[2], (method, route)
+            met += answers[0][0] == 404
+    assert met >= 5, met
+    assert "quokka" in str(anna.entry(hers))
+
+
+def test_a_session_of_the_own_server_is_none_at_a_provider(tmp_path: Path, issuer: Issuer) -> None:
+    with office_at(tmp_path / "home", issuer) as office, ledger_of(tmp_path / "home") as ledger:
+        logins, (row,) = Logins(ledger.tokens.database), ledger.tokens.rows()
+        logins.register("desk", {})
+        code = logins.grant("desk", row, {})
+        session = logins.begin_session({"scopes": BOTH.split()}, timedelta(hours=1), code)
+        assert session is not None
+        assert not office.opens(session)
+
+
+def test_the_owner_may_name_a_users_space(tmp_path: Path, issuer: Issuer) -> None:
+    given = {"user_claim": "email", "user_spaces": ["anna@example.com=anna"]}
+    with office_at(tmp_path / "home", issuer, **given) as office:
+        verified = office.as_("x", email="anna@example.com", email_verified=True)
+        assert verified.facts("GET", "/about")["user_space"] == "anna"
+        assert not office.opens(issuer.token(aud=HERE, email="anna@example.com"))
+        assert not office.opens(issuer.token(aud=HERE, email="anna@example.com", email_verified="true"))
+
+
+def test_a_space_that_is_anothers_but_for_its_spelling_is_refused(tmp_path: Path, issuer: Issuer) -> None:
+    for spaces in (["x=Anna"], ["x=Carl", "y=carl"]):
+        refused = pytest.raises(InvalidInput, match="on some disks is the same folder")
+        with refused, office_at(tmp_path / "home", issuer, user_spaces=spaces):
+            pass
+        with ledger_of(tmp_path / "home") as ledger:
+            ledger.tokens.revoke("own")
+
+
+def test_users_of_the_issuer_are_noted_for_whoever_maintains_them(tmp_path: Path, issuer: Issuer) -> None:
+    with office_at(tmp_path / "home", issuer) as office:
+        office.as_("anna").facts("GET", "/about")
+        assert not office.opens("x")
+        with ledger_of(tmp_path / "home") as ledger:
+            assert Logins(ledger.tokens.database).users() == [space_of(issuer.url, "anna")]
+
+
+def test_scopes_say_who_may_read_and_who_may_write(office: Office) -> None:
+    reader = office.as_("carl", scope="memory:read")
+    assert reader.facts("GET", "/about")["writable"] is False
+    refused = reader.ask("POST", "/entries", {"content": "Carl rows"})
+    assert refused.status_code == 403
+    for scope in ("", "openid", "memory:write", "memory:reader", "memory:read,memory:write"):
+        answer = office.ask(office.issuer.token(aud=HERE, scope=scope))
+        assert answer.status_code == 403, scope
+        assert 'error="insufficient_scope"' in answer.headers["www-authenticate"]
+        assert f'scope="{BOTH}"' in answer.headers["www-authenticate"]
+    assert 'error="insufficient_scope"' in refused.headers["www-authenticate"]
+    assert office.opens(office.issuer.token(aud=HERE, scope=None, scp=["memory:read"]))
+
+
+def test_a_tool_call_that_lacks_the_scope_says_which_one(office: Office) -> None:
+    def call(body: Any, scope: str) -> httpx2.Response:
+        token = office.issuer.token(aud=HERE, sub="dora", scope=scope)
+        return office.client.post("/mcp", json=body, headers={**HEADERS, "authorization": f"Bearer {token}"})
+
+    for body in (COMMIT, [COMMIT]):
+        refused = call(body, "memory:read")
+        assert refused.status_code == 403
+        said = refused.headers["www-authenticate"]
+        assert 'error="insufficient_scope"' in said
+        assert f'scope="{BOTH}"' in said
+        assert f'resource_metadata="{URL}/.well-known/oauth-protected-resource/mcp"' in said
+    assert call(OPENING, "memory:read").status_code == 200
+    assert call(COMMIT, BOTH).status_code != 403
+
+
+def test_of_a_long_call_no_more_is_held_than_shows_that_it_is_long() -> None:
+    taken: list[int] = []
+
+    async def receive() -> dict[str, Any]:
+        taken.append(len(taken))
+        return {"type": "http.request", "body": bytes([taken[-1]]) * 1_000, "more_body": len(taken) < 20}
+
+    async def body(again: Any) -> bytes:
+        parts: list[dict[str, Any]] = []
+        while not parts or parts[-1]["more_body"]:
+            parts.append(await again())
+        return b"".join(part["body"] for part in parts)
+
+    async def run() -> None:
+        whole = b"".join(bytes([number]) * 1_000 for number in range(20))
+        found, again = await peeked(receive, 2_500)
+        assert (found, len(taken)) == (None, 3)
+        assert await body(again) == whole
+        taken.clear()
+        found, again = await peeked(receive, 20_000)
+        assert found == whole
+        assert await body(again) == whole
+
+    anyio.run(run)
+
+
+def test_a_long_call_that_lacks_the_scope_is_answered_by_the_tool(office: Office) -> None:
+    token = office.issuer.token(aud=HERE, sub="dora", scope="memory:read")
+    headers = {**HEADERS, "authorization": f"Bearer {token}"}
+    session = office.client.post("/mcp", json=OPENING, headers=headers).headers["mcp-session-id"]
+    messages = [{"role": "user", "content": "Anna plays the cello. " * 400} for _ in range(60)]
+    long = {**COMMIT, "params": {"name": "commit_memory", "arguments": {"messages": messages}}}
+    answer = office.client.post("/mcp", json=long, headers={**headers, "mcp-session-id": session})
+    assert answer.status_code == 200
+    assert "may only read: nothing was stored" in answer.text
+
+
+def test_a_refusal_leads_to_the_issuer(office: Office) -> None:
+    for path in ("/mcp", "/sse", "/api/memory/about"):
+        place = "" if path.startswith("/api") else path
+        said = office.ask(None, path).headers["www-authenticate"]
+        assert f'scope="{BOTH}"' in said
+        assert "error" not in said
+        assert 'error="invalid_token"' in office.ask("wrong", path).headers["www-authenticate"]
+        found = re.search('resource_metadata="([^"]+)"', said)
+        assert found is not None
+        metadata = office.client.get(found[1])
+        assert metadata.status_code == 200
+        assert metadata.json() == {
+            "resource": f"{URL}{place}",
+            "authorization_servers": [office.issuer.url],
+            "scopes_supported": BOTH.split(),
+            "bearer_methods_supported": ["header"],
+            "resource_name": "Runebook",
+        }
+    assert office.client.get(f"{URL}/.well-known/oauth-protected-resource").status_code == 200
+
+
+def test_a_token_is_needed_though_none_was_issued(tmp_path: Path, issuer: Issuer) -> None:
+    with office_at(tmp_path / "home", issuer) as office:
+        with ledger_of(tmp_path / "home") as ledger:
+            ledger.tokens.revoke("own")
+        assert office.ask(None).status_code == 401
+        assert not office.opens(office.own)
+
+
+def test_a_store_that_does_not_answer_leaves_the_others_running() -> None:
+    """A look-up that waits keeps nobody waiting who needs none."""
+    import threading
+
+    gate, order = threading.Event(), []
+
+    class Gone:
+        is_remote = True
+
+        def verify(self, _token: str) -> None:
+            gate.wait(PATIENCE_SECONDS)
+            raise StoreBusy("the database is gone.", hint="Ask again.")
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        order.append("answered")
+        gate.set()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def run() -> None:
+        door = authentication.TokenCheck(
+            app,
+            cast("IssuedTokens", Gone()),
+            required=True,
+            rates=RequestRates(0),
+            open_requests=OpenRequests(9),
+            owner_key="owner",
+        )
+
+        async def ask(token: str) -> None:
+            scope = {
+                "type": "http",
+                "method": "GET",
+                "path": "/",
+                "headers": [(b"authorization", f"Bearer {token}".encode())],
+            }
+            await door(scope, nothing, silent)
+
+        async def waiting() -> None:
+            with pytest.raises(StoreBusy):
+                await ask("waits")
+            order.append("refused")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(waiting)
+            await anyio.lowlevel.checkpoint()
+            await ask("owner")
+        door.close()
+
+    async def silent(_message: Any) -> None:
+        pass
+
+    async def nothing() -> Any:
+        raise AssertionError("there is no body")
+
+    anyio.run(run)
+    assert order == ["answered", "refused"]
+
+
+def test_serving_beyond_loopback_needs_the_public_address() -> None:
+    from mcp.server import MCPServer
+
+    settings = HttpConfig(allowed_hosts=("memory.example.com",), oauth=OAuthConfig(issuer="https://login.example.com"))
+    with pytest.raises(ConfigInvalid, match="would let other machines read") as refusal:
+        serve(MCPServer("x"), "0.0.0.0", 0, None, settings)
+    assert "http.oauth.url" in refusal.value.hint
+    assert "issue a token" not in refusal.value.hint
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    with pytest.raises(ConfigInvalid, match="a package that is not installed: jwt") as refusal:
+        IdentityProvider("https://login.example.com", [])
+    assert refusal.value.hint == "Install it: pip install 'runebook[oauth]'."
+
+
+def test_without_an_issuer_nothing_of_it_is_imported() -> None:
+    script = (
+        "import sys; from server.cli import main; import server.commands.serving, server.http.http_server as http\n"
+        "from server.protocol.app import build_server; from server.protocol.session import ServedStore\n"
+        "http.build_app(build_server(ServedStore(lambda: None)), '127.0.0.1')\n"
+        "print([name for name in sys.modules if name.split('.')[0] == 'jwt' or name == 'server.http.login'])"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
