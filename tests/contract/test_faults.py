@@ -8,6 +8,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,6 +19,8 @@ from memory_core.core.memory.results import Status
 from tests.contract.conftest import Place
 
 psycopg = pytest.importorskip("psycopg")
+from psycopg_pool import ConnectionPool  # noqa: E402 - what it imports may be missing
+
 from memory_core.core.postgres import database as rows_module  # noqa: E402 - what it imports may be missing
 
 NOTE = CommitRequest("Seven gulls.", memory_type="notes", fields={"title": "gulls"}, request_id="r-1")
@@ -119,6 +123,23 @@ def test_a_database_that_takes_no_writes_serves_reads_and_writes_go_on_after_it(
     # Connections that were made before are replaced: the first request is taken.
     assert other.commit(new).status is not Status.REJECTED
     assert other.read(ReadRequest(URI.replace("gulls", "more"))).content.startswith("Eight gulls.")
+
+
+def test_connections_from_before_do_not_count_however_many_there_are(
+    rows: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = rows.open()
+    memory.commit(NOTE)
+    monkeypatch.setattr(ConnectionPool, "drain", Mock())  # as where each is made a moment too late for it
+    ledger = cast("rows_module.PostgresDatabase", memory.store.ledger.database)
+    pool = ledger._server._pools["ledger"]
+    stale = [pool.getconn() for _ in range(8)]
+    for connection in stale:
+        connection.execute("SET default_transaction_read_only = on")
+        pool.putconn(connection)
+    new = CommitRequest("Eight gulls.", memory_type="notes", fields={"title": "more"})
+    assert memory.commit(new).status is Status.COMMITTED
+    assert all(connection.closed for connection in stale)
 
 
 def test_a_statement_that_takes_too_long_is_given_up_and_stores_nothing(

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypeVar
 
 import psycopg
 from pgvector.psycopg import register_vector
@@ -33,6 +34,7 @@ from memory_core.core.postgres.schema import ROLE, ready
 
 _log = logging.getLogger(__name__)
 Half = Literal["ledger", "index"]
+Answer = TypeVar("Answer")
 _HALVES: tuple[Half, ...] = ("ledger", "index")
 _CONNECTIONS = 16
 _CONNECT_SECONDS = 10.0
@@ -43,6 +45,20 @@ _ATTEMPTS = 3
 _EXPECT_WRITES = {
     half: f"DELETE FROM {table} WHERE false; " for half, table in (("ledger", "commits"), ("index", "documents"))
 }
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that knows when it was asked for, in seconds of the monotonic clock."""
+
+    asked_at = 0.0
+
+    @classmethod
+    def connect(cls, *arguments: Any, **named: Any) -> Self:
+        """As psycopg's."""
+        asked_at = time.monotonic()
+        made = super().connect(*arguments, **named)
+        made.asked_at = asked_at
+        return made
 
 
 class Rows:
@@ -82,7 +98,7 @@ class Transaction:
 
     in_transaction = True
 
-    def __init__(self, raw: psycopg.Connection[tuple[Any, ...]], *, consistent: bool) -> None:
+    def __init__(self, raw: Connection, *, consistent: bool) -> None:
         self._raw = raw
         #: What was read of its state, which stays as it is; None where it may change.
         self.kept: dict[Any, Any] | None = {} if consistent else None
@@ -215,21 +231,17 @@ class PostgresDatabase:
 
     def single(self, statement: str, parameters: Sequence[Any]) -> Rows:
         """A statement in a transaction of its own, sent with what names the tenant as one message."""
-        for attempt in range(_ATTEMPTS):
-            with self._server.connection(self._half, "") as raw, raw.cursor() as cursor:
-                try:
-                    text = psycopg.ClientCursor(raw).mogrify(statement, parameters)
-                    with translating():
-                        cursor.execute(f"{self._server.setting(self._half, self.tenant)}{text}".encode(), prepare=False)
-                except StoreBusy as error:
-                    self._server.let_go(self._half, raw, error)
-                    if not raw.closed or attempt + 1 == _ATTEMPTS:
-                        raise
-                    continue
+
+        def run(raw: Connection) -> Rows:
+            with raw.cursor() as cursor:
+                text = psycopg.ClientCursor(raw).mogrify(statement, parameters)
+                cursor.execute(f"{self._server.setting(self._half, self.tenant)}{text}".encode(), prepare=False)
                 while cursor.nextset():
                     pass
                 return Rows(cursor.fetchall() if cursor.description else [], cursor.rowcount)
-        raise AssertionError("the last attempt returns or raises")
+
+        with self._server.connection(self._half, run) as (_raw, rows):
+            return rows
 
     @contextmanager
     def transaction(
@@ -246,7 +258,11 @@ class PostgresDatabase:
         if writes:
             begin += f"SELECT pg_advisory_xact_lock(hashtextextended('{self._half}/{self.tenant}', 0)); "
             begin += _EXPECT_WRITES[self._half]
-        with self._server.connection(self._half, begin) as raw:
+
+        def run(raw: Connection) -> None:
+            raw.execute(begin.encode(), prepare=False)
+
+        with self._server.connection(self._half, run) as (raw, _):
             self._local.transaction = Transaction(raw, consistent=consistent)
             try:
                 yield self._local.transaction
@@ -293,35 +309,36 @@ class PostgresServer:
         )
 
     @contextmanager
-    def connection(self, half: Half, begin: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-        """A connection on which ``begin`` was executed; one that was lost meanwhile is replaced first."""
+    def connection(self, half: Half, first: Callable[[Connection], Answer]) -> Iterator[tuple[Connection, Answer]]:
+        """A connection and what ``first`` answered on it.
+
+        A connection that was lost meanwhile, or that takes no writes, is replaced, and ``first`` runs again. What was
+        asked for before this call counts for nothing: only new connections decide that the database is gone.
+        """
         pool = self._pools[half]
-        for attempt in range(_ATTEMPTS):
+        began = time.monotonic()
+        attempts = 0
+        while True:
             raw = _taken(pool)
             try:
-                if begin:
-                    with translating():
-                        raw.execute(begin.encode(), prepare=False)
+                with translating():
+                    answer = first(raw)
+                break
             except BaseException as error:
                 with suppress(psycopg.Error):
                     raw.rollback()
-                self.let_go(half, raw, error)
+                if isinstance(error.__cause__, errors.ReadOnlySqlTransaction):
+                    raw.close()
+                    pool.drain()  # new ones may lead to who takes writes
+                attempts += raw.asked_at >= began
                 lost = raw.closed
                 pool.putconn(raw)
-                if not lost or attempt + 1 == _ATTEMPTS:
+                if not lost or attempts == _ATTEMPTS:
                     raise
-            else:
-                break
         try:
-            yield raw
+            yield raw, answer
         finally:
             pool.putconn(raw)
-
-    def let_go(self, half: Half, raw: psycopg.Connection[tuple[Any, ...]], error: BaseException) -> None:
-        """Close a connection that took no writes, and replace the others: new ones may lead to who takes them."""
-        if isinstance(error.__cause__, errors.ReadOnlySqlTransaction):
-            raw.close()
-            self._pools[half].drain()
 
     @contextmanager
     def locked(self, name: str, timeout_seconds: float) -> Iterator[bool]:
@@ -341,10 +358,11 @@ class PostgresServer:
                 raw.execute("SELECT pg_advisory_unlock_all()")
             self._locks.putconn(raw)
 
-    def _pool(self, name: str) -> ConnectionPool[psycopg.Connection[tuple[Any, ...]]]:
+    def _pool(self, name: str) -> ConnectionPool[Connection]:
         options = f"-c lock_timeout={_LOCK_SECONDS}s -c statement_timeout={_STATEMENT_SECONDS}s"
         return ConnectionPool(
             self._url,
+            connection_class=Connection,
             kwargs={"autocommit": True, "application_name": name, "options": options},
             min_size=0,
             max_size=_CONNECTIONS,
@@ -377,14 +395,14 @@ class PostgresLock:
             yield
 
 
-def _taken(pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]]) -> psycopg.Connection[tuple[Any, ...]]:
+def _taken(pool: ConnectionPool[Connection]) -> Connection:
     try:
         return pool.getconn()
     except PoolTimeout as error:
         raise StoreBusy(f"the database gave no connection: {error}.", hint=UNREACHABLE) from error
 
 
-def _locked(raw: psycopg.Connection[tuple[Any, ...]], name: str, *, wait: bool) -> bool:
+def _locked(raw: Connection, name: str, *, wait: bool) -> bool:
     if not wait:
         row = raw.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 1))", (name,)).fetchone()
         return row is not None and bool(row[0])
