@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, StoreConfig
+from memory_core.core.index.indexer import Follower, Indexer
 from memory_core.runebook import Runebook, open_memory
 
 
@@ -81,6 +82,13 @@ def database(postgres: str) -> Iterator[str]:
     yield f"postgresql:///{name}?" + "&".join(f"{key}={value}" for key, value in given.items())
     with psycopg.connect(postgres, autocommit=True) as admin:  # another connection: a test may restart the server
         admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search waits for what is not indexed yet for as long as that takes: a busy machine changes no answer."""
+    for follow in (Indexer.follow, Follower.follow):
+        monkeypatch.setattr(follow, "__defaults__", (60.0, *(follow.__defaults__ or ())[1:]))
 
 
 @pytest.fixture(params=["local", "postgres"])
