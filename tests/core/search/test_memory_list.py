@@ -28,6 +28,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
             )
         )
         opened.commit(CommitRequest("100% of _all_ [things]", fields={"title": "Signs"}, priority="high"))
+        opened.indexer.follow(None)
         yield opened
 
 
