@@ -16,6 +16,7 @@ from memory_core.core.index.encoder import Embedder, open_embedder
 from memory_core.core.index.indexer import Indexer
 from memory_core.core.postgres.catalog import PostgresCatalog, PostgresVectors
 from memory_core.core.postgres.database import PostgresDatabase, PostgresLock, PostgresServer
+from memory_core.core.postgres.hnsw import EXACT_BELOW, HnswIndexes
 from memory_core.core.postgres.store import PostgresStore
 from memory_core.core.store.files import STATE_NAME
 from memory_core.core.store.issued_tokens import IssuedTokens
@@ -151,7 +152,8 @@ class OpenedSpace(OpenedStore):
         catalog = PostgresCatalog(first._server, tenant)
         state = config.root / STATE_NAME
         store = PostgresStore(first._server, tenant, catalog.rows, state, self.background, step=step)
-        vectors, background = PostgresVectors(), self.background
+        indexes = HnswIndexes(config.store.url, tenant)
+        vectors, background = PostgresVectors(indexes, min(config.index.exact_below, EXACT_BELOW)), self.background
         return store, Indexer(store.ledger, catalog, self.registry, first._embedder, vectors, features, background)
 
 

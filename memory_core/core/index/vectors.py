@@ -194,13 +194,14 @@ class IndexStatus:
     """How one space and model are searched by this process.
 
     Attributes:
-        backend: exact scans all rows; chroma and http ask a server, of Runebook or its owner, and scan newer rows.
-        sent_rows: Rows that the server holds.
+        backend: exact scans all rows; chroma and http ask a server, of Runebook or its owner, and scan newer rows;
+            hnsw asks an index within the database.
+        sent_rows: Rows that the server or the index holds.
         scanned_rows: Rows that a search scans.
         reason: Why the server is not used; None when all is well.
     """
 
-    backend: Literal["chroma", "exact", "http"]
+    backend: Literal["chroma", "exact", "hnsw", "http"]
     sent_rows: int
     scanned_rows: int
     reason: str | None

@@ -6,6 +6,7 @@ What is indexed, and what it is asked, is ``index.catalog``'s; here is only what
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ from pgvector import HalfVector
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.vectors import IndexStatus, Nearest, VectorIndex, VectorRow, count
 from memory_core.core.postgres.database import PostgresDatabase, PostgresLock, PostgresServer
+from memory_core.core.postgres.hnsw import CANDIDATES, EXACT_BELOW, HnswIndexes
 from memory_core.core.postgres.words import PostgresWords
 
 if TYPE_CHECKING:
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
 #: A vector, and the document that its text is a passage of at present.
 _SAME_TEXT = "p.uri = v.uri AND p.part = v.part AND p.content_sha256 = v.content_sha256"
 _OF_DOCUMENTS = f"FROM vectors v JOIN passages p ON {_SAME_TEXT} WHERE v.space = ANY(%s) AND v.fingerprint = %s"
+#: Rows of some spaces and a model by their distance from a vector, all of them read.
+_SCAN = (
+    "SELECT uri, part, content_sha256, vector <#> %s AS distance FROM vectors WHERE space = ANY(%s) "
+    "AND fingerprint = %s ORDER BY distance LIMIT %s"
+)
 
 
 class PostgresCatalog(Catalog):
@@ -63,10 +70,17 @@ class PostgresCatalog(Catalog):
 
 
 class PostgresVectors(VectorIndex):
-    """Nearest neighbours by an exact scan in the database, which reads the rows of the asked spaces alone."""
+    """Nearest neighbours within the database: rows of small spaces are scanned, a large space has an HNSW index.
 
-    def __init__(self) -> None:
+    Args:
+        indexes: Those of the tenant.
+        exact_below: So many rows of a space and model are scanned.
+    """
+
+    def __init__(self, indexes: HnswIndexes, exact_below: int = EXACT_BELOW) -> None:
         self.server = None
+        self._indexes = indexes
+        self._exact_below = exact_below
 
     def nearest(
         self, connection: Any, spaces: Sequence[str], fingerprint: str, queries: Sequence[Vector], k: int
@@ -74,16 +88,25 @@ class PostgresVectors(VectorIndex):
         """The ``k`` rows of all the spaces together that are nearest to each query."""
         found: dict[int, float] = {}
         complete = True
+        # Some of what is near may be of texts that changed since: it is joined last, and looked beyond.
+        wanted = 2 * k
+        indexed = [space for space in spaces if wanted <= CANDIDATES and self._indexes.has(space, fingerprint)]
+        scanned = [space for space in spaces if space not in indexed]
         for query in queries:
-            # Some of what is near may be of texts that changed since: it is joined last, and looked beyond.
-            rows = connection.native(
-                "SELECT p.document_id, v.distance FROM (SELECT uri, part, content_sha256, vector <#> %s AS distance "
-                "FROM vectors WHERE space = ANY(%s) AND fingerprint = %s ORDER BY distance LIMIT %s) v "
-                f"LEFT JOIN passages p ON {_SAME_TEXT} ORDER BY v.distance",
-                (_half(query), list(spaces), fingerprint, 2 * k),
-            ).fetchall()
+            sources: list[tuple[str, tuple[Any, ...]]] = [
+                (self._indexes.nearest(space, fingerprint, len(query)), ()) for space in indexed
+            ]
+            if scanned:
+                sources.append((_SCAN, (scanned, fingerprint)))
+            rows = []
+            for nearest, among in sources:
+                rows += connection.native(
+                    f"SELECT p.document_id, v.distance FROM ({nearest}) v LEFT JOIN passages p ON {_SAME_TEXT}",
+                    (_half(query), *among, wanted),
+                ).fetchall()
+            rows = sorted(rows, key=itemgetter(1))[:wanted]
             live = [row for row in rows if row[0] is not None]
-            complete = complete and len(rows) < 2 * k and len(live) < k
+            complete = complete and not indexed and len(rows) < wanted and len(live) < k
             for document, distance in live[:k]:
                 found[int(document)] = max(-float(distance), found.get(int(document), -1.0))
         return Nearest(found, complete)
@@ -111,8 +134,15 @@ class PostgresVectors(VectorIndex):
     def load(self, connection: Any, space: str, fingerprint: str) -> None:
         """Nothing is read ahead."""
 
-    def keep_up(self, connection: Any, space: str, fingerprint: str) -> bool:  # noqa: ARG002
-        """Nothing is written beside the rows."""
+    def keep_up(self, connection: Any, space: str, fingerprint: str) -> bool:
+        """Have an HNSW index made of a space that has become large; the database writes newer rows to it."""
+        if not self._indexes.has(space, fingerprint) and count(connection, space, fingerprint) >= self._exact_below:
+            row = connection.execute(
+                "SELECT vector_dims(vector) FROM vectors WHERE space = ? AND fingerprint = ? LIMIT 1",
+                (space, fingerprint),
+            ).fetchone()
+            if row is not None:
+                self._indexes.want(space, fingerprint, int(row[0]))
         return False
 
     def compact(self, connection: Any, space: str, fingerprint: str) -> None:
@@ -120,10 +150,14 @@ class PostgresVectors(VectorIndex):
 
     def status(self, connection: Any, space: str, fingerprint: str) -> IndexStatus:
         """How this space and model are searched."""
-        return IndexStatus("exact", 0, count(connection, space, fingerprint), None)
+        rows = count(connection, space, fingerprint)
+        if self._indexes.has(space, fingerprint):
+            return IndexStatus("hnsw", rows, 0, None)
+        return IndexStatus("exact", 0, rows, None)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Give up an index that is being made."""
+        self._indexes.close()
 
 
 def _half(vector: Vector) -> HalfVector:

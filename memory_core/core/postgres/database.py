@@ -30,6 +30,7 @@ from memory_core.core.config import is_space
 from memory_core.core.errors import StoreBusy
 from memory_core.core.postgres.dialect import translated
 from memory_core.core.postgres.faults import AGAIN, UNREACHABLE, translating
+from memory_core.core.postgres.hnsw import CANDIDATES
 from memory_core.core.postgres.schema import ROLE, ready
 
 _log = logging.getLogger(__name__)
@@ -360,6 +361,7 @@ class PostgresServer:
 
     def _pool(self, name: str) -> ConnectionPool[Connection]:
         options = f"-c lock_timeout={_LOCK_SECONDS}s -c statement_timeout={_STATEMENT_SECONDS}s"
+        options += f" -c hnsw.ef_search={CANDIDATES}"
         return ConnectionPool(
             self._url,
             connection_class=Connection,
