@@ -163,13 +163,13 @@ def _erased(memory: Runebook, receipt: CommitReceipt, erasures: Sequence[Erasure
     ledger = memory.store.ledger
     traces = _traces(ledger.past.texts(erasures))
     memory.store.usage.flush()
-    memory.indexer.follow()
+    memory.indexer.follow(None)
     directories = {directory for erasure in erasures for directory in _directories(erasure.uri)}
     summaries = [directory.child(name) for directory in directories for name in (ABSTRACT_NAME, OVERVIEW_NAME)]
     with memory.store.exclusive():
         _expect_gone(memory, (erasure.uri for erasure in erasures if erasure.tombstone is not None))
         ledger.past.erase(erasures, summaries)
-    memory.indexer.follow()
+    memory.indexer.follow(None)
     memory.opened.pages.bring_up_to_date()
     _clean_index(memory, [str(erasure.uri) for erasure in erasures])
     ledger.past.vacuum()

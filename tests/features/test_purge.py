@@ -9,6 +9,7 @@ import pytest
 
 from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
+from memory_core.core.index.indexer import Indexer
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
@@ -63,6 +64,14 @@ def test_no_file_below_the_folder_holds_the_text_or_the_name_afterwards(memory: 
     assert [hit.uri for hit in memory.find(FindRequest("something ordinary")).memories] == [f"{NOTES}/kept.md"]
     page = memory.read(ReadRequest(result.uri.replace("viking://", "viking://history/"))).content
     assert "[purged]" in page
+
+
+def test_what_the_index_learns_late_is_erased_too(memory: Runebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Indexer.follow, "__defaults__", (0.0, None, ()))  # as on a busy machine: others wait no longer
+    note(memory, "vault", SECRETS[1])
+    memory.run(PURGE, PurgeRequest(f"{NOTES}/vault.md"))
+    assert holding(memory.config.root, SECRETS[1]) == []
+    assert memory.indexer.catalog.position().seq == memory.store.ledger.newest_seq()
 
 
 def test_history_undo_and_reopening_stay_sound_and_say_purged(tmp_path: Path) -> None:

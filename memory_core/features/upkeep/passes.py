@@ -43,7 +43,7 @@ Due = Callable[[Memory], str | None]
 
 def rows(memory: Runebook, condition: str, *parameters: Any) -> list[MemoryUri]:
     """Memories whose row ``d`` in the catalog meets a condition, in the order of their URIs."""
-    memory.indexer.follow()
+    memory.indexer.follow(None)
     found = memory.indexer.catalog.connection().execute(
         "SELECT d.uri FROM documents d WHERE d.space IN (?, ?) AND d.part = 0 AND d.context_type <> 'resource' "
         f"AND {condition} ORDER BY d.uri",

@@ -293,13 +293,13 @@ def test_a_skill_is_known_by_its_name_however_its_words_are_joined(memory: Runeb
 def test_the_memory_of_a_named_skill_comes_whatever_the_question(memory: Runebook) -> None:
     memory.commit(CommitRequest(memory_type="skills", fields={"skill_name": "数据清洗", "best_for": "问卷"}))
     memory.commit(CommitRequest(memory_type="skills", fields={"skill_name": "Draft contract", "best_for": "leases"}))
+    pack = memory.retrieve(RetrieveRequest(skill="unknown"))  # first: what was used stands in for a question
+    assert "skill" not in kinds(pack)
+    assert any("unknown" in note for note in pack.notes)
+    assert uris(memory.retrieve(RetrieveRequest(skill="數據清洗")), "skill") == [f"{AGENT}/skills/数据清洗.md"]
     pack = memory.retrieve(RetrieveRequest("unrelated words", skill="draft  CONTRACT"))
     assert uris(pack, "skill") == [f"{AGENT}/skills/Draft contract.md"]
     assert "leases" in text_of(pack, "skill")
-    assert uris(memory.retrieve(RetrieveRequest(skill="數據清洗")), "skill") == [f"{AGENT}/skills/数据清洗.md"]
-    pack = memory.retrieve(RetrieveRequest(skill="unknown"))
-    assert "skill" not in kinds(pack)
-    assert any("unknown" in note for note in pack.notes)
 
 
 def test_what_was_used_most_stands_in_for_a_question(memory: Runebook) -> None:

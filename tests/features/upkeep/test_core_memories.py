@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import Config
+from memory_core.core.index.indexer import Indexer
 from memory_core.core.memory.metadata import Metadata
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
@@ -335,6 +336,13 @@ def test_many_memories_become_cores_of_bounded_size_by_topic(memory: Runebook) -
     assert all(sum(fact in body for body in bodies) == 1 for fact in (*tea, *rack))
     assert 2 <= len(bodies) <= 6
     assert any("Assam" in body and "机柜" not in body for body in bodies)
+
+
+def test_maintenance_waits_until_the_index_knows_all(memory: Runebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Indexer.follow, "__defaults__", (0.0, None, ()))  # as on a busy machine: others wait no longer
+    uris = stored(memory)
+    (receipt,) = maintained(memory, "compression")
+    assert set(_originals(text(memory, cores(receipt)[0]))) == set(map(away, uris))
 
 
 def test_memories_are_grouped_by_meaning_where_there_is_a_model(tmp_path: Path) -> None:
