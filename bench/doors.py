@@ -3,9 +3,11 @@
 Each token attacks in a way of its own for as long as asked: answers of megabytes that nobody reads (SSE and streamable
 HTTP), commits of tens of thousands of messages, long texts, searches, contexts and checks on eight connections at once,
 and garbage. The user finds ten times and commits once a second. Reported: the user's times and refusals alone, under
-the attack and after it, and what the server holds in memory.
+the attack and after it, and what the server holds in memory. With ``--each`` one heavy client at a time is beside the
+user: the user's times alone right before each load, beside it, and how many times as long.
 
     python -m bench.doors --seconds 120
+    python -m bench.doors --each --seconds 20
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.stores import fill
 
@@ -209,6 +211,16 @@ ATTACKS: dict[str, Callable[[Door, float], None]] = {
     "garbage": side_by_side(_garbage),
 }
 
+#: What one client asks for that is much, and allowed.
+LOADS: dict[str, Callable[[Door, float], None]] = {
+    "60,000 messages": many_messages,
+    "texts of 180 KB": ATTACKS["texts of 180 KB"],
+    "maintenance": side_by_side(
+        lambda door, number: door.ask("POST", ("/api/memory/consolidate", "/api/memory/archive")[number % 2], {})
+    ),
+    "reads of 9 MB": side_by_side(lambda door, _number: door.rpc("resources/read", {"uri": _SESSION})),
+}
+
 
 def attack(port: int, tokens: list[str], seconds: float, only: str | None) -> None:
     """All attacks at once, and the silent sockets; the whole of a process."""
@@ -291,14 +303,24 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=120.0)
     options.add_argument("--memories", type=int, default=1_000)
     options.add_argument("--only", choices=list(ATTACKS), help="One attack, without silent sockets.")
+    options.add_argument("--each", action="store_true", help="Each heavy load of one client alone, with ratios.")
     asked = options.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder) / "store"
-        print(json.dumps(measured(home, asked.memories, asked.seconds, asked.only), indent=2))
+    with tempfile.TemporaryDirectory() as folder, serving(Path(folder) / "store", asked.memories) as server:
+        found = each_load(server, asked.seconds) if asked.each else measured(server, asked.seconds, asked.only)
+        print(json.dumps(found, indent=2))
 
 
-def measured(home: Path, memories: int, seconds: float, only: str | None) -> dict[str, Any]:
-    """The user's figures alone, under the attack and after it."""
+class Served(NamedTuple):
+    """A server that runs, its user and those who attack; the first two have a long conversation."""
+
+    process: int
+    user: Door
+    hostile: list[str]
+
+
+@contextmanager
+def serving(home: Path, memories: int) -> Iterator[Served]:
+    """A server on a store of so many memories."""
     program = [sys.executable, "-m", "server.cli"]
 
     def issued(label: str, space: str) -> str:
@@ -338,37 +360,67 @@ def measured(home: Path, memories: int, seconds: float, only: str | None) -> dic
                     "commit_memory", messages=said[: start + 1_000][-1_000:], session_id="large"
                 )
         ordinary(door, 5)
-        figures: dict[str, Any] = {
-            "alone": ordinary(door, min(20.0, seconds)),
-            "resident MiB before": resident_mib(server.pid),
-        }
-        attacker = multiprocessing.get_context("spawn").Process(target=attack, args=(port, tokens, seconds, only))
-        attacker.start()
-        time.sleep(2)
-        most = [0.0]
-        watching = threading.Event()
-
-        def watch() -> None:
-            while not watching.wait(0.2):
-                most[0] = max(most[0], resident_mib(server.pid))
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        figures["under attack"] = ordinary(door, max(1.0, seconds - 3))
-        attacker.terminate()
-        attacker.join()
-        watching.set()
-        watcher.join()
-        time.sleep(5)
-        figures |= {
-            "after": ordinary(door, 5),
-            "resident MiB at most": most[0],
-            "resident MiB after": resident_mib(server.pid),
-        }
-        return figures
+        yield Served(server.pid, door, tokens)
     finally:
         server.terminate()
         server.wait(30)
+
+
+def each_load(server: Served, seconds: float) -> dict[str, Any]:
+    """The user's figures alone, beside each load of one client, and how many times as long the 99th percentile is."""
+    figures: dict[str, Any] = {}
+    for name in LOADS:
+        alone = ordinary(server.user, seconds)
+        door = Door(server.user.port, server.hostile[0])
+        client = multiprocessing.get_context("spawn").Process(target=_tried_named, args=(name, door, seconds + 5))
+        client.start()
+        time.sleep(2)
+        beside = ordinary(server.user, seconds)
+        client.terminate()
+        client.join()
+        times = {what: round(beside[what]["p99 ms"] / alone[what]["p99 ms"], 1) for what in ("find", "commit")}
+        figures[name] = {"alone": alone, "beside it": beside, "p99 times as long": times}
+        print(name, figures[name], file=sys.stderr, flush=True)
+        time.sleep(3)
+    return figures
+
+
+def _tried_named(name: str, door: Door, seconds: float) -> None:
+    _tried(LOADS[name], door, time.monotonic() + seconds)
+
+
+def measured(server: Served, seconds: float, only: str | None) -> dict[str, Any]:
+    """The user's figures alone, under the attack and after it."""
+    figures: dict[str, Any] = {
+        "alone": ordinary(server.user, min(20.0, seconds)),
+        "resident MiB before": resident_mib(server.process),
+    }
+    attacker = multiprocessing.get_context("spawn").Process(
+        target=attack, args=(server.user.port, server.hostile, seconds, only)
+    )
+    attacker.start()
+    time.sleep(2)
+    most = [0.0]
+    watching = threading.Event()
+
+    def watch() -> None:
+        while not watching.wait(0.2):
+            most[0] = max(most[0], resident_mib(server.process))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    figures["under attack"] = ordinary(server.user, max(1.0, seconds - 3))
+    attacker.terminate()
+    attacker.join()
+    watching.set()
+    watcher.join()
+    time.sleep(5)
+    figures |= {
+        "after": ordinary(server.user, 5),
+        "resident MiB at most": most[0],
+        "resident MiB after": resident_mib(server.process),
+    }
+    return figures
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ from memory_core.runebook import Runebook
 from memory_core.version import program_version
 from server.http import api_answers
 from server.http.authentication import identity
-from server.http.connections import read_body, replayed
+from server.http.connections import peeked
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -325,7 +325,7 @@ class ApiDoor:
         if refusal is not None:
             await refusal(scope, receive, sent)
             return
-        body = await read_body(receive, self._body_bytes)
+        body, receive = await peeked(receive, self._body_bytes)
         if body is None:
             limit = f"{self._body_bytes:,} bytes"
             too_large = answer(413, f"the body has more than {limit}.", "Send it in several smaller requests.")
@@ -338,7 +338,7 @@ class ApiDoor:
         bearer = identity()
         on_page = Headers(scope=scope).get("sec-fetch-site") == "same-origin"
         with authored(PAGE_AUTHOR if bearer is None else bearer.label), looking(only=bearer is None or on_page):
-            await self._app(scope, replayed(body, receive), sent)
+            await self._app(scope, receive, sent)
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         headers = Headers(scope=scope)

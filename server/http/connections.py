@@ -201,23 +201,6 @@ def connection_of(scope: Scope) -> TimedConnection | None:
     return connection
 
 
-async def read_body(receive: Receive, limit: int) -> bytes | None:
-    """The whole body; None if it is larger than ``limit``."""
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":  # the client left
-            return b"".join(chunks)
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > limit:
-            return None
-        chunks.append(chunk)
-        if not message.get("more_body", False):
-            return b"".join(chunks)
-
-
 async def peeked(receive: Receive, limit: int) -> tuple[bytes | None, Receive]:
     """The whole body, None if it is larger than ``limit``, and what gives all of it once more.
 
@@ -236,17 +219,3 @@ async def peeked(receive: Receive, limit: int) -> tuple[bytes | None, Receive]:
         return held.pop(0) if held else await receive()
 
     return body, again
-
-
-def replayed(body: bytes, receive: Receive) -> Receive:
-    """``receive`` that gives the body once more, and then what comes."""
-    given = False
-
-    async def receive_again() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive_again

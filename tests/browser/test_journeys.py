@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
     from tests.browser.conftest import Site, Visit
 
@@ -428,3 +428,51 @@ def test_notices_cover_nothing_that_one_works_on_and_go_by_themselves(page: Page
         apart = box["x"] + box["width"] <= main["x"] or box["y"] + box["height"] <= main["y"]
         assert apart, (width, box, main)
         toast.wait_for(state="detached", timeout=PATIENCE_MS)
+
+
+def test_a_strangers_link_gives_the_page_no_key_unasked(page: Page, site: Site) -> None:
+    """Nor does it stay in the address."""
+    foreign = f"{site.origin}/?of=a-stranger#key=rb_foreign"
+    for answer in ("no", "Escape", "yes"):
+        page.goto(foreign)
+        page.get_by_test_id("key-link").get_by_text("somebody else's").wait_for()
+        assert "rb_foreign" not in page.url
+        if answer == "yes":
+            page.watch.expected.add(401)  # type: ignore[attr-defined]
+            page.get_by_test_id("key-link-yes").click()
+            page.get_by_test_id("key-wrong").wait_for()
+            assert page.evaluate("sessionStorage.getItem('runebook.key')") == "rb_foreign"
+        else:
+            if answer == "no":
+                page.get_by_test_id("key-link-no").click()
+            else:
+                page.keyboard.press("Escape")
+            page.wait_for_selector("main h1")
+            assert page.evaluate("sessionStorage.getItem('runebook.key')") == site.key
+
+
+def test_a_link_brings_a_key_unasked_only_where_this_machine_serves_the_page(browser: Browser, site: Site) -> None:
+    """Elsewhere a page without a key asks, too; a tab that began to sign in does not."""
+    host = "memory.example"
+    for began, given, asks in ((False, "rb_new", True), (True, "rb_new", True), (True, "rs_new", False)):
+        with watched_page(browser, site) as (page, watch):
+            watch.origin = f"https://{host}"
+            watch.expected.add(401)
+
+            def answer(route: Route) -> None:
+                path = route.request.url.removeprefix(f"https://{host}")
+                if path.startswith("/api/"):
+                    route.fulfill(status=401, json={"error": "not this one"})
+                else:
+                    route.fulfill(response=page.request.get(f"{site.origin}{path}"))
+
+            page.route(f"https://{host}/**", answer)
+            page.goto(f"https://{host}/ui/img/mark.svg")
+            if began:
+                page.evaluate("sessionStorage.setItem('runebook.place', '#/settings')")
+            page.goto(f"https://{host}/#key={given}")
+            if asks:
+                page.get_by_test_id("key-link").wait_for()
+                assert page.evaluate("sessionStorage.getItem('runebook.key')") is None
+            else:
+                page.get_by_test_id("key-wrong").wait_for()

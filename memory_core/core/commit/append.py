@@ -101,6 +101,10 @@ class Learned:
     notes: tuple[str, ...] = ()
 
 
+#: So many messages take long enough to be read that other writers notice.
+_REHEARSED_FROM = 500
+
+
 class MessageRecorder:
     """Records conversations into one store.
 
@@ -194,6 +198,8 @@ class MessageRecorder:
                 ),
             )
 
+        if len(messages) >= _REHEARSED_FROM and not dry_run:
+            self._store.rehearse(planned)
         return self._store.commit(planned, kind="messages", request_id=request_id, now=moment, dry_run=dry_run)
 
     def _decided(

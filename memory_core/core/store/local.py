@@ -296,6 +296,10 @@ class Store:
                         raise
         raise AssertionError("the last attempt returns or raises")
 
+    def rehearse(self, plan: Plan) -> None:
+        """Plan while others may write: what a plan remembers of its input is then there when they have to wait for it."""
+        plan(_View(self))
+
     def _commit(
         self,
         plan: Plan,

@@ -1,5 +1,5 @@
 // The HTTP API as the page calls it: JSON, the key of this tab, and errors with their next step.
-// The key came in the address (`#key=…`), from another tab of this page, or was typed in; it lives in the sessionStorage
+// The key came in the address (`#key=…`, see `takeKey`), from another tab of this page, or was typed in; it lives in the sessionStorage
 // of its tabs and nowhere else.
 
 import { t } from './i18n.js';
@@ -7,6 +7,7 @@ import { t } from './i18n.js';
 const STORED = 'runebook.key';
 const PLACE = 'runebook.place';
 const SESSION = 'rs_';
+const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]'];
 const ROOT = '/api/memory';
 const LENT_MS = 200;
 const OWN_MOST = 200;
@@ -24,13 +25,19 @@ export class ApiError extends Error {
   }
 }
 
-/** Take the key out of the address, so that it is neither shown, bookmarked nor copied along. */
-export function takeKey() {
+/**
+ * Use the key in the address, which it leaves at once, so that it is neither shown, bookmarked nor copied along.
+ * Anybody can make such a link: unless signing in began in this tab, or a page of this machine has no key yet, `ask() → Promise<boolean>` decides.
+ */
+export async function takeKey(ask) {
+  const place = sessionStorage.getItem(PLACE);
+  sessionStorage.removeItem(PLACE);
   const found = /^#key=([^&]+)$/.exec(location.hash);
   if (!found) return;
-  sessionStorage.setItem(STORED, decodeURIComponent(found[1]));
-  history.replaceState(null, '', `${location.pathname}${sessionStorage.getItem(PLACE) ?? '#/'}`);
-  sessionStorage.removeItem(PLACE);
+  history.replaceState(null, '', `${location.pathname}${place ?? '#/'}`);
+  const given = decodeURIComponent(found[1]);
+  const expected = key() === null ? LOOPBACK.includes(location.hostname) : key() === given;
+  if (expected || (place !== null && given.startsWith(SESSION)) || await ask()) sessionStorage.setItem(STORED, given);
 }
 
 export const key = () => sessionStorage.getItem(STORED);

@@ -4,7 +4,7 @@ import { onKeyNeeded, takeKey } from './api.js';
 import { startLanguage } from './i18n.js';
 import { startLive } from './live.js';
 import { route } from './router.js';
-import { askForKey } from './parts/keydialog.js';
+import { askForKey, usesLink } from './parts/keydialog.js';
 import { startShell } from './shell.js';
 
 const VIEWS = {
@@ -27,8 +27,9 @@ const VIEWS = {
   '/settings': () => import('./views/settings.js'),
 };
 
-takeKey();
-await startLanguage();
+const language = startLanguage();
+await takeKey(async () => { await language; return usesLink(); });
+await language;
 onKeyNeeded(askForKey);
 for (const [pattern, load] of Object.entries(VIEWS)) route(pattern, load);
 await startShell();

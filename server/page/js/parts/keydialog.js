@@ -1,8 +1,9 @@
-// Asks for the key where the server wants one and the address brought none.
+// Asks for the key where the server wants one and the address brought none, and whether to use one that a link brought.
 
-import { canSignIn, notePlace } from '../api.js';
+import { canSignIn, key, notePlace } from '../api.js';
 import { coded, h } from '../dom.js';
 import { t } from '../i18n.js';
+import { confirmed } from './dialogs.js';
 
 /** A modal question; resolves to what was typed. `wrong`: the last key was refused. With `optional`, Esc and Cancel give null. */
 export function askForKey(wrong, optional = false) {
@@ -38,4 +39,10 @@ export function askForKey(wrong, optional = false) {
     dialog.showModal();
     field.focus();
   });
+}
+
+/** Whether the key of the link that led here is to be used, in place of the one at hand if there is one. */
+export function usesLink() {
+  const text = t(key() === null ? 'key.link.new' : 'key.link.other');
+  return confirmed(t('key.link'), text, t('key.link.use'), { kind: '', cancel: t('key.link.leave'), testid: 'key-link' });
 }
