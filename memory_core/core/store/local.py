@@ -297,7 +297,7 @@ class Store:
         raise AssertionError("the last attempt returns or raises")
 
     def rehearse(self, plan: Plan) -> None:
-        """Plan while others may write: what a plan remembers of its input is then there when they have to wait for it."""
+        """Plan while others may write, so that what a plan remembers of its input is there when they have to wait."""
         plan(_View(self))
 
     def _commit(

@@ -7,8 +7,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from memory_core.core.commit.append import Growing, Learned
+from memory_core.core.feature import Features
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
+from memory_core.features import FEATURES
 from memory_core.runebook import Runebook, open_memory
 from tests.stores import words_only
 
@@ -91,3 +94,25 @@ def test_without_an_extractor_a_conversation_is_committed_and_waits_for_nothing(
         assert waits(receipt) is None
         assert memory.extractor.waiting() == []
         assert memory.commit(CommitRequest(messages=TALK, session_id="s1")).status is Status.UNCHANGED
+
+
+def test_other_writers_need_not_wait_while_a_long_conversation_is_read(tmp_path: Path) -> None:
+    """What its messages teach is worked out before the store is locked."""
+
+    class Busy(Features):
+        def members(self, name: str) -> tuple[Any, ...]:
+            return (learn,) if name == "learner" else super().members(name)
+
+    others: list[CommitReceipt] = []
+
+    def learn(_growing: Growing) -> Learned:
+        if not others:
+            with open_memory(words_only(tmp_path)) as other:
+                others.append(other.commit(CommitRequest("Tea at four.")))
+        return Learned()
+
+    said = [{"role": "user", "content": f"line {number}"} for number in range(600)]
+    with open_memory(words_only(tmp_path), features=Busy(FEATURES.slices)) as memory:
+        receipt = memory.commit(CommitRequest(messages=said, session_id="long"))
+    assert others[0].status == "committed"
+    assert receipt.usage == {"messages": 600, "messages_new": 600}
