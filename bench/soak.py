@@ -51,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     journal.close()
     bad, looked = prove(home, journal.path, OPTIONS)
     bad += scene.roster.ended
+    bad += [f"{times} times: {refusal}" for refusal, times in scene.refusals.items() if "unexpectedly" in refusal]
     for line in bad[: asked.shown]:
         print(f"VIOLATION: {line[:1000]}")
     for refusal, times in scene.refusals.most_common(20):

@@ -20,6 +20,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -422,6 +423,7 @@ class OwnServer:
         self._folder = state / "chroma"
         self._address = self._folder / "server.json"
         self._owner = FileLock(state / "locks" / "chroma.lock", mode=0o600, thread_local=False)
+        self._starting = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._place: Place | None = None
         self._failures = 0
@@ -434,19 +436,21 @@ class OwnServer:
         Raises:
             ServerFailed: If it does not come up.
         """
-        if self._process is not None and self._process.poll() is None and self._address.exists():
+        with self._starting:
+            process = self._process
+            if process is not None and process.poll() is None and self._address.exists():
+                return self._place
+            try:
+                if not self._owner.is_locked:
+                    self._owner.acquire(timeout=0)
+            except Timeout:
+                return self._read()
+            self.restart()
+            self._place = self._started()
             return self._place
-        try:
-            if not self._owner.is_locked:
-                self._owner.acquire(timeout=0)
-        except Timeout:
-            return self._read()
-        self.restart()
-        self._place = self._started()
-        return self._place
 
     def restart(self) -> None:
-        """End it, if it is this process's, so that it is started when it is next asked for."""
+        """End it, if it is this process's, also while it is started, so that it is started when next asked for."""
         process, self._process = self._process, None
         if process is None or process.stdin is None:
             return
@@ -485,7 +489,7 @@ class OwnServer:
         port = place.url.rpartition(":")[2]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("CHROMA")}
         try:
-            self._process = subprocess.Popen(
+            self._process = process = subprocess.Popen(
                 [sys.executable, "-P", str(_CHILD), "--path", "data", "--host", "127.0.0.1", "--port", port],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -499,7 +503,7 @@ class OwnServer:
         until = time.monotonic() + _START_SECONDS
         with closing(ChromaServer(place)) as server:
             while not server.answers():
-                if self._process.poll() is not None or time.monotonic() > until:
+                if process.poll() is not None or time.monotonic() > until:
                     raise ServerFailed("the vector server did not come up.")
                 time.sleep(_START_POLL_SECONDS)
             server.make_tenant()

@@ -496,11 +496,11 @@ class Indexer:
         file = self.catalog.file
         if damage.path != file.path:
             raise damage
-        if file.is_current():
-            _log.warning("the index is rebuilt: %s", damage.message)
-            self._replaced(file.renew(file.database.seen_generation))
-        else:
+        if not file.is_current():
             self._replaced(file.renew())
+        elif file.renew(damage.generation):
+            _log.warning("the index is rebuilt: %s", damage.message)
+            self.wake()
 
     def _replaced(self, replaced: bool) -> None:
         if replaced:

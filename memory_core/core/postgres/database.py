@@ -176,7 +176,7 @@ class PostgresDatabase:
     """
 
     #: Nobody puts another file in its place.
-    generation = seen_generation = 0
+    generation = 0
     is_remote = True
 
     def __init__(self, server: PostgresServer, half: Half, tenant: str) -> None:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -34,15 +35,18 @@ class TranslatingConnection(sqlite3.Connection):
 
     def cursor(self, factory: Any = None) -> Any:
         """A cursor that translates."""
-        return super().cursor(factory or _Cursor)
+        try:
+            return super().cursor(factory or _Cursor)
+        except sqlite3.ProgrammingError as error:  # it was closed
+            raise self.translate(error) from error
 
     def execute(self, *arguments: Any) -> Any:
         """As SQLite's; its own would not go through ``cursor``."""
-        return super().cursor(_Cursor).execute(*arguments)
+        return self.cursor().execute(*arguments)
 
     def executemany(self, *arguments: Any) -> Any:
         """As SQLite's; see ``execute``."""
-        return super().cursor(_Cursor).executemany(*arguments)
+        return self.cursor().executemany(*arguments)
 
 
 class _Cursor(sqlite3.Cursor):
@@ -113,11 +117,13 @@ class DatabaseDamaged(StorageFailed):
 
     Attributes:
         path: The database.
+        generation: Which of the files that stood under the name; see ``Database.generation``.
     """
 
-    def __init__(self, message: str, *, hint: str, path: Path) -> None:
+    def __init__(self, message: str, *, hint: str, path: Path, generation: int) -> None:
         super().__init__(message, hint=hint)
         self.path = path
+        self.generation = generation
 
 
 class DatabaseNewer(StorageFailed):
@@ -204,11 +210,6 @@ class Database:
     def identity(self) -> FileIdentity | None:
         """Which file is in use; None while or after reopening failed."""
         return self._identity
-
-    @property
-    def seen_generation(self) -> int:
-        """The generation that this thread last looked into."""
-        return int(getattr(self._local, "generation", self._generation))
 
     def connection(self) -> sqlite3.Connection:
         """This thread's connection, in autocommit mode; inside ``reading`` and ``writing`` always the same.
@@ -373,7 +374,7 @@ class Database:
             )
         except sqlite3.Error as error:
             raise self._failed(error) from error
-        connection.translate = self._translated
+        connection.translate = partial(self._translated, self._generation)
         try:
             _use_wal(connection)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
@@ -411,28 +412,43 @@ class Database:
                 connection.execute("ROLLBACK")
         self.path.chmod(0o600)
 
-    def _moved(self) -> DatabaseDamaged:
+    def _moved(self, generation: int | None = None) -> DatabaseDamaged:
         return DatabaseDamaged(
             f"{self.path.name} was deleted, moved or replaced while it was open.",
             hint=self._damage_hint,
             path=self.path,
+            generation=self._seen() if generation is None else generation,
         )
 
-    def _failed(self, error: sqlite3.Error) -> StorageFailed | StoreBusy:
+    def _seen(self) -> int:
+        """The generation that this thread last looked into."""
+        return int(getattr(self._local, "generation", self._generation))
+
+    def _failed(self, error: sqlite3.Error, generation: int | None = None) -> StorageFailed | StoreBusy:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         text = str(error)
         if code & _PRIMARY in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return StoreBusy(f"{self.path.name} stayed locked: {text}.", hint="Send the same request again.")
         if code & _PRIMARY in _DAMAGE or code in _UNREADABLE or text.startswith(_LOST_TABLE):
-            return DatabaseDamaged(f"{self.path.name} is damaged: {text}.", hint=self._damage_hint, path=self.path)
+            return DatabaseDamaged(
+                f"{self.path.name} is damaged: {text}.",
+                hint=self._damage_hint,
+                path=self.path,
+                generation=self._seen() if generation is None else generation,
+            )
         return StorageFailed(f"{self.path.name}: {text}.", hint=_CHECK_DISK)
 
-    def _translated(self, error: sqlite3.Error) -> Exception:
-        """The error of ours for what SQLite says of the file; an error that the caller's statement made stays."""
+    def _translated(self, generation: int, error: sqlite3.Error) -> Exception:
+        """The error of ours for what SQLite says of the file; an error that the caller's statement made stays.
+
+        Args:
+            generation: Of the connection. One of an earlier file is closed once its thread has one of the file in use.
+            error: SQLite's.
+        """
         code = getattr(error, "sqlite_errorcode", None)
         if code is None:
-            return error
-        failed = self._failed(error)
+            return self._moved(generation) if generation != self._generation else error
+        failed = self._failed(error, generation)
         known = isinstance(failed, DatabaseDamaged | StoreBusy) or code & _PRIMARY in _REFUSALS
         return failed if known else error
 

@@ -356,3 +356,31 @@ def test_vectors_of_a_lost_index_are_computed_again(home: Path) -> None:
         damage.garbage(index_of(home))
         assert_all_found(memory)
         assert memory.indexer.embed_all() == before
+
+
+def test_a_reader_who_held_a_connection_while_another_replaced_the_file_asks_again(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_memory(words_only(home)) as memory:
+        memory.indexer.follow(None)
+        file = memory.indexer.catalog.file
+        asked: list[sqlite3.Connection] = []
+
+        def ask() -> int:
+            connection = memory.indexer.catalog.connection()
+            if not asked:
+                replacing = threading.Thread(target=file.renew, args=(file.database.generation,))
+                replacing.start()
+                replacing.join()
+                memory.indexer.catalog.connection()  # of the new file: the one before is closed
+            asked.append(connection)
+            return int(connection.execute("SELECT count(*) FROM documents").fetchone()[0])
+
+        memory.indexer.answer(ask)
+        assert len(asked) == 2
+        assert asked[0] is not asked[1]
+        moved = [name for name in asides(home) if not name.endswith(("-shm", "-wal"))]
+        assert len(moved) == 1, "the file that came was taken for the damaged one"
+        assert "rebuilt" not in caplog.text
+        memory.indexer.follow(None)
+        assert_all_found(memory)

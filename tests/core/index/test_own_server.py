@@ -197,6 +197,24 @@ def test_killed_server_is_missed_by_nobody_and_started_again(store: Store) -> No
     assert store.connection.execute("SELECT collection FROM sent").fetchall() == before
 
 
+def test_a_server_that_is_ended_while_it_starts_did_not_come_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = chroma_server.OwnServer(tmp_path)
+    answers = chroma_server.ChromaServer.answers
+
+    def ended(server: chroma_server.ChromaServer) -> bool:
+        own.restart()  # as another thread does whose request failed
+        return answers(server)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(chroma_server.ChromaServer, "answers", ended)
+        with pytest.raises(chroma.ServerFailed, match="did not come up"):
+            own.running()
+    assert own.running() is not None
+    own.end()
+
+
 def test_frozen_server_is_ended_and_started_again(store: Store) -> None:
     assert soon(store.is_served)
     frozen = store.server
