@@ -72,7 +72,7 @@ def command_line(word: str = "") -> Commands:
     commands = Commands(
         "runebook",
         "Long-term memory for any MCP client, kept as Markdown files you own.",
-        "New here? Run: runebook demo. Then: runebook install HOST, and runebook ui.\n"
+        "New here? Run: runebook demo. Then: runebook init, and runebook ui.\n"
         "One command: runebook COMMAND --help. For a model's system prompt: runebook usage.",
     )
     commands.parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")

@@ -56,23 +56,22 @@ def install(arguments: argparse.Namespace) -> int:
     from server.hosts import host_setup, own_program
     from server.hosts.host_table import this_machine
 
-    machine, wanted = this_machine(), _wanted(arguments)
+    machine, wanted = this_machine(), wanted_of(arguments)
     if arguments.list:
         return _list(arguments, machine, wanted)
     hosts = _chosen(arguments, machine)
     told: list[dict[str, Any]] = []
-    lines = _warnings(wanted)
+    lines = warnings_of(wanted)
     refused = False
     for host in hosts:
         if host is None or arguments.print:
             pasted = host_setup.generic(wanted) if host is None else host_setup.pastings(host, machine, wanted)
             told.append({"host": "generic" if host is None else host.name, "changes": [], "paste": as_json(pasted)})
-            lines += _pasting_lines("Any host" if host is None else host.title, pasted)
+            lines += pasting_lines("Any host" if host is None else host.title, pasted)
             continue
         asked = replace(wanted, parts=wanted.parts | _agreed(arguments, host, machine, wanted))
-        changes = host_setup.install(host, machine, asked, dry_run=arguments.dry_run)
+        changes, pasted = set_up(host, machine, asked, dry_run=arguments.dry_run)
         memories = own_program.install(arguments, host.name, host.title, lambda question: _asked(arguments, question))
-        pasted = [*host_setup.by_hand(host, machine, asked), *_instead(host, machine, asked, changes)]
         told.append(
             {
                 "host": host.name,
@@ -82,7 +81,7 @@ def install(arguments: argparse.Namespace) -> int:
                 **memories.facts,
             }
         )
-        lines += [*_change_lines(host.title, changes, arguments.dry_run), *_pasting_lines("", pasted)]
+        lines += [*change_lines(host.title, changes, arguments.dry_run), *pasting_lines("", pasted)]
         lines += memories.lines
         left_alone = any(change.action == "refused" for change in changes)
         refused = refused or left_alone
@@ -90,11 +89,23 @@ def install(arguments: argparse.Namespace) -> int:
             lines += [f"  {host.after}", *_missing_parts(host, machine, asked)]
     facts = {
         "command": [wanted.launcher.command, *wanted.launcher.prefix],
-        "warnings": _warnings(wanted),
+        "warnings": warnings_of(wanted),
         "hosts": told,
     }
     show(arguments, facts, "\n".join(lines))
     return 1 if refused else 0
+
+
+def set_up(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool) -> tuple[list[FileChange], list[Pasting]]:
+    """Put the wanted parts into the host's files; also what a person has to paste.
+
+    Raises:
+        InvalidInput: If the host has no files in a project and one is given.
+    """
+    from server.hosts import host_setup
+
+    changes = host_setup.install(host, machine, wanted, dry_run=dry_run)
+    return changes, [*host_setup.by_hand(host, machine, wanted), *_instead(host, machine, wanted, changes)]
 
 
 def uninstall(arguments: argparse.Namespace) -> int:
@@ -102,7 +113,7 @@ def uninstall(arguments: argparse.Namespace) -> int:
     from server.hosts import host_setup, own_program
     from server.hosts.host_table import this_machine
 
-    machine, wanted = this_machine(), _wanted(arguments)
+    machine, wanted = this_machine(), wanted_of(arguments)
     told: list[dict[str, Any]] = []
     lines: list[str] = []
     refused = False
@@ -114,7 +125,7 @@ def uninstall(arguments: argparse.Namespace) -> int:
         memories = own_program.uninstall(arguments, host.name)
         told.append({"host": host.name, "changes": as_json(changes), **memories.facts})
         lines += (
-            _change_lines(host.title, changes, arguments.dry_run)
+            change_lines(host.title, changes, arguments.dry_run)
             if changes
             else [f"{host.title}: nothing of Runebook's."]
         )
@@ -134,7 +145,8 @@ def completion(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _wanted(arguments: argparse.Namespace) -> Wanted:
+def wanted_of(arguments: argparse.Namespace) -> Wanted:
+    """What a command line asks to be installed, and how hosts start it."""
     from server.hosts.host_setup import Wanted, launcher
 
     home = arguments.home or os.environ.get("RUNEBOOK_HOME")  # a host with windows does not see this shell's variables
@@ -196,12 +208,13 @@ def _asked(arguments: argparse.Namespace, question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes", "j", "是", "好")
 
 
-def _warnings(wanted: Wanted) -> list[str]:
+def warnings_of(wanted: Wanted) -> list[str]:
+    """What speaks against installing this program."""
     if wanted.launcher.lasting:
         return []
     return [
         f"Careful: {wanted.launcher.command} lies in a temporary folder. Install Runebook to stay "
-        "(pipx install runebook, or uv tool install runebook), then run this again."
+        "(in its clone: pipx install ., or uv tool install .), then run this again."
     ]
 
 
@@ -221,13 +234,14 @@ def _missing_parts(host: Host, machine: Machine, wanted: Wanted) -> list[str]:
     return [f"  Not added: {' and '.join(missing)}; see docs/hosts.md."] if missing else []
 
 
-def _change_lines(title: str, changes: Sequence[FileChange], dry_run: bool) -> list[str]:
+def change_lines(title: str, changes: Sequence[FileChange], dry_run: bool, *, diffs: bool = True) -> list[str]:
+    """What happened to a host's files, or would; ``diffs`` shows the differences that would be made."""
     lines = [title]
     for change in changes:
         said = _WOULD.get(change.action, _DONE[change.action]) if dry_run else _DONE[change.action]
         kept = f" (before: {change.kept.name})" if change.action == "changed" and change.kept is not None else ""
         lines.append(f"  {change.path}: {said}{kept}" + (f": {change.reason}" if change.reason else ""))
-        if dry_run and change.action != "refused":
+        if diffs and dry_run and change.action != "refused":
             lines += [f"  {line}" for line in _difference(change)]
     return lines
 
@@ -237,7 +251,8 @@ def _difference(change: FileChange) -> list[str]:
     return list(difflib.unified_diff(old, new, "before", "after", lineterm=""))
 
 
-def _pasting_lines(title: str, pasted: Sequence[Pasting]) -> list[str]:
+def pasting_lines(title: str, pasted: Sequence[Pasting]) -> list[str]:
+    """What a person pastes, and where."""
     lines = [title] if title else []
     for each in pasted:
         lines += [f"  Paste into {each.where}:", "", *each.text.splitlines(), ""]

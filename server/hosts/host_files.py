@@ -19,19 +19,18 @@ from typing import Any, ClassVar, Protocol
 
 from memory_core.core.errors import InvalidInput, RunebookError, StorageFailed
 from memory_core.core.store import atomic
+from memory_core.features.imports.markdown import RULES_BEGIN, RULES_END
 from server.hosts import jsonc, toml
 from server.hosts.jsonc import BY_HAND, replaced, value_at
 
 BACKUP = ".runebook-backup"
-BEGIN = "<!-- runebook:begin -->"
-END = "<!-- runebook:end -->"
 _EMPTY = ("", "{}")
 _BLANKS = "\ufeff \t\r\n"
 _OURS = r"(?:^|[\\/\s\"'])(?:runebook(?:\.exe)?|server\.cli)[\"']?"
 #: The program by its own name, or through uvx, pipx or Python; and a command line of one of its hooks.
 _PROGRAM = re.compile(rf"{_OURS}(?=\s|$)", re.IGNORECASE)
 _HOOK = re.compile(rf"{_OURS}\s+hook\s+[a-z-]+", re.IGNORECASE)
-_BLOCK = re.compile(rf"(?:\r?\n)?{re.escape(BEGIN)}.*?{re.escape(END)}(?:\r?\n)?", re.DOTALL)
+_BLOCK = re.compile(rf"(?:\r?\n)?{re.escape(RULES_BEGIN)}.*?{re.escape(RULES_END)}(?:\r?\n)?", re.DOTALL)
 
 
 class Edit(Protocol):
@@ -174,8 +173,8 @@ class Rules:
         block = self.pasted().replace("\n", newline)
         present = _BLOCK.search(text)
         if present is not None:
-            start = text.index(BEGIN, present.start())
-            end = text.index(END, start) + len(END)
+            start = text.index(RULES_BEGIN, present.start())
+            end = text.index(RULES_END, start) + len(RULES_END)
             return f"{text[:start]}{block}{text[end:]}"
         if not text.strip():
             return f"{text}{self.head.replace(chr(10), newline)}{block}{newline}"
@@ -187,7 +186,9 @@ class Rules:
         present = _BLOCK.search(text)
         if present is None:
             return None
-        lines = present[0].replace("\r\n", "\n").strip("\n").removeprefix(BEGIN).removesuffix(END).strip("\n")
+        lines = (
+            present[0].replace("\r\n", "\n").strip("\n").removeprefix(RULES_BEGIN).removesuffix(RULES_END).strip("\n")
+        )
         return replace(self, lines=lines)
 
     def removed(self, text: str, before: str | None) -> str:  # noqa: ARG002 - nothing is ever replaced
@@ -197,7 +198,7 @@ class Rules:
 
     def pasted(self) -> str:
         """What a person would put in by hand."""
-        return f"{BEGIN}\n{self.lines}\n{END}"
+        return f"{RULES_BEGIN}\n{self.lines}\n{RULES_END}"
 
 
 @dataclass(frozen=True, slots=True)

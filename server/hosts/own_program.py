@@ -7,17 +7,13 @@ Where another model is set, it stays.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from memory_core.core.config import CONFIG_NAME
 from memory_core.core.llm.client import COMMAND
 from memory_core.core.llm.command_model import preset_of, program_of
-from memory_core.core.store.atomic import make_folder, replace
 from server.commands.opening import settings_of
+from server.settings_file import change_settings, settings_path
 
 
 class Told(NamedTuple):
@@ -57,9 +53,9 @@ def install(arguments: argparse.Namespace, name: str, title: str, ask: Callable[
         switch = f"runebook install {name} --memories"
         line = f"  Memories: have your installed {title} make them of conversations ({plan}): {switch}"
         return Told({"memories": "off"}, (line,))
-    path = _path(arguments, config.root)
+    path = settings_path(arguments, config.root)
     if not arguments.dry_run:
-        _write(path, {"provider": COMMAND, "command": program})
+        change_settings(path, {"llm.provider": COMMAND, "llm.command": program})
     done = "would make" if arguments.dry_run else "makes"
     line = (
         f"  Memories: your installed {title} {done} them of conversations that end ({path}); runebook doctor tries it."
@@ -75,25 +71,10 @@ def uninstall(arguments: argparse.Namespace, name: str) -> Told:
         StorageFailed: If they cannot be written.
     """
     config = settings_of(arguments)
-    path = _path(arguments, config.root)
+    path = settings_path(arguments, config.root)
     if not path.is_file() or config.llm.provider != COMMAND or preset_of(config.llm.command) != name:
         return Told()
     if not arguments.dry_run:
-        _write(path, {"provider": None, "command": None})
+        change_settings(path, {"llm.provider": None, "llm.command": None})
     done = "would be" if arguments.dry_run else "is"
     return Told({"memories": "off"}, (f"  {path}: the program that makes memories {done} taken out.",))
-
-
-def _path(arguments: argparse.Namespace, root: Path) -> Path:
-    named = arguments.config or os.environ.get("RUNEBOOK_CONFIG")
-    return Path(named).expanduser() if named else root / CONFIG_NAME
-
-
-def _write(path: Path, llm: Mapping[str, Any]) -> None:
-    """Change members of ``llm`` in the settings file; None takes one out. All else stays as it is."""
-    values = json.loads(path.read_text(encoding="utf-8-sig")) if path.is_file() else {}
-    members = {**values.get("llm", {}), **llm}
-    values["llm"] = {name: value for name, value in members.items() if value is not None}
-    kept = {name: value for name, value in values.items() if value != {}}
-    make_folder(path.parent)
-    replace(path.resolve(), json.dumps(kept, indent=2, ensure_ascii=False) + "\n")

@@ -25,6 +25,9 @@ _KEPT = {"memory": "notes", "memories": "notes", "learnings": "patterns", "lesso
 _FRONT_LIMIT_LINES, _FRONT_LIMIT_CHARS = 200, 20_000
 _BULLET = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s+(?:\[(?P<box>[ xX])\]\s+)?")
 _DATED = re.compile(r"\[?(\d{4}-\d{2}-\d{2})\]?\s*[:：-]?\s+(?=\S)")
+#: Between these marks stand our own rules for a host's model, which are nobody's memories.
+RULES_BEGIN, RULES_END = "<!-- runebook:begin -->", "<!-- runebook:end -->"
+_RULES = re.compile(rf"{re.escape(RULES_BEGIN)}.*?{re.escape(RULES_END)}", re.DOTALL)
 _NOTHING = frozenset({"", "none", "暂无记录", "empty"})
 
 
@@ -50,7 +53,7 @@ def _is_markdown(entry: Entry) -> bool:
 
 
 def _read(source: Source, entry: Entry) -> Iterator[Item]:
-    text = source.text(entry)
+    text = _RULES.sub(lambda found: "\n" * found[0].count("\n"), source.text(entry))  # places stay what they are
     if split(text).trailer is not None:
         yield LeftOut(entry.name, "it is a memory of Runebook: bring it with runebook export and import")
         return

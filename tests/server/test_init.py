@@ -1,0 +1,205 @@
+"""``runebook init``: asked or told, it shows what would change, then sets up hosts, settings and imports."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.cli import main
+from tests.features.imports import foreign
+from tests.waiting import PATIENCE_SECONDS
+
+CLAUDE_MD = "# 我的\n\n## Preferences\n\n- Answers in Chinese, please\n"
+NOTES = "# Boat\n\nThe boat lies in Bergen.\n"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An account with Claude Code, Cursor, and an export of ChatGPT among its downloads."""
+    for variable in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "RUNEBOOK_HOME", "RUNEBOOK_CONFIG"):
+        monkeypatch.delenv(variable, raising=False)
+    home = tmp_path / "家"
+    (home / ".cursor").mkdir(parents=True)
+    foreign.write(home / ".claude" / "CLAUDE.md", CLAUDE_MD)
+    foreign.claude_code(home / ".claude" / "projects")
+    foreign.write(home / "notes" / "boat.md", NOTES)
+    (home / "Downloads").mkdir()
+    with zipfile.ZipFile(home / "Downloads" / "chat.zip", "w") as archive:
+        archive.write(foreign.chatgpt(tmp_path / "chatgpt") / "conversations.json", "conversations.json")
+    (home / "Downloads" / "broken.zip").write_bytes(b"PK\x03\x04 no zip")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("sys.stdin", None)  # nobody is asked
+    return home
+
+
+def files(home: Path) -> dict[str, bytes]:
+    """What is in the account, but for what readers of the store note by themselves."""
+    found = (path for path in home.rglob("*") if path.is_file() and ".state" not in path.parts)
+    return {path.relative_to(home).as_posix(): path.read_bytes() for path in found}
+
+
+def facts(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dict[str, Any]:
+    assert main(["init", *words, "--json"]) == status
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def commits(capsys: pytest.CaptureFixture[str]) -> list[Any]:
+    assert main(["history", "--json"]) == 0
+    listed: list[Any] = json.loads(capsys.readouterr().out)["commits"]
+    return listed
+
+
+@pytest.mark.parametrize("words", [(), ("--dry-run",), ("--yes", "--dry-run")])
+def test_nothing_is_written_before_the_preview_is_accepted(
+    words: tuple[str, ...], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files(home)
+    told = facts(capsys, *words, "--language", "中文", "--import", str(home / "notes"))
+    assert told["status"] == "preview"
+    assert told["settings"]["changes"] == {"extraction.language": "中文"}
+    assert [(Path(each["path"]).name, each["format"]) for each in told["imports"]] == [
+        ("notes", "markdown"),
+        ("projects", "claude-code"),
+        ("CLAUDE.md", "markdown"),
+        ("chat.zip", "chatgpt"),
+    ]
+    assert [host["host"] for host in told["hosts"]] == ["claude-code", "cursor"]
+    assert files(home) == before
+    assert not (home / ".runebook").exists()
+
+
+def test_one_command_sets_everything_up_and_again_it_changes_nothing(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--yes", "--language", "中文", "--model", "openai:gpt-x", "--import", str(home / "notes"))
+    told = facts(capsys, *words)
+    assert told["status"] == "done"
+    written = json.loads((home / ".runebook" / "config.json").read_text(encoding="utf-8"))
+    assert written == {"extraction": {"language": "中文"}, "llm": {"provider": "openai", "model": "gpt-x"}}
+    assert "runebook" in json.loads((home / ".claude.json").read_text(encoding="utf-8"))["mcpServers"]
+    assert "SessionStart" in json.loads((home / ".claude" / "settings.json").read_text(encoding="utf-8"))["hooks"]
+    assert "<!-- runebook:begin -->" in (home / ".claude" / "CLAUDE.md").read_text(encoding="utf-8")
+    assert main(["find", "Where does the boat lie?"]) == 0
+    assert "Bergen" in capsys.readouterr().out
+    assert main(["find", "Answers in Chinese"]) == 0
+    assert "preferences" in capsys.readouterr().out
+    before, made = files(home), commits(capsys)
+    again = facts(capsys, *words)
+    assert again["status"] == "unchanged"
+    assert (files(home), commits(capsys)) == (before, made)
+    assert facts(capsys, "--yes", "--model", "none")["settings"]["changes"] == {"llm.provider": None, "llm.model": None}
+    written = json.loads((home / ".runebook" / "config.json").read_text(encoding="utf-8"))
+    assert written == {"extraction": {"language": "中文"}}
+
+
+def test_the_command_line_says_what_is_left_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = facts(capsys, "cursor", "--yes", "--no-find", "--no-hooks")
+    assert (told["imports"], [host["host"] for host in told["hosts"]]) == ([], ["cursor"])
+    assert not (home / ".cursor" / "hooks.json").exists()
+    assert not (home / ".claude.json").exists()
+    assert facts(capsys, "none", "--yes", "--no-find")["hosts"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["emacs"], "there is no host 'emacs'"),
+        (["--model", "openai"], "Write openai:MODEL"),
+        (["--model", "codex"], "its program is not installed"),
+        (["--import", "/nowhere/at/all"], "there is no file or folder"),
+    ],
+)
+def test_an_answer_that_cannot_be_used_is_refused_before_anything_is_written(
+    words: list[str], said: str, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    before = files(home)
+    assert main(["init", "--yes", *words]) == 1
+    assert said in capsys.readouterr().err
+    assert files(home) == before
+
+
+def test_an_export_of_runebook_is_sent_to_its_own_command(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["commit", "The ferry leaves at nine."]) == 0
+    assert main(["export", str(home / "all.zip")]) == 0
+    assert main(["init", "--yes", "--import", str(home / "all.zip")]) == 1
+    assert f"Use: runebook import {home / 'all.zip'}" in capsys.readouterr().err
+
+
+def test_a_host_s_file_that_cannot_be_read_is_left_and_said(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listing = foreign.write(home / ".cursor" / "mcp.json", "{ 坏")
+    told = facts(capsys, "cursor", "--yes", "--no-find", status=1)
+    assert "is not JSON" in told["hosts"][0]["changes"][0]["reason"]
+    assert '"runebook": {' in told["hosts"][0]["paste"][1]["text"]
+    assert listing.read_text(encoding="utf-8") == "{ 坏"
+
+
+class Person:
+    """Somebody at a terminal, who answers what is asked."""
+
+    def __init__(self, *words: str) -> None:
+        self.master, slave = os.openpty()
+        command = [sys.executable, "-m", "server.cli", "init", "--no-open", *words]
+        self.process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave)
+        os.close(slave)
+        self.shown = ""
+
+    def answers(self, question: str, answer: str) -> None:
+        """Wait for a question, the first after those that were answered."""
+        said = b""
+        while question not in said.decode("utf-8", "replace"):
+            assert select.select([self.master], [], [], PATIENCE_SECONDS)[0], said
+            said += os.read(self.master, 4096)
+        self.shown += said.decode("utf-8", "replace")
+        os.write(self.master, f"{answer}\n".encode())
+
+    def leaves(self) -> int:
+        """Read to the end; the exit status."""
+        try:
+            while select.select([self.master], [], [], PATIENCE_SECONDS)[0] and (more := os.read(self.master, 4096)):
+                self.shown += more.decode("utf-8", "replace")
+        except OSError:  # the other side is closed
+            pass
+        os.close(self.master)
+        return self.process.wait(PATIENCE_SECONDS)
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_a_person_is_asked_three_questions_sees_the_preview_and_adds_notes(home: Path) -> None:
+    shutil.rmtree(home / ".claude")
+    shutil.rmtree(home / "Downloads")
+    person = Person()
+    person.answers("[cursor]", "vim")
+    person.answers("[cursor]", "")
+    person.answers("[auto]", "English")
+    person.answers("[none]", "")
+    person.answers("Do it?", str(home / "nowhere"))
+    person.answers("Do it?", str(home / "notes"))
+    person.answers("Do it?", "y")
+    assert person.leaves() == 0, person.shown
+    assert "there is no host 'vim'" in person.shown
+    assert "there is no file or folder" in person.shown
+    assert "notes: 1 would be created" in person.shown
+    assert (home / ".cursor" / "mcp.json").is_file()
+    assert NOTES.split("\n")[2] in "".join(path.read_text() for path in (home / ".runebook").rglob("notes/*.md"))
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_a_person_who_says_no_has_nothing_written(home: Path) -> None:
+    before = files(home)
+    person = Person("cursor", "--language", "auto", "--model", "none", "--no-find")
+    person.answers("Do it?", "n")
+    assert person.leaves() == 0
+    assert "Nothing was written." in person.shown
+    assert files(home) == before
