@@ -135,6 +135,23 @@ def uninstall(arguments: argparse.Namespace) -> int:
     return 1 if refused else 0
 
 
+def examine_host(arguments: argparse.Namespace) -> int:
+    """Check a host that was set up, from its files to what they start; the exit status is 1 where something fails."""
+    from server.hosts.host_checks import State, checks
+    from server.hosts.host_table import host_named, this_machine
+
+    host = host_named(arguments.host)
+    found = list(checks(host, this_machine(), wanted_of(arguments)))
+    failed = sum(check.state is State.FAILED for check in found)
+    end = f"{host.title}: {failed} failed." if failed else f"{host.title} is set up, and what it starts works."
+    show(
+        arguments,
+        {"host": host.name, "clean": not failed, "checks": as_json(found)},
+        "\n".join([*(check.line for check in found), end]),
+    )
+    return 1 if failed else 0
+
+
 def completion(arguments: argparse.Namespace) -> int:
     """Print the completion script of a shell."""
     import shtab

@@ -189,12 +189,16 @@ def settings_in_force(arguments: argparse.Namespace) -> int:
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    """Examine a store, which need not be sound, and mend it if asked to."""
+    """Examine a store, which need not be sound, and mend it if asked to; or a host."""
     from memory_core.core.memory.results import as_json
     from memory_core.features.doctor import examine, repair
     from memory_core.features.doctor_checks import asked_command
     from memory_core.open_store import load_registry
 
+    if arguments.host is not None:
+        from server.commands.installing import examine_host
+
+        return examine_host(arguments)
     config = settings_of(arguments)
     report = (repair if arguments.repair else examine)(config, load_registry(config))
     report = replace(report, findings=(*report.findings, *asked_command(config)))

@@ -246,6 +246,17 @@ def state_of(path: Path, edits: Sequence[Edit]) -> str:
         return "unreadable"
 
 
+def edits_in(path: Path, edits: Sequence[Edit]) -> list[Edit]:
+    """Those edits that are in a file, in whatever form they stand there; none where there is no file.
+
+    Raises:
+        InvalidInput: If it is not what it should be.
+        StorageFailed: If it cannot be read.
+    """
+    text = _text(path)
+    return [] if text is None else _found(text, edits)
+
+
 def put_in(path: Path, edits: Sequence[Edit], *, dry_run: bool, within: Path | None = None) -> FileChange:
     """Put edits into a file, which is made if it is not there.
 

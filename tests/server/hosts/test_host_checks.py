@@ -1,0 +1,135 @@
+"""``runebook doctor --host``: what a host's files name is started, and what fails is said with the next step."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.cli import main
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are made as scripts with a first line")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An account in which Claude Code was set up with everything."""
+    for variable in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "RUNEBOOK_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    home = tmp_path / "家"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    options = ("--home", str(home / "记忆"), "--set", "embedding.provider=none", "--set", "hooks.deadline_ms=60000")
+    assert main(["install", "claude-code", "--rules", "--hooks", *options]) == 0
+    return home
+
+
+def examined(capsys: pytest.CaptureFixture[str], *words: str, status: int) -> dict[str, list[dict[str, Any]]]:
+    """The checks, by their names."""
+    capsys.readouterr()
+    assert main(["doctor", "--host", *words, "--json"]) == status
+    told = json.loads(capsys.readouterr().out)
+    assert told["clean"] == (status == 0)
+    checks: dict[str, list[dict[str, Any]]] = {}
+    for check in told["checks"]:
+        checks.setdefault(check["name"], []).append(check)
+    return checks
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def script(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]), encoding="utf-8")
+    path.chmod(0o700)
+    return path
+
+
+def test_an_installed_host_is_run_from_end_to_end_and_nothing_is_stored(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = examined(capsys, "claude-code", status=0)
+    assert list(checks) == ["configuration", "command", "server", "hooks", "rules"]
+    assert {check["state"] for found in checks.values() for check in found} == {"ok"}
+    assert "six tools" in checks["server"][0]["detail"]
+    assert [check["subject"] for check in checks["hooks"]] == [
+        *("SessionStart", "UserPromptSubmit", "PostToolUse", "PreCompact", "SessionEnd")
+    ]
+    assert main(["history", "--home", str(home / "记忆"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["commits"] == []
+
+
+def test_what_may_be_left_out_is_named_and_is_no_failure(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / ".claude" / "settings.json").unlink()
+    (home / ".claude" / "CLAUDE.md").unlink()
+    checks = examined(capsys, "claude-code", status=0)
+    assert [checks[name][0]["state"] for name in ("server", "hooks", "rules")] == ["ok", "absent", "absent"]
+    again = checks["hooks"][0]["next"]
+    assert again.startswith("runebook install claude-code ")
+    assert f"--home={home / '记忆'}" in again, "whoever follows it keeps the store"
+    assert again.endswith("--hooks")
+
+
+def test_a_server_that_does_not_start_says_why(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    change(home / ".claude.json", "embedding.provider=none", "no.such=setting")
+    (server,) = examined(capsys, "claude-code", status=1)["server"]
+    assert "there is no setting 'no.such'" in server["detail"]
+
+
+@pytest.mark.parametrize(("line", "said"), [("exit 3", "it does not start"), ("echo 'no room' >&2; exit 1", "no room")])
+def test_a_program_that_ends_at_once_is_found(
+    line: str, said: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = json.loads((home / ".claude.json").read_text(encoding="utf-8"))["mcpServers"]["runebook"]
+    change(home / ".claude.json", entry["command"], str(script(home / "runebook", line)))
+    (server,) = examined(capsys, "claude-code", status=1)["server"]
+    assert said in server["detail"]
+
+
+def test_a_program_that_is_gone_is_found(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = json.loads((home / ".claude.json").read_text(encoding="utf-8"))["mcpServers"]["runebook"]
+    change(home / ".claude.json", entry["command"], "/gone/runebook")
+    checks = examined(capsys, "claude-code", status=1)
+    assert (checks["command"][0]["state"], checks["command"][0]["subject"]) == ("failed", "/gone/runebook")
+    assert "server" not in checks
+
+
+def test_a_hook_that_fails_is_found(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = home / ".claude" / "settings.json"
+    program = script(home / "runebook", 'case "$2" in pre-compact) exit 4;; session-end) echo full >&2;; esac')
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    for groups in settings["hooks"].values():
+        hook = groups[0]["hooks"][0]
+        hook["command"] = f'"{program}" hook {hook["command"].split(" hook ")[1]}'
+    path.write_text(json.dumps(settings, ensure_ascii=False), encoding="utf-8")
+    hooks = {check["subject"]: check for check in examined(capsys, "claude-code", status=1)["hooks"]}
+    assert [name for name, check in hooks.items() if check["state"] == "failed"] == ["PreCompact", "SessionEnd"]
+    assert (hooks["PreCompact"]["detail"], hooks["SessionEnd"]["detail"]) == ("its exit status is 4.", "full")
+
+
+def test_files_that_are_broken_or_name_no_server_are_found(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / ".claude.json").write_text("{ 坏", encoding="utf-8")
+    broken, missing = examined(capsys, "claude-code", status=1)["configuration"]
+    assert "is not JSON" in broken["detail"]
+    assert missing["next"] == "runebook install claude-code"
+    assert "does not list runebook" in examined(capsys, "cursor", status=1)["configuration"][0]["detail"]
+
+
+def test_a_project_s_files_are_looked_at(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project = home / "src"
+    project.mkdir()
+    assert main(["install", "cursor", "--project", str(project), "--set", "embedding.provider=none"]) == 0
+    checks = examined(capsys, "cursor", "--project", str(project), status=0)
+    assert checks["configuration"][0]["subject"] == str(project / ".cursor" / "mcp.json")
+    assert checks["server"][0]["state"] == "ok"
+
+
+def test_a_host_that_is_not_known_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--host", "emacs"]) == 1
+    assert "there is no host 'emacs'" in capsys.readouterr().err
