@@ -185,6 +185,8 @@ _RESOURCE_CHARS = 524_288
 _OVERVIEWS_OFFERED = 12
 _MEMORIES_OFFERED = 12
 _OFFERED_CHARS = 80
+#: ``priority: high``.
+_IMPORTANT = 0.8
 
 
 async def with_memories(
@@ -203,20 +205,30 @@ async def with_memories(
 
 
 def offered(memory: Runebook) -> list[dict[str, Any]]:
-    """The profile, the overviews of directories, and the memories used most; nothing that is private to a project."""
+    """What a person may want to attach, a page of at most 38: nothing that is private to a project.
+
+    The profile, the rolling summary, the overviews of directories, the most important memories, and those used most.
+    """
     from memory_core.core.memory.names import first_words
     from memory_core.core.memory.uri import OVERVIEW_NAME, MemoryUri
+    from memory_core.core.search.memory_list import EntryFilter
+    from memory_core.features.rolling_summary import rolling_summary_uri
 
     config, counts = memory.config, memory.store.ledger.directories.counts
     spaces = (MemoryUri(("user", config.user_space)), MemoryUri(("agent", config.agent_space)))
     directories = {place: count for space in spaces for place, count in counts(space).items()}
     profile = f"{spaces[0]}/memories/profile.md"
     found = {profile: "Profile: who the user is"} if memory.browser.text(MemoryUri.parse(profile)) else {}
+    summary = rolling_summary_uri(config.user_space)
+    found |= {str(summary): "Summary: who the user is and what goes on"} if memory.browser.text(summary) else {}
     for place, count in list(directories.items())[:_OVERVIEWS_OFFERED]:
         found[f"{place}/{OVERVIEW_NAME}"] = f"Overview of {place.rpartition('/')[2]} ({count})"
-    for used in memory.recalls.hot(_MEMORIES_OFFERED, memory.projects.scope(None, None)):
-        name = MemoryUri.parse(used.uri).name.removesuffix(".md")
-        found.setdefault(used.uri, first_words(used.abstract, _OFFERED_CHARS) or name)
+    important = EntryFilter(importance_min=_IMPORTANT, active=True, sort="importance", limit=_MEMORIES_OFFERED)
+    shown = [(entry.uri, entry.abstract) for entry in memory.entries(important).entries if not entry.private]
+    used = memory.recalls.hot(_MEMORIES_OFFERED, memory.projects.scope(None, None))
+    for uri, abstract in (*shown, *((each.uri, each.abstract) for each in used)):
+        name = MemoryUri.parse(uri).name.removesuffix(".md")
+        found.setdefault(uri, first_words(abstract, _OFFERED_CHARS) or name)
     return [
         {"uri": uri, "name": MemoryUri.parse(uri).name, "title": title, "mimeType": "text/markdown"}
         for uri, title in found.items()

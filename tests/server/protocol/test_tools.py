@@ -698,6 +698,24 @@ def test_resources_offer_profile_overviews_and_the_memories_used_most(
                 assert content.text
 
 
+def test_resources_offer_the_summary_and_what_is_important_before_anything_was_used(
+    tmp_path: Path, connect: Callable[..., Any]
+) -> None:
+    with connect(tmp_path / "home", "auto", *WORDS_ONLY) as caller:
+        caller.facts("commit_memory", memory_content="Mei moves to Graz in May.", memory_type="rolling_summary")
+        for number in range(14):
+            caller.facts("commit_memory", memory_content=f"Rule {number}: 不要删除数据。", priority="high")
+        caller.facts("commit_memory", memory_content="The bus is yellow.")
+        hidden = {"memory_content": "Never tell.", "project": "p/q", "private": True, "priority": "critical"}
+        caller.facts("commit_memory", **hidden)
+        listed = caller.portal.call(caller.client.list_resources)
+    titles = [each.title for each in listed.resources]
+    assert "Summary: who the user is and what goes on" in titles
+    assert len([title for title in titles if title.startswith("Rule ")]) in (11, 12)
+    assert not [title for title in titles if "bus" in title or "tell" in title]
+    assert listed.next_cursor is None
+
+
 def test_every_address_that_is_shown_can_be_read(server: Caller) -> None:
     server.facts("commit_memory", memory_content="Evan's R&D zebra.", fields={"title": "Evan's R&D; <b>100%</b> #1"})
     calls: list[tuple[str, dict[str, Any]]] = [
