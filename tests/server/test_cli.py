@@ -289,21 +289,46 @@ def test_reader_that_leaves_early_causes_no_noise(home: Path, unbuffered: str) -
     assert done.stderr == b""
 
 
-def test_demo_shows_every_tool_and_leaves_nothing(tmp_path: Path, home: Path) -> None:
+def test_the_demo_tells_its_story_and_leaves_nothing(tmp_path: Path, home: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path), "TEMP": str(tmp_path), "TMP": str(tmp_path)}
     done = spawn("demo", "--set", "embedding.provider=none", env=environment)
     assert (done.returncode, done.stderr) == (0, b"")
     shown = done.stdout.decode()
     for words in (
         "支付系统.md",
+        "cursor demo: updated entities/支付系统.md",
         "Success rate: 92.0%",
         "From earlier conversations",
+        "A new server finds 12 of 12.",
         '"mcpServers"',
     ):
         assert words in shown
+    corrected, undone = (part.splitlines()[1] for part in shown.split("? 谁负责支付系统？")[1:])
+    assert ("负责人是林悦" in corrected, "负责人是陈磊" in undone) == (True, True)
     assert "error" not in shown
     assert list(tmp_path.iterdir()) == []
     assert not home.exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the lines are for a POSIX shell")
+def test_the_demo_s_last_lines_work_when_they_are_pasted(tmp_path: Path) -> None:
+    person, folder = tmp_path / "家", tmp_path / "the demo"
+    person.mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
+    environment |= {"HOME": str(person), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    shown = spawn("demo", "--home", str(folder), "--set", "embedding.provider=none", env=environment).stdout.decode()
+    _, _, ending = shown.partition("These lines can be pasted:\n")
+    pasted = [line for line in ending.splitlines() if line.startswith("    ") and " ui " not in line][:3]
+    said = [
+        subprocess.run(
+            ["bash", "-c", line], capture_output=True, env=environment, check=True, timeout=PATIENCE_SECONDS
+        ).stdout.decode()
+        for line in pasted
+    ]
+    assert len(said) == 3
+    assert "Everything is set up" in said[0], "there is no host in this account"
+    assert "支付系统.md" in said[1]
+    assert "cursor demo" in said[2]
 
 
 def test_what_waits_is_listed_and_extracting_needs_a_model(run: Run, tmp_path: Path) -> None:
