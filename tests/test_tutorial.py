@@ -12,7 +12,7 @@ import pytest
 
 TUTORIAL = Path(__file__).parent.parent / "docs" / "tutorial.md"
 #: What opens a browser or looks at the reader's own hosts has tests of its own.
-_ELSEWHERE = ("runebook ui", "runebook install", "mktemp")
+_ELSEWHERE = ("runebook ui", "runebook init", "mktemp")
 
 pytestmark = [
     pytest.mark.slow,
