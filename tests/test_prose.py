@@ -15,7 +15,7 @@ from server.cli import command_line
 ROOT = Path(__file__).parent.parent
 #: The changelog is a record, and the reference is made from the code.
 PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if "reference" not in path.parts)]
-_WORDS_MOST = 40
+_WORDS_MOST = 45
 _PASSIVES_MOST = 3
 #: A picture, a feeling, or a word that only its author reads as meant.
 _UNCLEAR = re.compile(
