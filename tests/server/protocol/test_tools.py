@@ -707,8 +707,9 @@ def test_resources_offer_the_summary_and_what_is_important_before_anything_was_u
             caller.facts("commit_memory", memory_content=f"Rule {number}: 不要删除数据。", priority="high")
         caller.facts("commit_memory", memory_content="The bus is yellow.")
         hidden = {"memory_content": "Never tell.", "project": "p/q", "private": True, "priority": "critical"}
-        caller.facts("commit_memory", **hidden)
+        private = caller.facts("commit_memory", **hidden)["results"][0]["uri"]
         listed = caller.portal.call(caller.client.list_resources)
+    assert private not in {str(each.uri) for each in listed.resources}
     titles = [each.title for each in listed.resources]
     assert "Summary: who the user is and what goes on" in titles
     assert len([title for title in titles if title.startswith("Rule ")]) in (11, 12)
