@@ -106,10 +106,9 @@ class OpenedSpace(OpenedStore):
         first, now = self._first, datetime.now(UTC)
         with first._opening:
             opened = list(first._opened)
-        known = Logins(self.tokens().database).users()
-        return [
-            *dict.fromkeys((*opened, *(row.user_space for row in self.tokens().rows() if row.is_live(now)), *known))
-        ]
+        live = [row for row in self.tokens().rows() if row.is_live(now)]
+        named = [name for row in live for name in (row.user_space, *(space.name for space in row.shared))]
+        return [*dict.fromkeys((*opened, *named, *Logins(self.tokens().database).users()))]
 
     def tokens(self) -> IssuedTokens:
         """The token table, which all users share."""

@@ -10,19 +10,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from memory_core.core.caller import Access
+from memory_core.core.caller import Access, current_author
 from memory_core.core.config import Config
-from memory_core.core.errors import AccessDenied, InvalidInput, InvalidUri, RunebookError
+from memory_core.core.errors import AccessDenied, InvalidInput, InvalidUri, NotFound, RunebookError
 from memory_core.core.index.indexer import healed
 from memory_core.core.memory.project import ProjectChoice, ProjectScope
-from memory_core.core.memory.results import Action, CommitReceipt, Listings, ReadResult, Status
+from memory_core.core.memory.results import Action, CommitReceipt, Listings, ReadResult, Status, joined, merged
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, SCHEME, MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.search.browse import Browser
@@ -56,17 +56,20 @@ if TYPE_CHECKING:  # the parts import what they need when they are first used
     from memory_core.core.search.passages import Passage
     from memory_core.core.search.recalls import Recalls
     from memory_core.core.store.delivery import Step
+    from memory_core.core.store.issued_tokens import SharedSpace
 
 _log = logging.getLogger(__name__)
 _REQUEST_ID_CHARS = 256
 #: New memories of one commit whose neighbours the receipt names.
 _COMPARED = 8
 _ANY_PROJECT = ProjectScope()
+_OF_SPACES = (Scope.USER, Scope.AGENT, Scope.SESSION)
 _OF_FILES = tuple(f"{SCHEME}{scope}" for scope in Scope)
 
 Q = TypeVar("Q")
 A = TypeVar("A")
 T = TypeVar("T")
+L = TypeVar("L", bound="ListRequest")
 
 
 def open_memory(
@@ -106,6 +109,8 @@ class Runebook:
         config: Settings; they name the spaces that are seen.
         opened: The folder.
         access: How far the view goes; default what ``config`` says.
+        shared: Spaces that are seen beside the own ones.
+        home: Of a view of a shared space: that of the user who sees it.
         features: What is asked for by ``run``.
         owner: Whether closing this view closes the folder.
     """
@@ -118,6 +123,8 @@ class Runebook:
         *,
         features: Features = FEATURES,
         owner: bool = False,
+        shared: Sequence[SharedSpace] = (),
+        home: Runebook | None = None,
     ) -> None:
         self.config = config
         self.opened = opened = opened.of(config.user_space)
@@ -132,9 +139,59 @@ class Runebook:
             f"agent/{config.agent_space}",
             f"session/{config.user_space}",
         )
+        self.shared = tuple(shared)
+        self.home = home
         self.projects = ProjectChoice(config.project)
         self._parts: dict[Any, Any] = {}
         self._parts_guard = threading.RLock()
+
+    @cached_property
+    def shared_views(self) -> Mapping[str, Runebook]:
+        """What is seen beside the own spaces: a view of each shared space, by its name."""
+        found: dict[str, Runebook] = {}
+        for space in self.shared:
+            if space.name == self.config.user_space:
+                continue
+            may_write = self.access is not Access.READ_WRITE or not space.read_only
+            config = self.config.with_spaces(space.name, space.name)
+            access = self.access if may_write else Access.READ_ONLY
+            found[space.name] = Runebook(config, self.opened, access, features=self.features, home=self)
+        return found
+
+    def space(self, name: str) -> Runebook:
+        """The view of a space by its name: the own one, or a shared one.
+
+        Raises:
+            NotFound: If it is neither.
+        """
+        if name == self.config.user_space:
+            return self
+        if name not in self.shared_views:
+            known = ", ".join((self.config.user_space, *self.shared_views))
+            raise NotFound(f"you see no space {name!r}.", hint=f"There are: {known}.")
+        return self.shared_views[name]
+
+    def at(self, uri: str) -> Runebook:
+        """The view that an address belongs to: that of the shared space it names, else this one."""
+        names = uri.removeprefix(SCHEME).split("/", 3)
+        space = names[1:] if names[0] in _OF_SPACES else names[2:] if names[1:] and names[1] in _OF_SPACES else []
+        return self.shared_views.get(space[0], self) if space and self.shared else self
+
+    def destination(self, request: CommitRequest) -> Runebook:
+        """The view of the space that a commit changes: as it says, else that of the addresses in its operations.
+
+        Raises:
+            InvalidInput: If its operations are about several spaces.
+            NotFound: If it names a space that this user does not see.
+        """
+        if request.space is not None:
+            return self.space(request.space)
+        found = {id(view): view for view in map(self.at, addresses(request.operations))} if self.shared else {}
+        if len(found) > 1:
+            raise InvalidInput(
+                "one commit changes one space: nothing was stored.", hint="Send a commit for each space."
+            )
+        return next(iter(found.values()), self)
 
     @cached_property
     def browser(self) -> Browser:
@@ -184,6 +241,7 @@ class Runebook:
             self.recalls,
             traces=self.access.leaves_traces,
             waiting=self.waiting_line,
+            shared={name: view._context for name, view in self.shared_views.items()},
         )
 
     @cached_property
@@ -270,7 +328,11 @@ class Runebook:
             self.opened.close()
 
     def view(
-        self, user_space: str | None = None, agent_space: str | None = None, access: Access | None = None
+        self,
+        user_space: str | None = None,
+        agent_space: str | None = None,
+        access: Access | None = None,
+        shared: Sequence[SharedSpace] = (),
     ) -> Runebook:
         """The same folder as another user or agent sees it, or with less left behind.
 
@@ -278,16 +340,19 @@ class Runebook:
             user_space: Whose memories; default this view's.
             agent_space: Which agent's; default this view's.
             access: How far it goes; default this view's.
+            shared: Spaces that it sees beside its own.
 
         Raises:
             ConfigInvalid: If a space cannot be a folder name.
         """
         config = self.config.with_spaces(user_space or self.config.user_space, agent_space or self.config.agent_space)
-        return self.configured(config, access)
+        return Runebook(config, self.opened, access or self.access, features=self.features, shared=shared)
 
     def configured(self, config: Config, access: Access | None = None) -> Runebook:
         """The same folder under other settings; those that name a folder or a model do not count."""
-        return Runebook(config, self.opened, access or self.access, features=self.features)
+        return Runebook(
+            config, self.opened, access or self.access, features=self.features, shared=self.shared, home=self.home
+        )
 
     def model(self) -> LLMClient | None:
         """The language model that is configured, with its calls counted for this user; None for none.
@@ -327,6 +392,8 @@ class Runebook:
     def commit(self, request: CommitRequest) -> CommitReceipt:
         """Store one explicit memory, ready-made operations, or a conversation: exactly one of the three.
 
+        It changes one space: see ``destination``.
+
         A conversation is stored first. Then the configured model extracts its memories; without one, or if it
         fails, the conversation waits. With ``brief`` the receipt briefs the caller's own model; operations with a
         ``session_id`` are the answer to such a brief. Alone it briefs about a conversation that waits.
@@ -337,6 +404,11 @@ class Runebook:
             StoreBusy: If another writer held the store too long. Nothing was stored.
             StorageFailed: If the ledger could not be written. Nothing was stored.
         """
+        view = self.destination(request)
+        receipt = view._commit(request)
+        return receipt if view.home is None else replace(receipt, space=view.config.user_space, author=current_author())
+
+    def _commit(self, request: CommitRequest) -> CommitReceipt:
         self.expect_writable()
         if request.alone:
             return self._alone(request)
@@ -463,13 +535,19 @@ class Runebook:
         self.expect_writable()
         return self._intake.extract_ended(sessions)
 
-    @healed
     def find(self, request: FindRequest) -> FindResult:
         """Memories and conversation turns that answer a question, best first; see ``Retriever.find``.
+
+        Those of shared spaces are among them, unless ``target_uri`` names one space.
 
         Raises:
             InvalidInput: If an argument is wrong.
         """
+        views = self._views_below(request.target_uri)
+        return merged([view._find(request) for view in views], request.limit)
+
+    @healed
+    def _find(self, request: FindRequest) -> FindResult:
         complete = self.opened.look()
         if request.target_uri:
             self.browser.visible(MemoryUri.parse(request.target_uri))
@@ -488,12 +566,31 @@ class Runebook:
             project=scope.current,
             now=request.now,
         )
+        found = self._signed(found)
         if complete:
             return found
         note = "files changed by hand are still being read; ask again in a moment"
         return replace(found, notes=(*found.notes, note))
 
-    def passages(self, question: str, uris: Iterable[str], most_chars: int) -> dict[str, Passage]:
+    def _views_below(self, uri: str) -> list[Runebook]:
+        """The views of the spaces that are at or below an address."""
+        names = uri.removeprefix(SCHEME).rstrip("/").split("/")
+        names = names[1:] if names[0] == Scope.ARCHIVE else names
+        return [self, *self.shared_views.values()] if len(names) < 2 else [self.at(uri)]
+
+    def _signed(self, found: FindResult) -> FindResult:
+        """What was found in a shared space, with its name and who wrote it."""
+        if self.home is None or not found.total:
+            return found
+        space = self.config.user_space
+        authors = self.store.ledger.past.authors([hit.uri for hit in found.hits])
+        signed: dict[str, Any] = {
+            name: tuple(replace(hit, space=space, author=authors.get(hit.uri)) for hit in getattr(found, name))
+            for name in ("memories", "resources", "skills")
+        }
+        return replace(found, **signed)
+
+    def passages(self, question: str, uris: Collection[str], most_chars: int) -> dict[str, Passage]:
         """What of found items bears on a question, by URI; see ``passages.passage_of``.
 
         Args:
@@ -504,11 +601,15 @@ class Runebook:
         from memory_core.core.search.passages import passage_of, words_sought
 
         sought = words_sought(question)
-        texts = self.indexer.catalog.own_texts(uris)
+        texts: dict[str, str] = {}
+        for view in (self, *self.shared_views.values()):
+            texts |= view.indexer.catalog.own_texts([uri for uri in uris if self.at(uri) is view])
         return {uri: passage_of(text, sought, most_chars) for uri, text in texts.items() if text.strip()}
 
     def read(self, request: ReadRequest) -> ReadResult:
         """Lines of one file, see ``Browser.read``, or of a page that a feature adds, such as history."""
+        if (other := self.at(request.uri)) is not self:
+            return other.read(request)
         view = self._view_at(request.uri)
         if view is not None:
             found: ReadResult = view.read(self, request)
@@ -520,11 +621,18 @@ class Runebook:
             return page
         self.recalls.note_read(page.uri)
         links = self.browser.seen_from(self.projects.current(request.here)).linked(MemoryUri.parse(page.uri))
-        return replace(page, links=links)
+        author = None if self.home is None else self.store.ledger.past.authors([page.uri]).get(page.uri)
+        return replace(page, links=links, author=author)
+
+    def ls(self, request: ListRequest) -> Listings:
+        """Entries of one directory; see ``Browser.ls``. What is private to other projects has no line.
+
+        Above the spaces those of all that are seen are listed.
+        """
+        return self._listed(request, Runebook._ls)
 
     @healed
-    def ls(self, request: ListRequest) -> Listings:
-        """Entries of one directory; see ``Browser.ls``. What is private to other projects has no line."""
+    def _ls(self, request: ListRequest) -> Listings:
         browser = self._listing(request)
         listings = browser.ls(
             request.uri, request.output, request.abs_limit, request.show_all_hidden, request.node_limit
@@ -535,9 +643,25 @@ class Runebook:
         pages = (entry for page in self.features.members("pages") for entry in page.listing(self, shown))
         return replace(listings, entries=(*listings.entries, *pages))
 
-    @healed
     def tree(self, request: TreeRequest) -> Listings:
         """Everything below a directory; see ``Browser.tree`` and ``ls``."""
+        return self._listed(request, Runebook._tree)
+
+    def _listed(self, request: L, listing: Callable[[Runebook, L], Listings]) -> Listings:
+        """The listings of all spaces at or below the address of a request, as one."""
+        found: list[Listings] = []
+        absent: NotFound | None = None
+        for view in self._views_below(request.uri):
+            try:
+                found.append(listing(view, request))
+            except NotFound as error:  # it is in another of the spaces
+                absent = absent or error
+        if not found and absent is not None:
+            raise absent
+        return joined(found, request.node_limit)
+
+    @healed
+    def _tree(self, request: TreeRequest) -> Listings:
         return self._listing(request).tree(
             request.uri,
             request.output,
@@ -569,6 +693,8 @@ class Runebook:
     @healed
     def retrieve(self, request: RetrieveRequest, fit: Fit = lambda _pack, _budget: None) -> ContextPack:
         """Context for an agent's next step, inside a token budget; see ``search.context`` for its parts.
+
+        Memories of shared spaces are recalled, and their rules hold; conversations are the user's own.
 
         Args:
             request: What it is for.
@@ -620,7 +746,8 @@ class Runebook:
             raise InvalidInput(
                 "request_id cannot be kept.", hint=f"Use 1 to {_REQUEST_ID_CHARS} characters, a UUID for example."
             )
-        return f"{self.config.user_space}/{request_id}"
+        of = self.config.user_space if self.home is None else f"{self.config.user_space}\n{self.home.config.user_space}"
+        return f"{of}/{request_id}"
 
     def expect_writable(self) -> None:
         """Refuse a write where this view only reads.
@@ -684,3 +811,15 @@ def _check_commit(request: CommitRequest) -> None:
     answers = request.operations is not None and request.session_id is not None
     if request.expected is not None and (request.messages is not None or answers):
         raise InvalidInput("expected goes with one memory, or operations without a session.", hint="Leave it out.")
+
+
+def addresses(operations: Any) -> Iterator[str]:
+    """The addresses that operations name, as far as they are well-formed."""
+    from memory_core.core.memory.operations import GROUPS
+
+    for group in GROUPS:
+        items = operations.get(group) if isinstance(operations, Mapping) else getattr(operations, group, None)
+        for item in items if isinstance(items, list) else ():
+            given = item if isinstance(item, Mapping) else vars(item)
+            found = [given.get(name) for name in ("uri", "replacement_uri", "directory_uri")]
+            yield from (uri for uri in found if isinstance(uri, str) and uri)

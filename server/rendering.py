@@ -78,10 +78,7 @@ def plain_text(found: Any) -> str:
 
 def receipt_text(receipt: CommitReceipt) -> str:
     """A receipt, a line for each operation."""
-    head = f"{receipt.status}" + (f" ({receipt.commit_id})" if receipt.commit_id else "")
-    if receipt.status is Status.DRY_RUN:
-        head += ": nothing was changed; this is what would be"
-    lines = [head]
+    lines = [_receipt_head(receipt)]
     for item in receipt.results:
         line = f"- {item.action}: {item.uri or item.op}"
         if item.reason:
@@ -106,6 +103,13 @@ def receipt_text(receipt: CommitReceipt) -> str:
     if receipt.brief:
         lines += ["", receipt.brief]
     return "\n".join(lines)
+
+
+def _receipt_head(receipt: CommitReceipt) -> str:
+    head = f"{receipt.status}" + (f" ({receipt.commit_id})" if receipt.commit_id else "")
+    if receipt.space is not None:
+        head += f" in the shared space {receipt.space}, by {receipt.author or 'unknown'}"
+    return f"{head}: nothing was changed; this is what would be" if receipt.status is Status.DRY_RUN else head
 
 
 def _inside(line: str) -> str:
@@ -166,6 +170,8 @@ def find_text(found: FindResult) -> str:
     for rank, hit in enumerate(found.hits, 1):
         why = ", ".join(f"{name} {value:.2f}" for name, value in hit.why.items())
         lines.append(f"{rank}. {hit.abstract}\n   {hit.uri} [{_kind(hit)}, score {hit.score:.2f}: {why}]")
+        if hit.space is not None:
+            lines.append(f"   shared space {hit.space}" + (f", written by {hit.author}" if hit.author else ""))
         if hit.confidence < 1.0:
             lines.append(f"   confidence {hit.confidence:.2f}")
         for rival in hit.rivals[:_RIVALS_SHOWN]:
@@ -220,7 +226,8 @@ def links_text(page: ReadResult) -> str:
         what = f": {link.abstract}" if link.abstract else ""
         lines.append(f"- {link.relation.replace('_', ' ')} {link.uri} (strength {link.strength:.2f}{state}){what}")
     more = [f"- and {len(page.links) - _LINKS_SHOWN} more"] if len(page.links) > _LINKS_SHOWN else []
-    return "\n".join(["This memory", *lines, *more]) if lines else ""
+    author = [f"Written by {page.author}"] if page.author else []
+    return "\n".join([*author, *(["This memory", *lines, *more] if lines else [])])
 
 
 def read_text(page: ReadResult) -> str:

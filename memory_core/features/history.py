@@ -268,6 +268,14 @@ class History:
                 names = ("reason", "hint", "note")
                 yield OperationResult(result["op"], result["uri"], action, *(result.get(name) for name in names))
 
+    def knows(self, commit_id: str) -> bool:
+        """Whether there is a commit of this id that the reader may see."""
+        try:
+            self.resolve(commit_id)
+        except NotFound:
+            return False
+        return True
+
     def sees(self, uri: MemoryUri) -> bool:
         """Whether a file is in a space that the reader may see."""
         try:
@@ -451,14 +459,21 @@ class _Pages:
             NotFound: If the reader sees no such commit or file.
             InvalidUri: If what stands behind ``viking://history/`` is neither a commit nor a URI.
         """
-        history = history_of(memory, memory.projects.current(request.here))
+        project = memory.projects.current(request.here)
+        history = history_of(memory, project)
+        shared = {name: history_of(view, project) for name, view in memory.shared_views.items()}
         rest = request.uri.removeprefix(HISTORY_URI).strip("/")
         if not rest:
             text = _listing("# History: the latest commits, newest first", history.commits(limit=_COMMITS))
+            for name, other in shared.items():
+                text += "\n" + _listing(f"# Of the shared space {name}", other.commits(limit=_COMMITS))
         elif rest.split("/")[0] in _SCOPES:
             text = _past_of(history, f"{SCHEME}{rest}")
         else:
-            text = commit_page(history.commit(rest), history.diff(rest))
+            places = {"": history, **shared}
+            name = next((name for name, each in places.items() if each.knows(rest)), "")
+            text = commit_page(places[name].commit(rest), places[name].diff(rest))
+            text += f'\nIt changed the shared space {name}: to take it back, add space="{name}".\n' if name else ""
         from memory_core.core.search.browse import page_of
 
         return page_of(request.uri.rstrip("/"), text, request.offset, request.limit, request.limit_chars)

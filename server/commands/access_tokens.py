@@ -58,6 +58,8 @@ def open_tokens(config: Config) -> Iterator[IssuedTokens]:
 
 
 def _add(arguments: argparse.Namespace, config: Config, table: IssuedTokens) -> None:
+    from memory_core.core.store.issued_tokens import SharedSpace
+
     user_space = arguments.user_space or config.user_space
     # What an agent learns with one user is not shown to another, unless the owner says so.
     usual = config.agent_space if user_space == config.user_space else user_space
@@ -67,6 +69,7 @@ def _add(arguments: argparse.Namespace, config: Config, table: IssuedTokens) -> 
         agent_space=arguments.agent_space or usual,
         read_only=arguments.read_only,
         expires_days=arguments.expires,
+        shared=[SharedSpace.parse(text) for text in arguments.shared],
         spaces=(config.user_space, config.agent_space, *_folders(config)),
     )
     show(
@@ -92,6 +95,7 @@ def _line(row: IssuedToken) -> str:
         "read-only" if row.read_only else "read-write",
         f"user {row.user_space}",
         f"agent {row.agent_space}",
+        *([f"shared {', '.join(map(str, row.shared))}"] if row.shared else []),
         f"since {row.created_at[:10]}",
         f"expires {row.expires_at[:16]}" if row.expires_at else "no expiry",
         f"last used {row.last_used_at[:16]}" if row.last_used_at else "never used",

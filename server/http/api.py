@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Request
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -252,10 +252,19 @@ _HEADERS = [
 ]
 
 
-def reader(request: Request) -> Runebook:
-    """The store as the caller may see it."""
+Space = Annotated[
+    str | None,
+    Query(max_length=64, description="A shared space that the caller may see; default their own, and all to search."),
+]
+
+
+def reader(request: Request, space: Space = None) -> Runebook:
+    """The store as the caller may see it, in the space of the path, else in the one that is named."""
     store: ServedStore = request.app.state.store
-    return store.memory()
+    memory = store.memory()
+    if "path" in request.path_params:
+        return memory.at(f"viking://{request.path_params['path']}")
+    return memory if space is None else memory.space(space)
 
 
 def writer(memory: Annotated[Runebook, Depends(reader)]) -> Runebook:

@@ -38,7 +38,7 @@ from server.http.connections import connection_of, peeked
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from memory_core.core.store.issued_tokens import IssuedToken, IssuedTokens
+    from memory_core.core.store.issued_tokens import IssuedToken, IssuedTokens, SharedSpace
     from server.http.login import Login
     from server.http.rate_limits import OpenRequests, RequestRates
 
@@ -70,6 +70,7 @@ class Bearer:
         agent_space: Which agent's memories they see.
         read_only: Whether they may not write.
         may_read: Whether they may see anything at all.
+        shared: Spaces that they see beside their own.
         step_up: What ``WWW-Authenticate`` says where a further scope would let them do it; empty where none would.
     """
 
@@ -80,6 +81,7 @@ class Bearer:
     read_only: bool
     may_read: bool = True
     step_up: str = ""
+    shared: tuple[SharedSpace, ...] = ()
 
 
 class TokenUser(AuthenticatedUser):
@@ -98,7 +100,7 @@ def identity() -> Bearer | None:
 
 def bearer_of(row: IssuedToken) -> Bearer:
     """The bearer of an issued token."""
-    return Bearer(row.id, row.label, row.user_space, row.agent_space, row.read_only)
+    return Bearer(row.id, row.label, row.user_space, row.agent_space, row.read_only, shared=row.shared)
 
 
 class Lookups:

@@ -192,7 +192,7 @@ class OwnLogin(Login):
             return None
         row, scopes = held.token, frozenset(held.details["scopes"])
         rights = self.rights(scopes, read_only=row.read_only)
-        return Bearer(row.id, row.label, row.user_space, row.agent_space, **rights)
+        return Bearer(row.id, row.label, row.user_space, row.agent_space, shared=row.shared, **rights)
 
     async def user(self, token: str) -> IssuedToken | None:
         """Whom a token of ``runebook token`` stands for; None for one that does not hold.

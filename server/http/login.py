@@ -5,8 +5,8 @@ from a claim to a user space. Who issued a token, and whether it holds, is the b
 
 Promises: two users of an issuer never share a space, whatever their claims say: a space's name ends with a hash of
 issuer and claim, so a claim can neither name nor resemble the space of somebody else, of a token, or of the owner.
-Only the owner gives another name (``http.oauth.user_spaces``). The place of teams is ``ProviderLogin._bearer``: the
-spaces of the groups that a claim names would be added there, once a user may see more than one space.
+Only the owner gives another name (``http.oauth.user_spaces``), and says which groups see which shared space
+(``http.oauth.group_spaces``): a claim opens nothing by a name of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from starlette.routing import BaseRoute, Route
 
 from memory_core.core.config import OWN_ISSUER
 from memory_core.core.errors import RunebookError
-from memory_core.core.store.issued_tokens import refuse_twins
+from memory_core.core.store.issued_tokens import SharedSpace, refuse_twins
 from memory_core.core.store.logins import Held, Logins
 from server.http.authentication import Bearer, Lookups, address_of, refuse
 from server.http.identity_provider import IdentityProvider
@@ -217,8 +217,11 @@ class ProviderLogin(Login):
             config.issuer, config.audience or self.resources, keys_seconds=config.keys_seconds
         )
         self._spaces = {claim: space for claim, _, space in (pair.rpartition("=") for pair in config.user_spaces)}
-        known = [space for row in tokens.rows(revoked=True) for space in (row.user_space, row.agent_space)]
-        refuse_twins(self._spaces.values(), [*known, *self._spaces.values()])
+        pairs = [pair.rpartition("=") for pair in config.group_spaces]
+        self._groups = [(group, SharedSpace.parse(space)) for group, _, space in pairs]
+        known = [space for row in tokens.rows(revoked=True) for space in row.spaces]
+        named = [*self._spaces.values(), *(space.name for _, space in self._groups)]
+        refuse_twins(named, [*known, *named])
 
     @property
     def has_page(self) -> bool:
@@ -253,7 +256,8 @@ class ProviderLogin(Login):
         found = None if token is None else await self._granted(token)
         if found is None or not found.may_read:
             return None
-        details = {name: getattr(found, name) for name in _OF_SESSION}
+        details: dict[str, Any] = {name: getattr(found, name) for name in _OF_SESSION}
+        details["shared"] = [str(space) for space in found.shared]
         return await self._look(partial(self._logins.begin_session, details, SESSION_LIFE), writes=True)
 
     @property
@@ -264,14 +268,16 @@ class ProviderLogin(Login):
     def _of_session(self, held: Held) -> Bearer | None:
         if held.token is not None:  # of the own authorization server, before the settings named an issuer
             return None
-        return Bearer(**{name: held.details[name] for name in _OF_SESSION})
+        shared = tuple(map(SharedSpace.parse, held.details.get("shared", ())))
+        return Bearer(**{name: held.details[name] for name in _OF_SESSION}, shared=shared)
 
     async def _granted(self, token: str) -> Bearer | None:
         claims = await self.provider.claims(token)
         found = None if claims is None else self._bearer(claims)
-        if found is not None and not self._logins.seen_today(found.user_space):
-            with suppress(RunebookError):  # whoever comes again is noted again
-                await self._look(partial(self._logins.note_user, found.user_space), writes=True)
+        for space in () if found is None else (found.user_space, *(shared.name for shared in found.shared)):
+            if not self._logins.seen_today(space):
+                with suppress(RunebookError):  # whoever comes again is noted again
+                    await self._look(partial(self._logins.note_user, space), writes=True)
         return found
 
     def _bearer(self, claims: Mapping[str, Any]) -> Bearer | None:
@@ -283,7 +289,24 @@ class ProviderLogin(Login):
         if name == "email" and claims.get("email_verified") is not True:
             return None  # anybody may write anybody's address into a profile
         space = self._spaces.get(value) or space_of(self._config.issuer, value)
-        return Bearer(f"oauth {space}", value[:_LABEL_CHARS], space, space, **self.rights(granted(claims)))
+        return Bearer(
+            f"oauth {space}",
+            value[:_LABEL_CHARS],
+            space,
+            space,
+            shared=self._shared(claims),
+            **self.rights(granted(claims)),
+        )
+
+    def _shared(self, claims: Mapping[str, Any]) -> tuple[SharedSpace, ...]:
+        """The spaces of the groups that claims name; where one of several groups may write, the user may."""
+        given = claims.get(self._config.groups_claim) if self._config.groups_claim else None
+        groups = given if isinstance(given, list) else [given]
+        found: dict[str, SharedSpace] = {}
+        for group, space in self._groups:
+            if group in groups and (space.name not in found or not space.read_only):
+                found[space.name] = space
+        return tuple(found.values())
 
 
 def open_login(config: OAuthConfig, url: str, tokens: IssuedTokens) -> Login:

@@ -401,7 +401,7 @@ _PASSAGE_CHARS = 280
 @route(looking, "GET", "/about", "AboutAnswer")
 def about(memory: Reader) -> Any:
     """Which store this is, and what the caller may do."""
-    config, bearer = memory.config, identity()
+    config, bearer, home = memory.config, identity(), memory.home or memory
     embedder = memory.indexer.embedder
     memory.indexer.follow()
     model = {
@@ -418,6 +418,10 @@ def about(memory: Reader) -> Any:
         owner=bearer is None,
         writable=memory.access is Access.READ_WRITE,
         private_mode=memory.access is Access.PRIVATE,
+        spaces=[
+            {"space": view.config.user_space, "writable": view.access is Access.READ_WRITE}
+            for view in (home, *home.shared_views.values())
+        ],
         project=memory.projects.current(None),
         decay_lambda=config.search.decay_lambda,
         half_life_days=math.log(2) / config.search.decay_lambda,
@@ -463,7 +467,7 @@ def search(memory: Reader, asked: SearchQuestion) -> Any:
         )
     )
     used = memory.store.ledger.usage_table.usage(hit.uri for hit in found.hits)
-    passages = memory.passages(asked.query, (hit.uri for hit in found.hits), _PASSAGE_CHARS)
+    passages = memory.passages(asked.query, [hit.uri for hit in found.hits], _PASSAGE_CHARS)
     sought = words_sought(asked.query)
     hits = [
         _hit_facts(hit, used[hit.uri].access_count if hit.uri in used else 0, passages.get(hit.uri), sought)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from memory_core.core.caller import Access
     from memory_core.core.memory.results import CommitReceipt
+    from memory_core.core.store.issued_tokens import SharedSpace
     from memory_core.runebook import Runebook
     from server.http.authentication import Bearer
     from server.protocol.client_state import PrivateMode, Workspace
@@ -45,7 +46,7 @@ class ServedStore:
         self._on_open = on_open
         self._lock = threading.Lock()
         self._memory: Runebook | None = None
-        self._views: dict[tuple[str | None, str | None, Access | None], Runebook] = {}
+        self._views: dict[tuple[str | None, str | None, Access | None, tuple[SharedSpace, ...]], Runebook] = {}
         self._users = 0
         self._warming: threading.Timer | None = None
         self._beside: Callable[[], None] | None = None
@@ -76,7 +77,7 @@ class ServedStore:
             access = Access.READ_ONLY
         user_space = None if bearer is None else bearer.user_space
         agent_space = None if bearer is None else bearer.agent_space
-        key = (user_space, agent_space, access)
+        key = (user_space, agent_space, access, () if bearer is None else bearer.shared)
         if key not in self._views:
             self._views[key] = memory.view(*key)
         return self._views[key]

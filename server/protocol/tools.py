@@ -90,7 +90,7 @@ class _Arguments(FuncMetadata):
 _MEANT_EMPTY = frozenset({"search", "replace", "expires_at"})
 _FILLED = ("fields", "filter", "forget", "operations", "tags", "tool")
 #: Arguments of a commit that alone ask for nothing.
-_AROUND_COMMIT = frozenset({"session_id", "request_id", "project", "private", "dry_run"})
+_AROUND_COMMIT = frozenset({"session_id", "request_id", "project", "private", "space", "dry_run"})
 
 
 def given_arguments(sent: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def _commit(session: MemorySession, ctx: Context[Any, Any], given: dict[str, Any
         switched = session.private_mode.switch(ctx, private_mode)
         session.tell_hooks(private=private_mode)
         return rendering.receipt_result(switched)
-    memory = session.memory()
+    memory = session.memory().destination(request)
     if request.alone:
         here = session.workspace.known(ctx, memory.config.project)
         return rendering.receipt_result(memory.commit(replace(request, here=here)))

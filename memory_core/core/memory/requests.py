@@ -31,7 +31,7 @@ _PROJECT_OF = (
     "patterns and conversations, none for what is about the user."
 )
 #: Members of a commit that say how it is done, not what.
-_AROUND = frozenset({"request_id", "dry_run", "project", "metadata", "alone", "extract", "here", "now"})
+_AROUND = frozenset({"request_id", "dry_run", "project", "space", "metadata", "alone", "extract", "here", "now"})
 _TYPES = (
     "profile, preferences, entities, events, cases, patterns, tools, skills, facts, tasks, reflections, "
     "assistant_knowledge, notes (default), daily_logs (an entry of today's log; fields kind: event, auto_extract or "
@@ -122,6 +122,10 @@ class CommitRequest:
     private: Annotated[
         bool | None,
         Arg(help="Keep it from every other project.", cli="keep it from every other project, or share it"),
+    ] = None
+    space: Annotated[
+        str | None,
+        Arg(help="A shared space to store in, undo or forget in; default your own.", surfaces=frozenset({"mcp"})),
     ] = None
     brief: Annotated[
         bool | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import Enum, StrEnum
@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from memory_core.core.caches import PrefixCache
 from memory_core.core.frozen import frozen
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.uri import MemoryUri, Scope
 
 
 def as_json(value: Any) -> Any:
@@ -227,9 +227,11 @@ class CommitReceipt:
         usage: Counts, such as messages stored or tokens spent; None when there are none.
         brief: How the client's own model turns the stored conversation into memories.
         working_memory: What must stay in a compressed context: ``open_tasks`` and ``summary``.
+        space: The shared space that it changed; None for the user's own.
+        author: Who did it, where it changed a shared space.
     """
 
-    JSON: ClassVar = "commit_id status results similar notes? usage? working_memory? brief?"
+    JSON: ClassVar = "commit_id status results similar notes? usage? working_memory? brief? space? author?"
 
     commit_id: str
     status: Status
@@ -239,6 +241,8 @@ class CommitReceipt:
     usage: Mapping[str, int] | None = field(default=None)
     brief: str | None = None
     working_memory: Mapping[str, Any] | None = field(default=None)
+    space: str | None = None
+    author: str | None = None
 
     @property
     def changed_uris(self) -> tuple[str, ...]:
@@ -341,9 +345,13 @@ class Hit:
         also: Near-identical items that are folded into this one.
         confidence: How far it is trusted, in [0, 1].
         rivals: Newer memories that contradict or replace it, the weightiest first.
+        space: The shared space that it is in; None for the user's own.
+        author: Of a memory in a shared space: who changed it last.
     """
 
-    JSON: ClassVar = "uri context_type memory_type score abstract updated_at confidence why project? also? rivals?"
+    JSON: ClassVar = (
+        "uri context_type memory_type score abstract updated_at confidence why project? also? rivals? space? author?"
+    )
 
     uri: str
     context_type: str
@@ -356,6 +364,8 @@ class Hit:
     also: tuple[str, ...] = ()
     confidence: float = 1.0
     rivals: tuple[Rival, ...] = ()
+    space: str | None = None
+    author: str | None = None
 
     @property
     def contested_by(self) -> tuple[str, ...]:
@@ -389,6 +399,21 @@ class FindResult:
     def hits(self) -> tuple[Hit, ...]:
         """All groups together, best first."""
         return tuple(sorted((*self.memories, *self.resources, *self.skills), key=lambda hit: hit.score, reverse=True))
+
+
+def merged(parts: Sequence[FindResult], limit: int) -> FindResult:
+    """The best hits of searches in several spaces, whose scores are on one scale."""
+    if len(parts) == 1:
+        return parts[0]
+    kept = sorted((hit for part in parts for hit in part.hits), key=lambda hit: -hit.score)[:limit]
+    telling = [part for part in parts if part.total] or parts  # who found nothing says so, which does not hold for all
+    return FindResult(
+        memories=tuple(hit for hit in kept if hit.context_type == "memory"),
+        resources=tuple(hit for hit in kept if hit.context_type == "resource"),
+        skills=tuple(hit for hit in kept if hit.context_type == "skill"),
+        notes=tuple(dict.fromkeys(note for part in telling for note in part.notes)),
+        cached=all(part.cached for part in parts),
+    )
 
 
 @frozen
@@ -431,14 +456,29 @@ class LinkedMemory:
     at: str | None = None
 
 
+def joined(parts: Sequence[Listings], limit: int) -> Listings:
+    """Listings of one directory in several spaces, each entry once; those below one top directory stay together."""
+    if len(parts) == 1:
+        return parts[0]
+    entries = {entry.uri: entry for part in reversed(parts) for entry in part.entries}
+    ordered = dict.fromkeys(entry.uri for part in parts for entry in part.entries)
+    tops: dict[tuple[str, ...], list[Listing]] = {}
+    for uri in ordered:
+        names = uri.split("/")[2:]
+        tops.setdefault(tuple(names[: 2 if names[0] == Scope.ARCHIVE else 1]), []).append(entries[uri])
+    every = [entry for group in tops.values() for entry in group]
+    return Listings(tuple(every[:limit]), sum(part.left_out for part in parts) + len(every[limit:]))
+
+
 @frozen
 class ReadResult:
     """Lines of a file; ``first_line`` is 0-based, ``next_offset`` names where to go on when lines were left.
 
-    ``links`` are the memories that this one relates to, given with its first lines.
+    ``links`` are the memories that this one relates to, given with its first lines; ``author`` is who changed it last,
+    where it is in a shared space.
     """
 
-    JSON: ClassVar = "uri content first_line total_lines links? next_offset?"
+    JSON: ClassVar = "uri content first_line total_lines links? next_offset? author?"
 
     uri: str
     content: str
@@ -446,6 +486,7 @@ class ReadResult:
     total_lines: int
     next_offset: int | None = None
     links: tuple[LinkedMemory, ...] = ()
+    author: str | None = None
 
 
 @frozen

@@ -18,7 +18,7 @@ from memory_core.core.errors import InvalidInput, StorageFailed, StoreBusy
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.requests import CONTEXT_FORMATS, FindRequest, RetrieveRequest
-from memory_core.core.memory.results import ContextItem, ContextPack, ContextPart, FindResult
+from memory_core.core.memory.results import ContextItem, ContextPack, ContextPart, FindResult, merged
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.context_formats import (
     Blocks,
@@ -38,6 +38,7 @@ from memory_core.core.search.context_sources import (
     TurnLimits,
     procedural,
     recall,
+    space_of,
     tools,
     tools_named,
 )
@@ -166,6 +167,7 @@ class ContextEngine:
         recalls: Notes the retrieval, and knows the memories used most.
         traces: Whether it is kept what sessions are given.
         waiting: Given a session, what a client is told of other conversations that wait; None for nothing.
+        shared: The engines of shared spaces, by their names; their memories are recalled as well, and their rules hold.
     """
 
     def __init__(
@@ -179,8 +181,10 @@ class ContextEngine:
         *,
         traces: bool = True,
         waiting: Callable[[str | None], str | None] = lambda _session: None,
+        shared: Mapping[str, ContextEngine] | None = None,
     ) -> None:
         self._waiting = waiting
+        self._shared = shared or {}
         self._config = config.retrieve
         self._owner_names = config.owner_names
         self._ledger = ledger
@@ -219,19 +223,40 @@ class ContextEngine:
         )
 
         def find(query: str, *, limit: int, filter: Mapping[str, Any] | None) -> FindResult:
-            return self._retriever.find(FindRequest(query, limit=limit, filter=filter, now=now), project)
+            wanted = FindRequest(query, limit=limit, filter=filter, now=now)
+            own = self._retriever.find(wanted, project)
+            return merged([own, *(each._knowledge(wanted, project) for each in self._shared.values())], limit)
 
         pack = self._build(request, find, fit)
-        self._recalls.note(
-            "retrieve",
-            next(iter(request.questions(self._config.query_messages)), ""),
-            [(item.uri, item.score or 0.0) for part in pack.parts if part.kind != "directory" for item in part.items],
-            milliseconds=1_000 * (time.perf_counter() - started),
-            session_id=request.session_id,
-            project=project.current,
-            now=now,
-        )
+        given = [item for part in pack.parts if part.kind != "directory" for item in part.items]
+        for name, engine in {"": self, **self._shared}.items():
+            hits = [(item.uri, item.score or 0.0) for item in given if self._shared_name(item.uri) == name]
+            if name and not hits:
+                continue
+            engine._recalls.note(
+                "retrieve",
+                next(iter(request.questions(self._config.query_messages)), ""),
+                hits,
+                milliseconds=1_000 * (time.perf_counter() - started),
+                session_id=None if name else request.session_id,
+                project=project.current,
+                now=now,
+            )
         return pack
+
+    def _knowledge(self, wanted: FindRequest, project: ProjectScope) -> FindResult:
+        """What is found beside turns of conversations."""
+        found = self._retriever.find(wanted, project)
+        return replace(found, resources=tuple(hit for hit in found.resources if hit.memory_type != "message"))
+
+    def _shared_name(self, uri: str) -> str:
+        """The shared space that an address is in; empty for the user's own."""
+        space = space_of(uri)
+        return space if space in self._shared else ""
+
+    def _reader(self, project: ProjectScope) -> PieceReader:
+        others = {name: engine._reader(project) for name, engine in self._shared.items()}
+        return PieceReader(self._browser, self._ledger, self._registry, self._spaces, project, others)
 
     def _build(self, request: ContextRequest, find: Find, fit: Fit) -> ContextPack:
         """Gather, pack, and note what the session was given."""
@@ -268,7 +293,7 @@ class ContextEngine:
         return result
 
     def _gather(self, request: ContextRequest, find: Find, seen: Mapping[str, str], silent: bool) -> _Gathered:
-        reader = PieceReader(self._browser, self._ledger, self._registry, self._spaces, request.project)
+        reader = self._reader(request.project)
         gathered = _Gathered({}, [], set(), seen)
         sought = words_sought("\n".join(request.questions(self._config.query_messages))[-_QUERY_CHARS:])
         gathered.add(reader.profile(self._owner_names, sought), told=False)
@@ -276,8 +301,9 @@ class ContextEngine:
         if _GREETED not in seen:
             gathered.add(reader.directory(), again=True)
         _at_hand(request, reader, find, gathered)
-        rules = self._recalls.always_on(_RULES_LIMIT, request.project, request.now)
-        gathered.add((reader.memory(uri, kind="constraints") for uri in rules), told=False)
+        for engine in (self, *self._shared.values()):
+            rules = engine._recalls.always_on(_RULES_LIMIT, request.project, request.now)
+            gathered.add((reader.memory(uri, kind="constraints") for uri in rules), told=False)
         if silent:
             gathered.notes.append("small talk: nothing was recalled")
             return gathered

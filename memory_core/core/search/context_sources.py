@@ -29,7 +29,7 @@ from memory_core.core.memory.memory_type import CONTENT, MemoryTypeRegistry
 from memory_core.core.memory.message import Message, parse_lines, search_text, transcript_line
 from memory_core.core.memory.names import key_of, summary_line
 from memory_core.core.memory.project import ProjectScope, project_key
-from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri, Scope, file_of
+from memory_core.core.memory.uri import ABSTRACT_NAME, SCHEME, MemoryUri, Scope, file_of
 from memory_core.core.search.context_formats import Piece, as_data
 from memory_core.core.search.memory_list import rivals_of, with_rivals
 from memory_core.core.search.passages import READ_CHARS, passages_of
@@ -352,6 +352,11 @@ class Spaces:
         return MemoryUri.parse(directory.replace("{user_space}", self.user).replace("{agent_space}", self.agent))
 
 
+def space_of(uri: str) -> str:
+    """The space that an address is in; empty for one above all spaces."""
+    return next(iter(uri.removeprefix(SCHEME).split("/")[1:2]), "")
+
+
 class PieceReader:
     """Reads pieces of one store as they are seen from a project.
 
@@ -361,11 +366,19 @@ class PieceReader:
         registry: Memory types.
         spaces: Whose memories.
         scope: The project at hand.
+        shared: The readers of shared spaces, by their names.
     """
 
     def __init__(
-        self, browser: Browser, ledger: Ledger, registry: MemoryTypeRegistry, spaces: Spaces, scope: ProjectScope
+        self,
+        browser: Browser,
+        ledger: Ledger,
+        registry: MemoryTypeRegistry,
+        spaces: Spaces,
+        scope: ProjectScope,
+        shared: Mapping[str, PieceReader] | None = None,
     ) -> None:
+        self._shared = shared or {}
         self._browser = browser
         self.ledger = ledger
         self._registry = registry
@@ -405,6 +418,8 @@ class PieceReader:
             hit: What the search said of it.
             kind: The part; None is that of its type and weight.
         """
+        if (other := self._shared.get(space_of(uri))) is not None:
+            return other.memory(uri, hit, kind)
         kind_of_file = self._browser.features.kind_of(MemoryUri.parse(file_of(uri)))
         if kind_of_file is not None and kind_of_file.has_entries:
             return kind_of_file.piece(self, uri, hit)

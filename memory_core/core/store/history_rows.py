@@ -112,6 +112,15 @@ class PastTable:
         )
         return [str(uri) for (uri,) in rows]
 
+    def authors(self, uris: Sequence[str]) -> dict[str, str]:
+        """Who changed each file last, as far as somebody said who they are."""
+        rows = self._database.connection().execute(
+            "SELECT c.uri, k.author FROM changes c JOIN commits k ON k.seq = c.seq "
+            "WHERE c.uri IN (SELECT value FROM json_each(?)) AND k.author <> '' ORDER BY c.seq",
+            (json.dumps(list(uris)),),
+        )
+        return {str(uri): str(author) for uri, author in rows}
+
     def commits(
         self,
         spaces: Sequence[str],

@@ -18,6 +18,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Self
 
 from memory_core.core.config import is_space
 from memory_core.core.errors import InvalidInput, NotFound
@@ -39,11 +40,12 @@ CREATE TABLE tokens (
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX tokens_label ON tokens (label) WHERE revoked_at IS NULL;
 """
+SHARED_SCHEMA = "ALTER TABLE tokens ADD COLUMN shared TEXT NOT NULL DEFAULT '';"
 
 #: What ``token_row`` reads.
 COLUMNS = (
     *("id", "label", "user_space", "agent_space", "read_only"),
-    *("created_at", "expires_at", "last_used_at", "revoked_at"),
+    *("created_at", "expires_at", "last_used_at", "revoked_at", "shared"),
 )
 _COLUMNS = ", ".join(COLUMNS)
 _STORED = f"{_COLUMNS}, digest"
@@ -55,6 +57,35 @@ _LABEL = re.compile(r"[^\x00-\x1f\x7f-\x9f\s](?:[^\x00-\x1f\x7f-\x9f]{0,62}[^\x0
 _USE_NOTED_EVERY = timedelta(minutes=1)
 _NO_DIGEST = bytes(32)
 _LONGEST_DAYS = 36_500
+_ONLY_READ = ":read"
+
+
+@frozen
+class SharedSpace:
+    """A space of several users, as one of them may use it; written ``team``, or ``team:read`` for who may only read.
+
+    Attributes:
+        name: Of the user space, and of the agent space beside it.
+        read_only: Whether the user may not write there.
+    """
+
+    name: str
+    read_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}{_ONLY_READ}" if self.read_only else self.name
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """A shared space as it is written.
+
+        Raises:
+            InvalidInput: If its name cannot be that of a space.
+        """
+        name = text.removesuffix(_ONLY_READ)
+        if not is_space(name):
+            raise InvalidInput(f"{text!r} cannot be a shared space.", hint="Write its name, or NAME:read to only read.")
+        return cls(name, name != text)
 
 
 @frozen
@@ -71,6 +102,7 @@ class IssuedToken:
         expires_at: From when on it is refused; None is never.
         last_used_at: When it was last accepted, to the minute; None is never.
         revoked_at: From when on it is refused; None for one that holds.
+        shared: Spaces that it opens beside its own.
     """
 
     id: str
@@ -82,6 +114,12 @@ class IssuedToken:
     expires_at: str | None = None
     last_used_at: str | None = None
     revoked_at: str | None = None
+    shared: tuple[SharedSpace, ...] = ()
+
+    @property
+    def spaces(self) -> tuple[str, ...]:
+        """All spaces that it opens."""
+        return (self.user_space, self.agent_space, *(space.name for space in self.shared))
 
     def is_live(self, now: datetime) -> bool:
         """Whether it is accepted at ``now``."""
@@ -112,6 +150,7 @@ class IssuedTokens:
         agent_space: str,
         read_only: bool = False,
         expires_days: float | None = None,
+        shared: Sequence[SharedSpace] = (),
         spaces: Iterable[str] = (),
         now: datetime | None = None,
     ) -> tuple[str, IssuedToken]:
@@ -123,6 +162,7 @@ class IssuedTokens:
             agent_space: A space name.
             read_only: Refuse it every write.
             expires_days: Days that it holds, > 0; None is until revoked.
+            shared: Spaces that it opens beside its own.
             spaces: Names of spaces that are in use, besides those of other tokens.
             now: The time of issue, aware; None is the clock's.
 
@@ -132,11 +172,18 @@ class IssuedTokens:
         """
         at = now or datetime.now(UTC)
         _validate(label, user_space, agent_space, expires_days)
-        known = [*spaces, user_space, agent_space]
         expires_at = None if expires_days is None else _text(at + timedelta(days=expires_days))
         row = IssuedToken(
-            secrets.token_hex(_ID_BYTES), label, user_space, agent_space, read_only, _text(at), expires_at=expires_at
+            secrets.token_hex(_ID_BYTES),
+            label,
+            user_space,
+            agent_space,
+            read_only,
+            _text(at),
+            expires_at=expires_at,
+            shared=tuple({space.name: space for space in shared}.values()),
         )
+        known = [*spaces, *row.spaces]
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         with self._database.writing() as connection:
             if connection.execute("SELECT 1 FROM tokens WHERE label = ? AND revoked_at IS NULL", (label,)).fetchone():
@@ -144,12 +191,13 @@ class IssuedTokens:
                     f"a token called {label!r} exists.",
                     hint=f"Choose another label, or revoke that one first: runebook token revoke {label!r}.",
                 )
-            for issued in connection.execute("SELECT user_space, agent_space FROM tokens"):
-                known += issued
-            refuse_twins((user_space, agent_space), known)
+            for issued in connection.execute(f"SELECT {_COLUMNS} FROM tokens"):
+                known += token_row(issued).spaces
+            refuse_twins(row.spaces, known)
             connection.execute(
-                "INSERT INTO tokens (id, label, digest, user_space, agent_space, read_only, created_at, expires_at) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO tokens "
+                "(id, label, digest, user_space, agent_space, read_only, created_at, expires_at, shared) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     row.id,
                     label,
@@ -159,6 +207,7 @@ class IssuedTokens:
                     int(read_only),
                     row.created_at,
                     row.expires_at,
+                    ",".join(map(str, row.shared)),
                 ),
             )
         return f"rb_{row.id}_{secret}", row
@@ -303,7 +352,7 @@ def _text(at: datetime) -> str:
 
 def token_row(row: Sequence[object]) -> IssuedToken:
     """A token from its ``COLUMNS``."""
-    token_id, label, user_space, agent_space, read_only, created_at, expires_at, last_used_at, revoked_at = row
+    token_id, label, user_space, agent_space, read_only, created_at, expires_at, last_used_at, revoked_at, shared = row
     return IssuedToken(
         str(token_id),
         str(label),
@@ -314,4 +363,5 @@ def token_row(row: Sequence[object]) -> IssuedToken:
         None if expires_at is None else str(expires_at),
         None if last_used_at is None else str(last_used_at),
         None if revoked_at is None else str(revoked_at),
+        tuple(SharedSpace.parse(text) for text in str(shared or "").split(",") if text),
     )

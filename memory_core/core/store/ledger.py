@@ -28,6 +28,7 @@ from memory_core.core.store.files import FileStat
 from memory_core.core.store.history_rows import SCHEMA as _PAST
 from memory_core.core.store.history_rows import PastTable, note_progress
 from memory_core.core.store.issued_tokens import SCHEMA as _TOKENS
+from memory_core.core.store.issued_tokens import SHARED_SCHEMA as _SHARED
 from memory_core.core.store.issued_tokens import IssuedTokens
 from memory_core.core.store.logins import SCHEMA as _LOGINS
 from memory_core.core.store.session_rows import SCHEMA as _EXTRACTIONS
@@ -500,6 +501,7 @@ UPDATE changes SET before = NULL WHERE before IS NOT NULL AND before_sha256 = (
     WHERE earlier.uri = changes.uri AND earlier.seq < changes.seq ORDER BY earlier.seq DESC LIMIT 1);
 """
 _SCHEMA_7 = _LOGINS
+_SCHEMA_8 = _SHARED
 
 
 class Overtaken(StoreBusy):
@@ -539,7 +541,7 @@ class Ledger:
     """Reads and writes ``ledger.sqlite3``; knows no files on disk."""
 
     def __init__(self, path: Path) -> None:
-        migrations = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4, _SCHEMA_5, _SCHEMA_6, _SCHEMA_7)
+        migrations = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4, _SCHEMA_5, _SCHEMA_6, _SCHEMA_7, _SCHEMA_8)
         functions: dict[str, Callable[..., str | None]] = {
             "refold": refold,
             "space_of": _space_of,

@@ -9,6 +9,7 @@ const PLACE = 'runebook.place';
 const SESSION = 'rs_';
 const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]'];
 const ROOT = '/api/memory';
+const SPACE = 'runebook.space';
 const LENT_MS = 200;
 const OWN_MOST = 200;
 let askForKey = null;
@@ -46,6 +47,7 @@ export const key = () => sessionStorage.getItem(STORED);
 export function setKey(value) {
   if (value) sessionStorage.setItem(STORED, value);
   else sessionStorage.removeItem(STORED);
+  setSpace(null); // what one key sees another may not
   window.dispatchEvent(new Event('key'));
 }
 
@@ -61,6 +63,15 @@ export function notePlace() {
 export async function signOut() {
   if (key()?.startsWith(SESSION)) await call('POST', '/login/end').catch(() => {});
   setKey(null);
+}
+
+/** The shared space that this tab looks at; null for the own one, where a search finds in all. */
+export const space = () => sessionStorage.getItem(SPACE);
+
+/** Look at another space from now on; null is the own one. */
+export function setSpace(name) {
+  if (name) sessionStorage.setItem(SPACE, name);
+  else sessionStorage.removeItem(SPACE);
 }
 
 const tabs = new BroadcastChannel(STORED); // reaches pages of this origin alone
@@ -109,7 +120,7 @@ export function uriOf(path) {
 }
 
 function address(path, params) {
-  const given = new URLSearchParams();
+  const given = new URLSearchParams(space() ? { space: space() } : {});
   for (const [name, value] of Object.entries(params ?? {})) {
     if (Array.isArray(value)) value.forEach((each) => given.append(name, each));
     else if (value !== undefined && value !== null && value !== '') given.set(name, String(value));

@@ -1,6 +1,6 @@
 // What surrounds the views: top bar, sections, folders, shortcuts; it draws the view of the current place into <main>.
 
-import { get } from './api.js';
+import { get, setSpace, space } from './api.js';
 import { fill, h, icon } from './dom.js';
 import { language, number, setLanguage, t } from './i18n.js';
 import { waiting } from './live.js';
@@ -105,11 +105,34 @@ function drawSide() {
   fill(side,
     h('ul', { class: 'side-links' }, SECTIONS.map(([path, key, shape]) =>
       h('li', {}, h('a', { href: `#${path}`, dataset: { path, testid: `nav-${key.slice(4)}` } }, icon(shape), t(key))))),
+    h('div', { class: 'side-spaces' }),
     h('h2', {}, t('tree.title')),
     h('div', { class: 'side-tree' }));
   markSection();
   drawBadge();
+  drawSpaces();
   drawFolders();
+}
+
+/** The spaces that may be looked at, where there are several. */
+async function drawSpaces() {
+  const { spaces, user_space: here } = await about().catch((error) => {
+    if (error.status === 404 && space()) { // it may no longer be seen
+      setSpace(null);
+      location.reload();
+    }
+    return { spaces: [] };
+  });
+  if (spaces.length < 2) return;
+  const choice = h('select', { id: 'space', dataset: { testid: 'space' } }, spaces.map((each, at) =>
+    h('option', { value: at === 0 ? '' : each.space, selected: each.space === here },
+      at === 0 ? t('space.own') : t(each.writable ? 'space.shared' : 'space.read', { space: each.space }))));
+  choice.addEventListener('change', () => {
+    setSpace(choice.value);
+    location.hash = '#/';
+    location.reload();
+  });
+  fill(side.querySelector('.side-spaces'), h('label', { for: 'space' }, t('space.label')), choice);
 }
 
 /** How many proposals wait, beside the section that shows them, and a dot on the button that opens the sections. */

@@ -35,7 +35,7 @@ from server.http.rate_limits import OpenRequests, RequestRates
 from server.protocol.app import build_server
 from server.protocol.session import ServedStore
 from tests.server.bearers import HEADERS, OPENING, ledger_of
-from tests.server.http.conftest import SETTINGS, Page
+from tests.server.http.conftest import SETTINGS, Page, path_of
 from tests.server.http.issuers import BOTH, Issuer, running
 from tests.waiting import PATIENCE_SECONDS
 
@@ -430,6 +430,49 @@ def test_a_space_that_is_anothers_but_for_its_spelling_is_refused(tmp_path: Path
             pass
         with ledger_of(tmp_path / "home") as ledger:
             ledger.tokens.revoke("own")
+
+
+GROUPS = {"groups_claim": "groups", "group_spaces": ("crew=team", "guests=team:read", "ops=ops")}
+
+
+def test_groups_of_a_claim_open_shared_spaces_as_long_as_they_are_named(tmp_path: Path, issuer: Issuer) -> None:
+    with office_at(tmp_path / "home", issuer, **GROUPS) as office:
+        note = {"content": "The swordfish sleeps.", "memory_type": "notes"}
+        receipt = office.as_("anna", groups=["crew"]).facts("POST", "/entries?space=team", note)
+        assert (receipt["space"], receipt["author"]) == ("team", "anna")
+        place = path_of(receipt["results"][0]["uri"])
+        rights: list[tuple[Any, bool]] = [(["guests"], False), (["guests", "crew"], True), ("crew", True)]
+        for groups, writable in rights:
+            bob = office.as_("bob", groups=groups)
+            assert bob.facts("GET", "/about")["spaces"][1:] == [{"space": "team", "writable": writable}]
+            (hit,) = bob.facts("POST", "/search", {"query": "swordfish"})["hits"]
+            assert (hit["space"], hit["author"], hit["passage"]) == ("team", "anna", note["content"])
+            assert bob.entry(place)["content"] == note["content"]
+        reader = office.as_("bob", groups=["guests"])
+        assert reader.ask("POST", "/entries?space=team", note).status_code == 403
+        assert reader.ask("DELETE", f"/entries/{place}", etag="*").status_code == 403
+        unnamed: list[Any] = [[], ["Crew"], ["team"], ["ops"], [7, None], {"crew": 1}, "crew guests"]
+        for groups in unnamed:
+            carl = office.as_("carl", groups=groups)
+            assert carl.facts("POST", "/search", {"query": "swordfish"})["hits"] == []
+            assert carl.ask("GET", f"/entries/{place}").status_code == 404
+            assert carl.ask("GET", "/entries?space=team").status_code == 404
+        own = {"space": space_of(issuer.url, "carl"), "writable": True}
+        assert office.as_("carl").facts("GET", "/about")["spaces"] == [own]
+
+
+@pytest.mark.parametrize("wrong", ["crew", "crew=", "=team", "crew=../x", "crew=team:write"])
+def test_a_group_needs_a_space_that_can_be_one(wrong: str) -> None:
+    config = OAuthConfig(groups_claim="groups", group_spaces=(wrong,))
+    assert (config.problem() or ("",))[0] == "group_spaces"
+
+
+def test_a_shared_space_that_is_anothers_but_for_its_spelling_is_refused(tmp_path: Path, issuer: Issuer) -> None:
+    with (
+        pytest.raises(InvalidInput, match="ANNA"),
+        office_at(tmp_path / "home", issuer, groups_claim="groups", group_spaces=("crew=ANNA",)),
+    ):
+        pass
 
 
 def test_users_of_the_issuer_are_noted_for_whoever_maintains_them(tmp_path: Path, issuer: Issuer) -> None:

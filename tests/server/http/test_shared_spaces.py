@@ -1,0 +1,73 @@
+"""Shared spaces over HTTP: a token says which ones it opens, and every door keeps to that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from anyio.from_thread import BlockingPortal
+
+from memory_core.core.errors import InvalidInput
+from memory_core.core.store.issued_tokens import SharedSpace
+from tests.server.bearers import connected, issue, ledger_of, revoke, send
+from tests.server.conftest import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.server.conftest import Caller, HttpServer
+
+WORDS_ONLY = ("--set", "embedding.provider=none")
+TEAM, READS = [SharedSpace("team")], [SharedSpace("team", read_only=True)]
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> dict[str, str]:
+    home = tmp_path / "home"
+    given = {"anna": TEAM, "bob": READS, "carl": []}
+    return {name: issue(home, name, shared=shared) for name, shared in given.items()}
+
+
+def refusal(caller: Caller, tool: str, **arguments: Any) -> str:
+    answer = caller.call(tool, **arguments)
+    assert answer.is_error
+    return text_of(answer)
+
+
+def test_a_team_shares_memories_through_the_tools(
+    tmp_path: Path, tokens: dict[str, str], start_http: Callable[..., HttpServer], portal: BlockingPortal
+) -> None:
+    server = start_http(tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY)
+    with connected(portal, server, "mcp", "auto", tokens["anna"]) as anna:
+        kept = anna.facts("commit_memory", memory_content="The swordfish sleeps.", space="team")
+        assert kept["space"] == "team"
+        assert kept["author"].startswith("anna")
+        uri = kept["results"][0]["uri"]
+    with connected(portal, server, "mcp", "auto", tokens["bob"]) as bob:
+        (hit,) = bob.facts("find", query="swordfish")["memories"]
+        assert (hit["uri"], hit["space"]) == (uri, "team")
+        assert hit["author"].startswith("anna")
+        assert "Written by anna" in bob.text("read", uri=uri)
+        assert "may only read" in refusal(bob, "commit_memory", memory_content="A lie.", space="team")
+        assert "may only read" in refusal(bob, "commit_memory", operations={"delete_operations": [{"uri": uri}]})
+        assert "may only read" in refusal(bob, "commit_memory", undo=kept["commit_id"], space="team")
+    with connected(portal, server, "mcp", "auto", tokens["carl"]) as carl:
+        assert carl.facts("find", query="swordfish")["total"] == 0
+        assert "no space" in refusal(carl, "commit_memory", memory_content="A lie.", space="team")
+        assert "no space" in refusal(carl, "commit_memory", memory_content="A lie.", space="nobody")
+        refusal(carl, "read", uri=uri)
+    revoke(tmp_path / "home", "bob")
+    again = issue(tmp_path / "home", "bob")  # no longer of the team
+    assert send(server, "GET", f"/api/memory/entries/{uri.removeprefix('viking://')}", token=again).status == 404
+
+
+def test_a_token_keeps_its_shared_spaces_and_no_twin_of_one(tmp_path: Path, tokens: dict[str, str]) -> None:
+    with ledger_of(tmp_path / "home") as ledger:
+        row = ledger.tokens.verify(tokens["bob"])
+        assert row is not None
+        assert list(row.shared) == READS
+        assert row.spaces == ("bob", "bob", "team")
+        for options in ({"user_space": "TEAM"}, {"shared": [SharedSpace("Team")]}, {"shared": [SharedSpace("ANNA")]}):
+            with pytest.raises(InvalidInput):
+                ledger.tokens.issue("dora", **({"user_space": "dora", "agent_space": "dora"} | options))
