@@ -225,7 +225,7 @@ class OAuthConfig(Record):
     audience: tuple[str, ...] = ()
     user_claim: Annotated[str, Shaped(r"^\S+\Z", most_chars=200)] = "sub"
     user_spaces: tuple[str, ...] = ()
-    groups_claim: Annotated[str, Shaped(r"^\S*\Z", most_chars=200)] = ""
+    groups_claim: Annotated[str, Shaped(r"^\S+\Z", most_chars=200)] = "groups"
     group_spaces: tuple[str, ...] = ()
     read_scope: Annotated[str, Shaped(_SCOPE)] = "memory:read"
     write_scope: Annotated[str, Shaped(_SCOPE)] = "memory:write"
@@ -256,8 +256,6 @@ class OAuthConfig(Record):
         for pair in self.group_spaces:
             if not is_space(pair.rpartition("=")[2].removesuffix(":read")) or not pair.rpartition("=")[0]:
                 return "group_spaces", f"{pair!r} should look like engineering=team, or engineering=team:read"
-        if self.group_spaces and not self.groups_claim:
-            return "groups_claim", "group_spaces need the claim that names a user's groups"
         return None
 
 

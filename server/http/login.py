@@ -300,7 +300,7 @@ class ProviderLogin(Login):
 
     def _shared(self, claims: Mapping[str, Any]) -> tuple[SharedSpace, ...]:
         """The spaces of the groups that claims name; where one of several groups may write, the user may."""
-        given = claims.get(self._config.groups_claim) if self._config.groups_claim else None
+        given = claims.get(self._config.groups_claim)
         groups = given if isinstance(given, list) else [given]
         found: dict[str, SharedSpace] = {}
         for group, space in self._groups:

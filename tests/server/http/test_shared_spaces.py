@@ -40,7 +40,8 @@ def test_a_team_shares_memories_through_the_tools(
 ) -> None:
     server = start_http(tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY)
     with connected(portal, server, "mcp", "auto", tokens["anna"]) as anna:
-        kept = anna.facts("commit_memory", memory_content="The swordfish sleeps.", space="team")
+        fields = {"title": "fish"}
+        kept = anna.facts("commit_memory", memory_content="The swordfish sleeps.", fields=fields, space="team")
         assert kept["space"] == "team"
         assert kept["author"].startswith("anna")
         uri = kept["results"][0]["uri"]
