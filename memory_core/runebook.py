@@ -406,7 +406,11 @@ class Runebook:
         """
         view = self.destination(request)
         receipt = view._commit(request)
-        return receipt if view.home is None else replace(receipt, space=view.config.user_space, author=current_author())
+        if view.home is None:
+            return receipt
+        space = view.config.user_space
+        notes = (*receipt.notes, f'hand the operations in with space="{space}"') if receipt.brief else receipt.notes
+        return replace(receipt, space=space, author=current_author(), notes=notes)
 
     def _commit(self, request: CommitRequest) -> CommitReceipt:
         self.expect_writable()

@@ -442,7 +442,7 @@ def _decoded(dotted: str, raw: Any) -> Any:
         ("schema_dirs", "prompt_dirs"),
         (
             *("owner_names", "secrets_allowed", "http.allowed_hosts", "http.allowed_origins"),
-            *("http.oauth.audience", "http.oauth.user_spaces"),
+            *("http.oauth.audience", "http.oauth.user_spaces", "http.oauth.group_spaces"),
         ),
     )
     separator = os.pathsep if dotted in paths else "," if dotted in words else " " if dotted == _COMMAND else None

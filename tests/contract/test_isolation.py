@@ -48,6 +48,7 @@ def played(memory: Runebook) -> None:
     memory.read(ReadRequest("viking://user/" + memory.config.user_space + "/memories/notes/.overview.md"))
     memory.tree(TreeRequest("viking://", level_limit=9))
     memory.run(HISTORY, HistoryRequest())
+    memory.store.ledger.past.authors([f"viking://user/{memory.config.user_space}/memories/notes/vault.md"])
     memory.run(UNDO, UndoRequest(note.commit_id))
     memory.commit(CommitRequest(SECRET, memory_type="notes", fields={"title": "vault"}))
     memory.store.usage.flush()

@@ -161,6 +161,20 @@ def test_a_commit_changes_one_space_and_an_address_says_which(place: Place) -> N
     assert GATE in anna.read(ReadRequest(TEAM)).content
 
 
+def test_a_conversation_told_to_a_team_is_the_teams(place: Place) -> None:
+    anna, bob, carl = users(place)
+    said = [{"role": "user", "content": "The swordfish lab moves to the harbour."}]
+    receipt = anna.commit(CommitRequest(messages=said, session_id="move", space="team", brief=True))
+    assert 'space="team"' in " ".join(receipt.notes)
+    data = {"memory_type": "notes", "fields": {"title": "move", "content": "The lab moves to the harbour."}}
+    handed = anna.commit(
+        CommitRequest(operations={"write_operations": [{"memory_data": data}]}, session_id="move", space="team")
+    )
+    assert handed.results[0].uri == "viking://user/team/memories/notes/move.md"
+    assert {hit.uri.split("/")[2] for hit in bob.find(FindRequest("harbour")).hits} == {"session", "user"}
+    assert carl.find(FindRequest("harbour")).total == 0
+
+
 def test_request_ids_of_two_members_are_two_requests(place: Place) -> None:
     anna, _, _ = users(place)
     first = told(anna)

@@ -16,6 +16,7 @@ from tests.server.conftest import text_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.server.command_line import Run
     from tests.server.conftest import Caller, HttpServer
 
 WORDS_ONLY = ("--set", "embedding.provider=none")
@@ -72,3 +73,13 @@ def test_a_token_keeps_its_shared_spaces_and_no_twin_of_one(tmp_path: Path, toke
         for options in ({"user_space": "TEAM"}, {"shared": [SharedSpace("Team")]}, {"shared": [SharedSpace("ANNA")]}):
             with pytest.raises(InvalidInput):
                 ledger.tokens.issue("dora", **({"user_space": "dora", "agent_space": "dora"} | options))
+
+
+def test_the_command_line_says_which_shared_spaces_a_token_opens(run: Run) -> None:
+    status, said, _ = run("token", "add", "anna", "--user-space", "anna", "--shared", "team", "--shared", "ops:read")
+    assert status == 0
+    assert "shared team, ops:read" in said
+    assert "shared team, ops:read" in run("token", "list")[1]
+    status, _, error = run("token", "add", "bob", "--shared", "../x")
+    assert status != 0
+    assert "NAME:read" in error
