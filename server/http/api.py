@@ -128,7 +128,7 @@ def register_refusals(api: FastAPI) -> None:
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The refusals of a route for OpenAPI: those that any may meet, and the given ones."""
-    everywhere = (400, 401, 403, 422, 429, 503)
+    everywhere = (400, 401, 403, 404, 422, 429, 503)
     found: dict[int | str, dict[str, Any]] = {}
     for status in sorted({*everywhere, *statuses}):
         found[status] = {
