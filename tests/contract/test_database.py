@@ -123,8 +123,9 @@ def test_a_database_of_an_older_version_is_brought_forward_and_found_in_again(ro
     with psycopg.connect(rows.url, autocommit=True) as admin:  # as version 1 left it
         admin.execute("DROP TABLE runebook.versions; ALTER TABLE runebook_index.documents DROP COLUMN substance")
         admin.execute(f"DROP TABLE {', '.join(f'runebook_ledger.{table}' for table in TABLES)}")
+        admin.execute("ALTER TABLE runebook_ledger.tokens DROP COLUMN shared")
         admin.execute("UPDATE runebook.store SET version = 1")
-    assert "older than 3: runebook db migrate" in schema.state(rows.url).problems[0]
+    assert f"older than {schema.SCHEMA_VERSION}: runebook db migrate" in schema.state(rows.url).problems[0]
     again = rows.open()
     assert (schema.state(rows.url).version, schema.state(rows.url).problems) == (schema.SCHEMA_VERSION, ())
     assert [hit.uri for hit in again.find(FindRequest("gulls")).memories] == [URI]

@@ -130,6 +130,7 @@ def test_connections_from_before_do_not_count_however_many_there_are(
 ) -> None:
     memory = rows.open()
     memory.commit(NOTE)
+    memory.indexer.stop()  # the connection that it uses would come between those from before
     monkeypatch.setattr(ConnectionPool, "drain", Mock())  # as where each is made a moment too late for it
     ledger = cast("rows_module.PostgresDatabase", memory.store.ledger.database)
     pool = ledger._server._pools["ledger"]

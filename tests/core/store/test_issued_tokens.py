@@ -169,10 +169,10 @@ def test_use_is_noted_once_a_minute(ledger: Ledger, issue: Callable[..., tuple[s
     assert seen == ["2026-11-21T12:00:00.000+00:00"] * 3 + ["2026-11-21T12:01:01.000+00:00"]
 
 
-def test_the_table_needs_nothing_but_its_script(tmp_path: Path) -> None:
-    from memory_core.core.store.issued_tokens import SCHEMA
+def test_the_table_needs_nothing_but_its_scripts(tmp_path: Path) -> None:
+    from memory_core.core.store.issued_tokens import SCHEMA, SHARED_SCHEMA
 
-    database = Database(tmp_path / "x.sqlite3", (SCHEMA,), "FULL")
+    database = Database(tmp_path / "x.sqlite3", (SCHEMA, SHARED_SCHEMA), "FULL")
     token, _ = IssuedTokens(database).issue("laptop", user_space="a", agent_space="b")
     assert IssuedTokens(database).verify(token) is not None
     database.close()

@@ -138,5 +138,5 @@ def test_a_ledger_of_the_first_version_is_brought_up_and_its_keys_fold_tradition
     assert ledger.extractions.waiting(SPACE) == []
     ledger.close()
     with sqlite3.connect(path) as new:
-        assert new.execute("PRAGMA user_version").fetchone() == (7,)
+        assert new.execute("PRAGMA user_version").fetchone() == (8,)
     new.close()
