@@ -374,35 +374,64 @@ def load(
         ConfigInvalid: If a file named explicitly is missing, or any value is unknown or out of range.
     """
     environment = os.environ if environment is None else environment
+    flags = flags or {}
+    _, values = settings_file(path, environment, flags)
+    return merged(values, environment, flags)
+
+
+def settings_file(
+    path: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]
+) -> tuple[Path, dict[str, Any]]:
+    """The JSON file that ``load`` reads, and what it says; nothing where it need not be there.
+
+    Raises:
+        ConfigInvalid: If it is named explicitly and missing, or cannot be read.
+    """
+    home = _expanded(Path(str(_overrides(environment, flags).get("home", Config.home))))
+    named = path or (Path(environment["RUNEBOOK_CONFIG"]) if environment.get("RUNEBOOK_CONFIG") else None)
+    file = _expanded(named) if named else home / CONFIG_NAME
+    return file, _read(file, required=named is not None)
+
+
+def merged(values: Mapping[str, Any], environment: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
+    """The settings that a file's values make with what goes over them.
+
+    Raises:
+        ConfigInvalid: If any value is unknown or out of range.
+    """
+    if isinstance(model := values.get("llm"), dict) and "command" in model:  # one line, or a list of words
+        values = {**values, "llm": {**model, "command": _decoded(_COMMAND, model["command"])}}
+    try:
+        config = Config.model_validate(_merged(values, _overrides(environment, flags)))
+    except RecordInvalid as error:
+        first = error.faults[0]
+        dotted = ".".join(map(str, first.location))
+        if first.kind == "extra_forbidden":
+            raise ConfigInvalid(f"there is no setting '{dotted}'.", hint=_known()) from None
+        raise ConfigInvalid(f"setting '{dotted}': {first.message}.", hint=_known()) from None
+    for directory in (config.home, *config.schema_dirs, *config.prompt_dirs):
+        _expanded(directory)
+    return config
+
+
+def _overrides(environment: Mapping[str, str], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """What goes over the file."""
     overrides: dict[str, Any] = {}
     known = [dotted for dotted, _ in _defaults()]
     for dotted in known:
         raw = environment.get(environment_name(dotted))
         if raw:  # hosts pass on variables that were left empty
             _set(overrides, dotted, _decoded(dotted, raw))
-    hint = f"Correct or remove it. Settings are: {', '.join(known)}."
-    for dotted, value in (flags or {}).items():
+    for dotted, value in flags.items():
         if dotted not in known:
-            raise ConfigInvalid(f"there is no setting '{dotted}'.", hint=hint)
+            raise ConfigInvalid(f"there is no setting '{dotted}'.", hint=_known())
         if value is not None:
             _set(overrides, dotted, _decoded(dotted, value))
-    home = _expanded(Path(str(overrides.get("home", Config.home))))
-    named = path or (Path(environment["RUNEBOOK_CONFIG"]) if environment.get("RUNEBOOK_CONFIG") else None)
-    values = _read(_expanded(named), required=True) if named else _read(home / CONFIG_NAME, required=False)
-    if isinstance(model := values.get("llm"), dict) and "command" in model:  # one line, or a list of words
-        values = {**values, "llm": {**model, "command": _decoded(_COMMAND, model["command"])}}
-    merged = _merged(values, overrides)
-    try:
-        config = Config.model_validate(merged)
-    except RecordInvalid as error:
-        first = error.faults[0]
-        dotted = ".".join(map(str, first.location))
-        if first.kind == "extra_forbidden":
-            raise ConfigInvalid(f"there is no setting '{dotted}'.", hint=hint) from None
-        raise ConfigInvalid(f"setting '{dotted}': {first.message}.", hint=hint) from None
-    for directory in (config.home, *config.schema_dirs, *config.prompt_dirs):
-        _expanded(directory)
-    return config
+    return overrides
+
+
+def _known() -> str:
+    return f"Correct or remove it. Settings are: {', '.join(dotted for dotted, _ in _defaults())}."
 
 
 def example() -> str:

@@ -159,6 +159,12 @@ class Record:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._values().items())})"
 
 
+def hint_of(record: type[Record], name: str) -> Any:
+    """What the annotation of a value says."""
+    kind: Any = record
+    return _hint(kind, name)
+
+
 @cache
 def _hint(record: Any, name: str) -> Any:
     return eval(record.__annotations__[name], vars(sys.modules[record.__module__]))  # our own annotation

@@ -58,19 +58,17 @@ def open_tokens(config: Config) -> Iterator[IssuedTokens]:
 
 
 def _add(arguments: argparse.Namespace, config: Config, table: IssuedTokens) -> None:
-    from memory_core.core.store.issued_tokens import SharedSpace
+    from memory_core.core.store.issued_tokens import SharedSpace, issue
 
-    user_space = arguments.user_space or config.user_space
-    # What an agent learns with one user is not shown to another, unless the owner says so.
-    usual = config.agent_space if user_space == config.user_space else user_space
-    token, row = table.issue(
+    token, row = issue(
+        table,
+        config,
         arguments.label,
-        user_space=user_space,
-        agent_space=arguments.agent_space or usual,
+        user_space=arguments.user_space,
+        agent_space=arguments.agent_space,
         read_only=arguments.read_only,
         expires_days=arguments.expires,
         shared=[SharedSpace.parse(text) for text in arguments.shared],
-        spaces=(config.user_space, config.agent_space, *_folders(config)),
     )
     show(
         arguments,
@@ -79,11 +77,6 @@ def _add(arguments: argparse.Namespace, config: Config, table: IssuedTokens) -> 
         "Keep the token now: only its digest is stored, and it is not shown again.\n"
         "Clients send it as the header  Authorization: Bearer TOKEN",
     )
-
-
-def _folders(config: Config) -> list[str]:
-    """Spaces that hold something."""
-    return [folder.name for scope in ("user", "agent", "session") for folder in config.root.glob(f"{scope}/*/")]
 
 
 def _line(row: IssuedToken) -> str:

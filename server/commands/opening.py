@@ -19,6 +19,7 @@ from server.terminal import plain, plain_json
 
 if TYPE_CHECKING:
     from memory_core.core.config import Config
+    from memory_core.core.settings_file import SettingsFile
     from memory_core.runebook import Runebook
 
 
@@ -173,6 +174,19 @@ def _named(place: str) -> Any:
 def settings_of(arguments: argparse.Namespace) -> Config:
     """The settings that a command line asks for; ends the program with a word on what is wrong."""
     from memory_core.core.config import load
+
+    return load(*_store_options(arguments))
+
+
+def settings_file_of(arguments: argparse.Namespace) -> SettingsFile:
+    """The same with where each comes from, and the file in which they are changed."""
+    from memory_core.core.settings_file import SettingsFile
+
+    path, environment, flags = _store_options(arguments)
+    return SettingsFile(path, environment, flags)
+
+
+def _store_options(arguments: argparse.Namespace) -> tuple[Path | None, None, dict[str, Any]]:
     from memory_core.core.errors import ConfigInvalid
 
     flags: dict[str, Any] = {"home": arguments.home or None}
@@ -181,7 +195,7 @@ def settings_of(arguments: argparse.Namespace) -> Config:
         if not equals:
             raise ConfigInvalid(f"--set {setting!r} has no value.", hint="Write --set NAME=VALUE; see runebook config.")
         flags[name.strip()] = value
-    return load(Path(arguments.config) if arguments.config else None, flags=flags)
+    return Path(arguments.config) if arguments.config else None, None, flags
 
 
 def open_memory_of(arguments: argparse.Namespace, *, warm: bool = True, embeds: bool = True) -> Runebook:

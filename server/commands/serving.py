@@ -18,10 +18,11 @@ import threading
 import time
 import webbrowser
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from server.commands.opening import settings_of, working_directory
+from server.commands.opening import settings_file_of, settings_of, working_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,7 +79,7 @@ def _serve_here(arguments: argparse.Namespace, config: Config, pipe: LinePipe, p
         place = _place(arguments)
         return listen(store, place.state, kind="stdio", settings=place.settings)
 
-    server = build_server(_store(config, on_open), working_directory(), private=private)
+    server = build_server(_store(arguments, config, on_open), working_directory(), private=private)
     gc.enable()
     gc.freeze()
     return anyio.run(serve_pipe, server, pipe)
@@ -112,7 +113,7 @@ def _serve_local(arguments: argparse.Namespace) -> int:
         written.addFilter(keep_log_bounded)
     config = settings_of(arguments)
     gc.enable()
-    store = _store(config)
+    store = _store(arguments, config)
     try:
         return serve_until_idle(store, place, config.sharing.idle_minutes * 60)
     except OSError as error:
@@ -138,7 +139,7 @@ def _serve_http(arguments: argparse.Namespace) -> int:
     gc.enable()
     named = (*config.http.allowed_hosts, *arguments.allowed_host)
     limits = config.http.model_copy(update={"allowed_hosts": named})
-    store, place = _store(config), _place(arguments)
+    store, place = _store(arguments, config), _place(arguments)
     attachments = Attachments(store, place)
     with ExitStack() as ending:
         tokens = ending.enter_context(_tokens(config))
@@ -197,7 +198,11 @@ def _tokens(config: Config) -> Iterator[IssuedTokens]:
         yield tokens
 
 
-def _store(config: Config, on_open: Callable[[ServedStore], Callable[[], None]] | None = None) -> ServedStore:
+def _store(
+    arguments: argparse.Namespace,
+    config: Config,
+    on_open: Callable[[ServedStore], Callable[[], None]] | None = None,
+) -> ServedStore:
     from server.protocol.session import ServedStore
 
     def opener() -> Runebook:
@@ -205,7 +210,7 @@ def _store(config: Config, on_open: Callable[[ServedStore], Callable[[], None]] 
 
         return open_memory(config)
 
-    return ServedStore(opener, on_open)
+    return ServedStore(opener, on_open, partial(settings_file_of, arguments))
 
 
 def _place(arguments: argparse.Namespace) -> Place:
@@ -266,7 +271,7 @@ def ui(arguments: argparse.Namespace) -> int:
                 target=webbrowser.open, args=(leading.as_uri(),), name="runebook-browser", daemon=True
             ).start()
 
-    store = _store(config)
+    store = _store(arguments, config)
     leading = config.home.resolve() / STATE_NAME / _LEADING_NAME
     with open_tokens(config) as tokens:
         try:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import reduce
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.progress import Stage
 from server.commands import declared
-from server.commands.opening import here, open_memory_of, settings_of, show, text_file
+from server.commands.opening import here, open_memory_of, settings_file_of, settings_of, show, text_file
 from server.commands.progress_bars import Progress, passages
 from server.terminal import plain
 
@@ -162,25 +160,19 @@ def types(arguments: argparse.Namespace) -> int:
     return int(bool(registry.problems))
 
 
-#: Of a database, in its address.
-_PASSWORD = re.compile(r"(?<=:)[^/@][^@]*(?=@)|(?<=password=)[^&]*")
-
-
 def settings_in_force(arguments: argparse.Namespace) -> int:
     """Print all settings."""
-    from memory_core.core.config import Config, environment_name, settings
     from memory_core.core.memory.project import ProjectChoice
 
-    config = settings_of(arguments)
-    values, defaults = config.as_dict(), Config().as_dict()
-    values["store"]["url"] = _PASSWORD.sub("…", config.store.url)
+    source = settings_file_of(arguments)
+    config = source.load()
     facts: dict[str, Any] = {}
     lines: list[str] = []
-    for dotted, _, description in settings():
-        value, default = (reduce(dict.__getitem__, dotted.split("."), tree) for tree in (values, defaults))
-        facts[dotted] = {"value": value, "environment": environment_name(dotted), "description": description}
-        mark = "" if value == default else "  (changed)"
-        lines.append(f"{dotted} = {value}{mark}\n    {description} [{environment_name(dotted)}]")
+    for setting in source.settings():
+        shown = ("value", "environment", "description", "origin")
+        facts[setting.name] = {name: getattr(setting, name) for name in shown}
+        mark = "" if setting.value == setting.default else "  (changed)"
+        lines.append(f"{setting.name} = {setting.value}{mark}\n    {setting.description} [{setting.environment}]")
     project = ProjectChoice(config.project).current(here(config))
     facts["current_project"] = {"value": project, "description": "The project of this folder."}
     lines.append(f"current project: {project or 'none'}")

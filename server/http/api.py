@@ -51,6 +51,7 @@ from server.http.connections import peeked
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from memory_core.core.store.issued_tokens import IssuedTokens
     from server.protocol.session import ServedStore
 
 _logger = logging.getLogger(__name__)
@@ -410,16 +411,28 @@ what was seen with `If-Match`; if the memory moved on meanwhile, the answer is 4
 stored. What was stored can be taken back: `POST /api/memory/commits/{id}/undo`."""
 
 
-def build_api(store: ServedStore, shared: Collection[str] = (), body_bytes: int = 4_194_304) -> ASGIApp:
+def build_api(
+    store: ServedStore,
+    shared: Collection[str] = (),
+    body_bytes: int = 4_194_304,
+    *,
+    tokens: IssuedTokens | None = None,
+    knows_owner: bool = True,
+) -> ASGIApp:
     """The API over one store.
 
     Args:
         store: The store.
         shared: Origins of pages that may change something beside the server's own.
         body_bytes: Largest body of a request.
+        tokens: The token table, for the owner.
+        knows_owner: Whether only the owner of the store comes in without a token.
     """
     api = _routes()
     api.state.store = store
+    api.state.shared = frozenset(shared)
+    api.state.tokens = tokens
+    api.state.knows_owner = knows_owner
     register_refusals(api)
     return ApiDoor(api, store, shared, body_bytes)
 
@@ -430,7 +443,7 @@ def description() -> dict[str, Any]:
 
 
 def _routes() -> FastAPI:
-    from server.http import change_stream, memory_routes, past_routes
+    from server.http import change_stream, memory_routes, past_routes, settings_routes
 
     api = FastAPI(
         title="Runebook",
@@ -442,7 +455,8 @@ def _routes() -> FastAPI:
         redirect_slashes=False,
         separate_input_output_schemas=False,
     )
-    for part in (*memory_routes.ROUTERS, *past_routes.ROUTERS, *change_stream.ROUTERS):
+    parts = (memory_routes, past_routes, change_stream, settings_routes)
+    for part in (each for module in parts for each in module.ROUTERS):
         api.include_router(part, prefix=ROOT)
     _describe(api)
     return api

@@ -25,6 +25,8 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from memory_core.core.memory.results import CommitReceipt, Hit, LinkedMemory, Listing, json_members
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.memory_list import LIMIT_MOST, EntrySummary
+from memory_core.core.settings_file import Setting
+from memory_core.core.store.issued_tokens import IssuedToken
 from memory_core.core.store.usage import Recall
 from memory_core.core.text.text_diff import Row
 from memory_core.core.text.word_table import word_table
@@ -48,8 +50,8 @@ def model_of(kind: Any) -> Any:
 
 
 #: What the library returns, by the name that the table of answers uses.
-_KINDS: tuple[Any, ...] = (CommitReceipt, EntrySummary, Row, LinkedMemory, Hit, Listing, Commit, FileStep)
-_RESULTS: Mapping[str, Any] = {kind.__name__: kind for kind in (*_KINDS, Archived, Graph, Recall, Report)}
+_KINDS: tuple[Any, ...] = (CommitReceipt, EntrySummary, Row, LinkedMemory, Hit, Listing, Commit, FileStep, Setting)
+_RESULTS: Mapping[str, Any] = {kind.__name__: kind for kind in (*_KINDS, Archived, Graph, IssuedToken, Recall, Report)}
 _PLAIN: Mapping[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "Any": Any}
 
 
@@ -311,6 +313,26 @@ class Restoring(Question):
 
     uris: list[Uri] = Field(min_length=1, max_length=1_000)
     dry_run: bool = False
+
+
+class SettingValue(Question):
+    """A new value of a setting."""
+
+    value: str | bool | int | Annotated[float, Field(allow_inf_nan=False)] | list[str] | None = Field(
+        None, description="null takes it out of the settings file.", examples=["relevance", 30, True]
+    )
+
+
+class NewToken(Question):
+    """A token to issue."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_examples("NewToken"))
+
+    label: str = Field(max_length=64, description="What its owner calls it.")
+    user_space: str | None = Field(None, max_length=64, description="Whose memories it opens; default the store's.")
+    agent_space: str | None = Field(None, max_length=64, description="Which agent's; default that of the user.")
+    read_only: bool = Field(False, description="Refuse it every write.")
+    expires_days: float | None = Field(None, gt=0, le=36_500, description="null: until it is revoked.")
 
 
 class SummaryText(Question):

@@ -170,7 +170,8 @@ def build_app(
 
     transports = Starlette(routes=[*streamable.routes, *sse.routes], lifespan=lifespan)
     sessions = SessionShare(transports, server.session_manager, _PATH, max(1, settings.max_sessions // _SHARE))
-    behind = sessions if store is None else _WithApi(sessions, store, settings)
+    knows_owner = owner_key is not None or settings.without_token == "owner"
+    behind = sessions if store is None else _WithApi(sessions, store, settings, tokens, knows_owner=knows_owner)
     rates = RequestRates(settings.requests_per_minute)
     door = TokenCheck(
         FairShare(behind, settings.requests_at_once, max(1, settings.requests_at_once // 2)),
@@ -212,10 +213,20 @@ class _WithApi:
     Clients that speak MCP alone do not wait until the API's models are built.
     """
 
-    def __init__(self, app: ASGIApp, store: ServedStore, settings: HttpConfig) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        store: ServedStore,
+        settings: HttpConfig,
+        tokens: IssuedTokens | None,
+        *,
+        knows_owner: bool,
+    ) -> None:
         self._app = app
         self._store = store
         self._settings = settings
+        self._tokens = tokens
+        self._knows_owner = knows_owner
         self._built: ASGIApp | None = None
         self._building = asyncio.Lock()
 
@@ -232,7 +243,13 @@ class _WithApi:
         """The API."""
         from server.http.api import build_api
 
-        return build_api(self._store, self._settings.allowed_origins, self._settings.max_body_bytes)
+        return build_api(
+            self._store,
+            self._settings.allowed_origins,
+            self._settings.max_body_bytes,
+            tokens=self._tokens,
+            knows_owner=self._knows_owner,
+        )
 
 
 class _TooSlow(Exception):

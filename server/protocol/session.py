@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_core.core.caller import Access
+    from memory_core.core.config import Config
     from memory_core.core.memory.results import CommitReceipt
+    from memory_core.core.settings_file import SettingsFile
     from memory_core.core.store.issued_tokens import SharedSpace
     from memory_core.runebook import Runebook
     from server.http.authentication import Bearer
@@ -37,20 +39,39 @@ class ServedStore:
         opener: Opens the store; called at most once at a time.
         on_open: Told, in a thread of its own, when the store was opened; what it returns is called before the store
             is closed.
+        settings: Makes the settings that the store was opened with, for those who may change them; None has none.
     """
 
     def __init__(
-        self, opener: Callable[[], Runebook], on_open: Callable[[ServedStore], Callable[[], None]] | None = None
+        self,
+        opener: Callable[[], Runebook],
+        on_open: Callable[[ServedStore], Callable[[], None]] | None = None,
+        settings: Callable[[], SettingsFile] | None = None,
     ) -> None:
         self._opener = opener
         self._on_open = on_open
+        self._settings_maker = settings
+        self._config: Config | None = None
         self._lock = threading.Lock()
         self._memory: Runebook | None = None
-        self._views: dict[tuple[str | None, str | None, Access | None, tuple[SharedSpace, ...]], Runebook] = {}
+        self._views: dict[tuple[str, str, Access, tuple[SharedSpace, ...]], Runebook] = {}
         self._users = 0
         self._warming: threading.Timer | None = None
         self._beside: Callable[[], None] | None = None
         self.sessions: set[MemorySession] = set()
+
+    @cached_property
+    def settings(self) -> SettingsFile | None:
+        """The settings that the store was opened with."""
+        return None if self._settings_maker is None else self._settings_maker()
+
+    def configure(self, config: Config) -> None:
+        """Answer under other settings from now on, as far as an open store can follow them."""
+        from memory_core.core.settings_file import followed
+
+        with self._lock:
+            self._config = followed(self._opened().config, config)
+            self._views.clear()
 
     def memory(self, *, private: bool = False) -> Runebook:
         """The open store, as the caller may see it: the spaces and rights of a token, or all that the settings give.
@@ -66,20 +87,28 @@ class ServedStore:
         bearer = identity()
         with self._lock:
             memory = self._opened()
-            return memory if bearer is None and not private else self._view(memory, bearer, private)
+            if bearer is None and not private and self._config is None:
+                return memory
+            return self._view(memory, bearer, private)
 
     def _view(self, memory: Runebook, bearer: Bearer | None, private: bool) -> Runebook:
         """What a token opens, or what private mode leaves; the caller holds the lock."""
         from memory_core.core.caller import Access
 
-        access = Access.PRIVATE if private else None
+        config, access = memory.config, memory.access
+        if self._config is not None:
+            config = self._config
+            access = Access.PRIVATE if config.private_mode else Access.READ_WRITE
+        if private:
+            access = Access.PRIVATE
         if bearer is not None and bearer.read_only:
             access = Access.READ_ONLY
-        user_space = None if bearer is None else bearer.user_space
-        agent_space = None if bearer is None else bearer.agent_space
-        key = (user_space, agent_space, access, () if bearer is None else bearer.shared)
+        user_space = config.user_space if bearer is None else bearer.user_space
+        agent_space = config.agent_space if bearer is None else bearer.agent_space
+        shared = () if bearer is None else bearer.shared
+        key = (user_space, agent_space, access, shared)
         if key not in self._views:
-            self._views[key] = memory.view(*key)
+            self._views[key] = memory.configured(config.with_spaces(user_space, agent_space), access, shared)
         return self._views[key]
 
     def _opened(self) -> Runebook:

@@ -327,7 +327,9 @@ def _parameter(argument: Argument) -> inspect.Parameter:
 def _tool(session: MemorySession, name: str, parameters: Sequence[inspect.Parameter], answering: Answering) -> Tool:
     def call(ctx: Context[Any, Any], **given: Any) -> _Answer:
         try:
-            return answering(session, ctx, given)
+            answer = answering(session, ctx, given)
+            session.memory().recalls.note_call()
+            return answer
         except RunebookError as error:  # ours are for the model to act on
             return rendering.failure(str(error))
 

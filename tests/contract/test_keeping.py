@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from memory_core.core.caller import Access, authored
 from memory_core.core.config import EmbeddingConfig
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.names import short_hash
@@ -55,6 +56,17 @@ def filled(memory: Runebook) -> Runebook:
     memory.commit(CommitRequest(messages=said, session_id="s1"))
     memory.indexer.follow(None)
     return memory
+
+
+def test_clients_are_named_with_their_last_call(place: Place) -> None:
+    first, then = datetime(2026, 5, 1, 8, tzinfo=UTC), datetime(2026, 5, 2, 8, tzinfo=UTC)
+    with place.open() as memory:
+        for client, at in (("editor 1.0", first), ("phone", first), ("editor 1.0", then)):
+            with authored(client):
+                memory.recalls.note_call(at)
+        memory.view(access=Access.PRIVATE).recalls.note_call(then)
+        memory.store.usage.flush()
+        assert memory.store.ledger.usage_table.clients() == [("editor 1.0", then), ("phone", first)]
 
 
 def answers(memory: Runebook) -> list[list[tuple[str, float]]]:

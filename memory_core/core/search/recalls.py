@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from memory_core.core.caller import is_looking
+from memory_core.core.caller import current_author, is_looking
 from memory_core.core.frozen import frozen
 from memory_core.core.index.filter import in_use
 from memory_core.core.memory.project import ProjectScope
@@ -237,6 +237,11 @@ class Recalls:
         """Note that a file was read, for the counts, unless the owner looks; written in the background."""
         if self._traces and not is_looking():
             self._store.usage.read(uri, now or datetime.now(UTC))
+
+    def note_call(self, now: datetime | None = None) -> None:
+        """Note that the client that is served calls."""
+        if self._traces and (client := current_author()):
+            self._store.usage.called(client, now or datetime.now(UTC))
 
     def always_on(self, limit: int, project: ProjectScope, now: datetime, *, tastes: bool = False) -> list[str]:
         """What holds whatever is asked; see ``context_sources.always_on``."""

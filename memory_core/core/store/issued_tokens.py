@@ -20,7 +20,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
-from memory_core.core.config import is_space
+from memory_core.core.config import Config, is_space
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.frozen import frozen
 from memory_core.core.store.sqlite import Database
@@ -302,6 +302,41 @@ class IssuedTokens:
             at = _text(now or datetime.now(UTC))
             connection.execute("UPDATE tokens SET revoked_at = ? WHERE id = ?", (at, found[0]))
         return replace(token_row(found), revoked_at=at)
+
+
+def issue(
+    table: IssuedTokens,
+    config: Config,
+    label: str,
+    *,
+    user_space: str | None = None,
+    agent_space: str | None = None,
+    read_only: bool = False,
+    expires_days: float | None = None,
+) -> tuple[str, IssuedToken]:
+    """Make a token for a store; see ``IssuedTokens.issue``.
+
+    Args:
+        table: Its tokens.
+        config: Its settings.
+        label: See there.
+        user_space: Default the store's own.
+        agent_space: Default the store's own, and for another user the one of that user's name: what an agent learns
+            with one user is not shown to another, unless the owner says so.
+        read_only: See there.
+        expires_days: See there.
+    """
+    user_space = user_space or config.user_space
+    usual = config.agent_space if user_space == config.user_space else user_space
+    used = (folder.name for scope in ("user", "agent", "session") for folder in config.root.glob(f"{scope}/*/"))
+    return table.issue(
+        label,
+        user_space=user_space,
+        agent_space=agent_space or usual,
+        read_only=read_only,
+        expires_days=expires_days,
+        spaces=(config.user_space, config.agent_space, *used),
+    )
 
 
 def _validate(label: str, user_space: str, agent_space: str, expires_days: float | None) -> None:

@@ -50,6 +50,11 @@ CREATE TABLE trail (
 );
 CREATE INDEX usage_most ON usage (access_count DESC, last_accessed_at DESC, uri) WHERE {_NO_SESSION};
 """
+#: Names in ``meta`` that say when a client last called.
+_CLIENT = "client "
+_IS_CLIENT = f"substr(name, 1, {len(_CLIENT)}) = '{_CLIENT}'"
+_CLIENTS = 200
+_CALL_NOTED_EVERY = timedelta(minutes=1)
 _COUNT = (
     "INSERT INTO usage (uri, access_count, last_accessed_at) VALUES (?, ?, ?) "
     "ON CONFLICT (uri) DO UPDATE SET access_count = usage.access_count + excluded.access_count, "
@@ -224,6 +229,24 @@ class UsageTable:
         found = [(float(milliseconds), int(cached)) for milliseconds, cached in rows]
         return Latencies(tuple(milliseconds for milliseconds, _ in found), sum(cached for _, cached in found))
 
+    def note_clients(self, calls: Mapping[str, datetime]) -> None:
+        """Note when clients last called; the ``_CLIENTS`` that called last are kept."""
+        with self._database.writing(synced=False) as connection:
+            for name, at in calls.items():
+                connection.execute(SET_META, (f"{_CLIENT}{_storable(name)}", _stamp(at.astimezone(UTC))))
+            connection.execute(
+                f"DELETE FROM meta WHERE {_IS_CLIENT} AND name NOT IN "
+                f"(SELECT name FROM meta WHERE {_IS_CLIENT} ORDER BY value DESC LIMIT ?)",
+                (_CLIENTS,),
+            )
+
+    def clients(self) -> list[tuple[str, datetime]]:
+        """Clients and when each last called, to the minute; the latest first."""
+        rows = self._database.connection().execute(
+            f"SELECT name, value FROM meta WHERE {_IS_CLIENT} ORDER BY value DESC, name"
+        )
+        return [(str(name).removeprefix(_CLIENT), datetime.fromisoformat(at)) for name, at in rows]
+
 
 class UsageLog:
     """What was used and is not written yet; safe to use from many threads.
@@ -243,6 +266,8 @@ class UsageLog:
         self._recalls: deque[Recall] = deque(maxlen=_WAITING_ROWS)
         self._reads: deque[tuple[str, datetime]] = deque(maxlen=_WAITING_ROWS)
         self._calls: deque[ModelCalls] = deque(maxlen=_WAITING_ROWS)
+        self._clients: dict[str, datetime] = {}
+        self._noted: dict[str, datetime] = {}
 
     def recalled(self, recall: Recall) -> None:
         """Note a retrieval."""
@@ -262,9 +287,20 @@ class UsageLog:
             self._calls.append(call)
         self._wake()
 
+    def called(self, client: str, at: datetime) -> None:
+        """Note that a client called; at most once a minute."""
+        with self._guard:
+            if client in self._noted and at - self._noted[client] < _CALL_NOTED_EVERY:
+                return
+            if len(self._noted) > _WAITING_ROWS:
+                self._noted.clear()
+            self._noted[client] = self._clients[client] = at
+        self._wake()
+
     def flush(self) -> None:
         """Write what was noted; what cannot be written now is kept for the next time."""
         self._flush_calls()
+        self._flush_clients()
         with self._guard:
             recalls, reads = list(self._recalls), list(self._reads)
             self._recalls.clear()
@@ -291,6 +327,18 @@ class UsageLog:
             _log.warning("calls of the model are not counted yet: %s", error.message)
             with self._guard:
                 self._calls.extendleft(reversed(calls))
+
+    def _flush_clients(self) -> None:
+        with self._guard:
+            clients, self._clients = self._clients, {}
+        if not clients:
+            return
+        try:
+            self._table.note_clients(clients)
+        except RunebookError as error:
+            _log.warning("calls of clients are not noted yet: %s", error.message)
+            with self._guard:
+                self._clients = clients | self._clients
 
 
 def move_usage(connection: sqlite3.Connection, old: str, new: str) -> None:

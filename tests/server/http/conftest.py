@@ -13,6 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from memory_core.core.config import Config, HttpConfig
+from memory_core.core.settings_file import SettingsFile
 from memory_core.runebook import open_memory
 from server.http.http_server import build_app
 from server.protocol.app import build_server
@@ -83,7 +84,8 @@ def desk_at(home: Path, root: Path | None = None, **settings: Any) -> Iterator[D
         settings: Beside ``SETTINGS``.
     """
     config = Config(home=root or home, **{**SETTINGS, **settings})
-    store = ServedStore(lambda: open_memory(config))
+    flags = {"home": str(config.home), "search.cached_queries": "8"}
+    store = ServedStore(lambda: open_memory(config), settings=lambda: SettingsFile(environment={}, flags=flags))
     with ledger_of(home) as ledger:
         table = ledger.tokens
         tokens = {

@@ -98,8 +98,7 @@ function figures(stats, facts) {
       picture('health.latency', latency(retrieval)),
       picture('health.caches', caches(retrieval, index, facts.model?.embedding === 'none')),
       picture('health.sizes', rows(stats.size_bytes, (name) => named(`size.${name}`, name), bytes)),
-      picture('health.commits', rows(stats.commits, kindName)),
-      picture('health.models', models(stats.models ?? []))));
+      picture('health.commits', rows(stats.commits, kindName))));
 }
 
 const figure = (key, value, more = '', link = null) => h('div', { class: 'figure' },
@@ -130,13 +129,6 @@ function caches(retrieval, index, off) {
     known.length ? barRows(known.map(([key, share]) => ({ name: t(key), value: share, text: percent(share) })), { max: 1 }) : h('p', { class: 'muted' }, t('health.nothing')),
     h('p', { class: 'muted small' }, vectors, index.waiting && !off ? ` ${t('health.vectors_waiting', { count: index.waiting })}` : null),
   ];
-}
-
-function models(calls) {
-  if (!calls.length) return h('p', { class: 'muted' }, t('health.no_models'));
-  return h('ul', { class: 'small' }, calls.slice(0, 12).map((call) => h('li', {},
-    h('strong', {}, call.model), ' · ', named(`purpose.${call.purpose}`, call.purpose), ' · ', t('health.calls', { count: call.calls ?? 0 }), ' · ',
-    t('health.tokens', { input: call.prompt_tokens ?? 0, output: call.completion_tokens ?? 0 }))));
 }
 
 function trail(recalls) {

@@ -1,7 +1,7 @@
 // What waits: conversations whose memories are still to be extracted, and proposals that wait for their owner.
 
 import { get, send } from '../api.js';
-import { fill, h } from '../dom.js';
+import { coded, fill, h } from '../dom.js';
 import { ago, day, moment, t } from '../i18n.js';
 import { linkOf, nameOf, sessionLink } from '../parts/addresses.js';
 import { receiptBox } from '../parts/commits.js';
@@ -27,13 +27,15 @@ export async function view() {
 function extractions(facts, waiting) {
   const box = h('section', { class: 'card stack', 'aria-labelledby': 'queue-extractions' });
   const outcome = h('div', { class: 'stack tight', 'aria-live': 'polite', dataset: { testid: 'extract-outcome' } });
+  const able = facts.model?.llm !== 'none';
   const draw = (rows) => fill(box,
     h('div', { class: 'row' }, h('h2', { id: 'queue-extractions' }, t('queue.extractions')), h('span', { class: 'count' }, String(rows.length)), h('span', { class: 'spacer' }),
       rows.length && facts.writable ? extractButton(t('queue.extract_all'), undefined, 'extract-all') : null),
+    rows.length && facts.writable && !able ? h('p', { class: 'hint', id: 'queue-no-model', dataset: { testid: 'no-model' } }, t('queue.no_model'), ' ', coded(t('queue.no_model.hint'))) : null,
     outcome,
     rows.length ? growing(rows, row, { size: 25, props: { class: 'queue-rows' } }) : empty(t('queue.none'), t('queue.none.more')));
   const extractButton = (label, session_id, testid) => {
-    const button = h('button', { type: 'button', class: 'button', dataset: { testid }, on: { click: async () => {
+    const button = h('button', { type: 'button', class: 'button', disabled: !able, 'aria-describedby': able ? null : 'queue-no-model', dataset: { testid }, on: { click: async () => {
       button.disabled = true;
       button.setAttribute('aria-busy', 'true');
       fill(outcome, h('p', { class: 'note' }, t('queue.working')));
@@ -43,7 +45,7 @@ function extractions(facts, waiting) {
         draw((await get('/queue')).waiting ?? []);
         window.dispatchEvent(new Event('changed'));
       } catch (error) {
-        fill(outcome, failure(explained(error)), h('p', { class: 'note' }, t('queue.kept')));
+        fill(outcome, failure(error), h('p', { class: 'note' }, t('queue.kept')));
         button.disabled = false;
       } finally {
         button.removeAttribute('aria-busy');
@@ -65,12 +67,6 @@ function extractions(facts, waiting) {
       retry(entry)));
   draw(waiting);
   return box;
-}
-
-/** An extraction's error; that there is no model is said in the reader's language, with what to do about it. */
-function explained(error) {
-  if (!/no language model/.test(error.message)) return error;
-  return { message: t('queue.no_model'), hint: t('queue.no_model.hint') };
 }
 
 function retry({ retry_at: at }) {

@@ -1,0 +1,232 @@
+"""What is said of each setting where people see and change them, and the JSON file in which they are changed.
+
+A change is checked together with all that is in force before anything is written. Does not: apply it; what has opened
+a store decides what it can follow at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from memory_core.core import config as declared
+from memory_core.core.config import Config, environment_name
+from memory_core.core.errors import ConfigInvalid, InvalidInput
+from memory_core.core.frozen import frozen
+from memory_core.core.record import Record, Within, hint_of
+from memory_core.core.store import atomic
+
+Origin = Literal["default", "file", "environment", "option"]
+Kind = Literal["text", "number", "flag", "choice", "list"]
+#: They say who may come in, or name folders and programs: whoever may write the file changes them, nobody over HTTP.
+_FILE_ONLY = frozenset({"home", "store.url", "llm.command", "schema_dirs", "prompt_dirs"})
+_FILE_ONLY_SECTION = "http."
+#: What has opened a store keeps these, and whole sections of them, until it is started anew.
+_AT_START = frozenset(
+    {
+        *("home", "user_space", "agent_space", "schema_dirs", "watch", "store", "index", "embedding", "llm"),
+        *("maintenance", "http", "sharing"),
+    }
+)
+_ALSO_AT_START = "search.rerank_model"
+#: Of a database, in its address.
+_PASSWORD = re.compile(r"(?<=:)[^/@][^@]*(?=@)|(?<=password=)[^&]*")
+
+
+@frozen
+class Setting:
+    """One setting as it is shown.
+
+    Attributes:
+        name: Dotted.
+        value: In force; in JSON.
+        default: What it is where nobody sets it.
+        description: One sentence.
+        environment: The variable that sets it.
+        origin: Where the value comes from.
+        kind: How it is written.
+        choices: Of a choice.
+        least: Of a number, where it has a bound.
+        most: Likewise.
+        locked: Why it cannot be changed over HTTP: it stands in a stronger place, or the file alone may say it.
+        at_start: Whether a change counts from the next start of a program on.
+    """
+
+    name: str
+    value: Any
+    default: Any
+    description: str
+    environment: str
+    origin: Origin
+    kind: Kind
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    locked: Literal["environment", "option", "file"] | None = None
+    at_start: bool = False
+
+
+class SettingsFile:
+    """The settings of one program: a JSON file, over which variables and options go.
+
+    Args:
+        path: As in ``config.load``.
+        environment: As in ``config.load``.
+        flags: As in ``config.load``.
+    """
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        flags: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._given = (path, dict(os.environ) if environment is None else environment, dict(flags or {}))
+        self._guard = threading.Lock()
+
+    def load(self) -> Config:
+        """The settings in force.
+
+        Raises:
+            ConfigInvalid: As ``config.load``.
+        """
+        return declared.load(*self._given)
+
+    def settings(self) -> list[Setting]:
+        """All of them, in the order of their declaration."""
+        values, defaults = self.load().as_dict(), Config().as_dict()
+        values["store"]["url"] = _PASSWORD.sub("…", values["store"]["url"])
+        origins = self._origins()
+        return [
+            _setting(name, _member(values, name), _member(defaults, name), about, origins.get(name, "default"))
+            for name, _, about in declared.settings()
+        ]
+
+    def change(self, name: str, value: Any) -> Config:
+        """Write one setting into the file; None takes it out.
+
+        Returns:
+            The settings in force now.
+
+        Raises:
+            InvalidInput: If it does not exist, cannot be changed here, or the value does not suit it.
+            StorageFailed: If the file cannot be written.
+        """
+        known = {setting.name: setting for setting in self.settings()}
+        if name not in known:
+            raise InvalidInput(f"there is no setting {name!r}.", hint="See them with runebook config.")
+        if known[name].locked is not None:
+            raise InvalidInput(f"setting '{name}' cannot be changed here.", hint=_UNLOCKING[known[name].locked or ""])
+        path, environment, flags = self._given
+        with self._guard:
+            file, values = declared.settings_file(path, environment, flags)
+            _put(values, name.split("."), value)
+            try:
+                config = declared.merged(values, environment, flags)
+            except ConfigInvalid as error:
+                raise InvalidInput(error.message, hint=known[name].description) from None
+            file.parent.mkdir(parents=True, exist_ok=True)
+            atomic.replace(file, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+        return config
+
+    def _origins(self) -> dict[str, Origin]:
+        path, environment, flags = self._given
+        _, values = declared.settings_file(path, environment, flags)
+        found: dict[str, Origin] = {}
+        for name, _, _ in declared.settings():
+            if flags.get(name) is not None:
+                found[name] = "option"
+            elif environment.get(environment_name(name)):
+                found[name] = "environment"
+            elif _holds(values, name):
+                found[name] = "file"
+        return found
+
+
+def followed(opened: Config, changed: Config) -> Config:
+    """The settings that an open store can follow, and those that it was opened with."""
+    live = {name: getattr(changed, name) for name in Config.names() if name not in _AT_START}
+    return opened.model_copy(update=live)
+
+
+_UNLOCKING: Mapping[str, str] = {
+    "environment": "A variable of the environment sets it: change that, and start the program anew.",
+    "option": "An option of the command line sets it: leave that out, and start the program anew.",
+    "file": "It says who may come in, or names a folder or a program: change it in the settings file.",
+}
+
+
+def _setting(name: str, value: Any, default: Any, about: str, origin: Origin) -> Setting:
+    hint, bounds = _hint(name)
+    kind: Kind = "text"
+    if get_origin(hint) is Literal:
+        kind = "choice"
+    elif get_origin(hint) is tuple:
+        kind = "list"
+    elif hint in (int, float):
+        kind = "number"
+    elif hint is bool:
+        kind = "flag"
+    only_file = name in _FILE_ONLY or name.startswith(_FILE_ONLY_SECTION)
+    stronger: Literal["environment", "option"] | None = None
+    if origin in ("environment", "option"):
+        stronger = "environment" if origin == "environment" else "option"
+    return Setting(
+        name,
+        value,
+        default,
+        about,
+        environment_name(name),
+        origin,
+        kind,
+        choices=get_args(hint) if kind == "choice" else (),
+        least=None if bounds is None else bounds.least if bounds.above is None else bounds.above,
+        most=None if bounds is None else bounds.most,
+        locked="file" if only_file else stronger,
+        at_start=name.partition(".")[0] in _AT_START or name == _ALSO_AT_START,
+    )
+
+
+def _hint(name: str) -> tuple[Any, Within | None]:
+    """The type of a setting, and its bounds."""
+    record: type[Record] = Config
+    *sections, last = name.split(".")
+    for section in sections:
+        record = hint_of(record, section)
+    hint = hint_of(record, last)
+    if get_origin(hint) is not Annotated:
+        return hint, None
+    inner, *marks = get_args(hint)
+    return inner, next((mark for mark in marks if isinstance(mark, Within)), None)
+
+
+def _member(tree: Any, name: str) -> Any:
+    return reduce(lambda found, part: found.get(part), name.split("."), tree)
+
+
+def _holds(values: Any, name: str) -> bool:
+    for part in name.split("."):
+        if not isinstance(values, Mapping) or part not in values:
+            return False
+        values = values[part]
+    return values is not None
+
+
+def _put(values: dict[str, Any], path: list[str], value: Any) -> None:
+    """Set a member of nested objects, or take it out; an object that is then empty leaves with it."""
+    name, *rest = path
+    if rest:
+        below = values.setdefault(name, {})
+        _put(below, rest, value)
+        if not below:
+            del values[name]
+    elif value is None:
+        values.pop(name, None)
+    else:
+        values[name] = value

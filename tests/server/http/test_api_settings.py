@@ -1,0 +1,134 @@
+"""Settings, tokens and clients over HTTP: the owner changes them, and nobody else sees them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from fastapi.testclient import TestClient
+
+from memory_core.core.config import HttpConfig, load
+from memory_core.core.settings_file import SettingsFile
+from memory_core.runebook import open_memory
+from server.http.http_server import build_app
+from server.protocol.app import build_server
+from server.protocol.session import ServedStore
+from tests.server.http.conftest import Desk, desk_at
+from tests.stores import words_only
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_OWNERS = (
+    ("GET", "/settings", None),
+    ("PUT", "/settings/search.rank", {"value": "decay"}),
+    ("GET", "/clients", None),
+    ("GET", "/tokens", None),
+    ("POST", "/tokens", {"label": "mine"}),
+    ("DELETE", "/tokens/anna", None),
+)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with desk_at(tmp_path / "home") as made:
+        yield made
+
+
+def setting(desk: Desk, name: str) -> dict[str, object]:
+    found = desk.owner.facts("GET", "/settings")["settings"]
+    return next(each for each in found if each["name"] == name)
+
+
+def test_each_setting_says_what_it_means_and_where_it_comes_from(desk: Desk) -> None:
+    assert setting(desk, "search.cached_queries") == {
+        "name": "search.cached_queries",
+        "value": 8,
+        "default": 64,
+        "description": "Queries whose candidates each process keeps until something is committed.",
+        "environment": "RUNEBOOK_SEARCH_CACHED_QUERIES",
+        "origin": "option",
+        "kind": "number",
+        "least": 0.0,
+        "most": 1000.0,
+        "locked": "option",
+    }
+    rank = setting(desk, "search.rank")
+    assert (rank["origin"], rank["kind"], rank["choices"]) == (
+        "default",
+        "choice",
+        ["relevance", "balanced", "decay", "weighted"],
+    )
+
+
+def test_what_is_changed_stands_in_the_file_counts_at_once_and_is_taken_back(desk: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "home" / "config.json"
+    file.write_text('{"owner_names": ["Mei"]}', encoding="utf-8")
+    assert desk.owner.facts("PUT", "/settings/search.rank", {"value": "decay"})["setting"]["origin"] == "file"
+    assert desk.owner.facts("GET", "/about")["rank"] == "decay"
+    assert json.loads(file.read_text(encoding="utf-8")) == {"owner_names": ["Mei"], "search": {"rank": "decay"}}
+    assert load(environment={}, flags={"home": str(tmp_path / "home")}).search.rank == "decay"
+    desk.owner.facts("PUT", "/settings/search.rank", {"value": None})
+    assert desk.owner.facts("GET", "/about")["rank"] == "balanced"
+    assert json.loads(file.read_text(encoding="utf-8")) == {"owner_names": ["Mei"]}
+
+
+def test_private_mode_is_switched_on_for_everybody_and_off_again(desk: Desk) -> None:
+    desk.owner.facts("PUT", "/settings/private_mode", {"value": True})
+    for page in (desk.owner, desk.anna):
+        assert page.ask("POST", "/entries", {"content": "Nothing of this."}).status_code == 403
+    desk.owner.facts("PUT", "/settings/private_mode", {"value": False})
+    assert desk.anna.keep("All of this.")
+
+
+def test_what_does_not_suit_is_refused_and_nothing_is_written(desk: Desk, tmp_path: Path) -> None:
+    for name, value, said in (
+        ("search.rank", "best", "'relevance', 'balanced', 'decay' or 'weighted'"),
+        ("search.hot_limit", 1000, "less than or equal to 100"),
+        ("search.cached_queries", 9, "cannot be changed here"),
+        ("http.without_token", "anyone", "cannot be changed here"),
+        ("llm.command", ["sh"], "cannot be changed here"),
+        ("search.nothing", 1, "there is no setting"),
+    ):
+        refused = desk.owner.ask("PUT", f"/settings/{name}", {"value": value})
+        assert refused.status_code == 400
+        assert said in refused.json()["error"]
+        assert refused.json()["hint"]
+    assert not (tmp_path / "home" / "config.json").exists()
+
+
+def test_what_is_kept_until_the_next_start_is_said_and_changes_nothing_now(desk: Desk) -> None:
+    assert desk.owner.facts("PUT", "/settings/user_space", {"value": "elsewhere"})["setting"]["at_start"] is True
+    assert desk.owner.facts("GET", "/about")["user_space"] == "default"
+
+
+def test_a_token_is_issued_shown_once_used_and_revoked(desk: Desk) -> None:
+    asked = {"label": "laptop", "read_only": True, "expires_days": 2}
+    answer = desk.owner.facts("POST", "/tokens", asked)
+    assert (answer["issued"]["read_only"], answer["issued"]["live"]) == (True, True)
+    listed = desk.owner.ask("GET", "/tokens").text
+    assert answer["token"] not in listed
+    assert {row["label"] for row in json.loads(listed)["tokens"]} == {"anna", "bob", "reader", "laptop"}
+    header = {"authorization": f"Bearer {answer['token']}"}
+    assert desk.client.get("/api/memory/about", headers=header).status_code == 200
+    desk.owner.facts("DELETE", f"/tokens/{answer['issued']['id']}")
+    assert desk.client.get("/api/memory/about", headers=header).status_code == 401
+
+
+@pytest.mark.parametrize(("method", "path", "body"), _OWNERS)
+def test_nobody_but_the_owner_may(desk: Desk, method: str, path: str, body: object) -> None:
+    assert desk.anna.ask(method, path, body).status_code == 403
+    assert desk.reader.ask(method, path, body).status_code == 403
+    assert desk.owner.ask(method, path, body, origin="https://chat.example.com").status_code == 403
+
+
+def test_where_anyone_comes_in_without_a_token_nobody_is_the_owner(tmp_path: Path) -> None:
+    config = words_only(tmp_path)
+    store = ServedStore(lambda: open_memory(config), settings=lambda: SettingsFile(environment={}))
+    limits = HttpConfig(without_token="anyone")
+    with TestClient(build_app(build_server(store), "127.0.0.1", None, limits, store=store)) as client:
+        client.base_url = "http://127.0.0.1"
+        assert client.get("/api/memory/about").status_code == 200
+        assert client.get("/api/memory/settings").status_code == 403
