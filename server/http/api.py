@@ -51,7 +51,7 @@ from server.http.connections import peeked
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from memory_core.core.store.issued_tokens import IssuedTokens
+    from server.http.transfers import ForOwner
     from server.protocol.session import ServedStore
 
 _logger = logging.getLogger(__name__)
@@ -415,9 +415,7 @@ def build_api(
     store: ServedStore,
     shared: Collection[str] = (),
     body_bytes: int = 4_194_304,
-    *,
-    tokens: IssuedTokens | None = None,
-    knows_owner: bool = True,
+    owner: ForOwner | None = None,
 ) -> ASGIApp:
     """The API over one store.
 
@@ -425,14 +423,13 @@ def build_api(
         store: The store.
         shared: Origins of pages that may change something beside the server's own.
         body_bytes: Largest body of a request.
-        tokens: The token table, for the owner.
-        knows_owner: Whether only the owner of the store comes in without a token.
+        owner: What only the owner of the store reaches; None where nobody is known as the owner.
     """
     api = _routes()
     api.state.store = store
     api.state.shared = frozenset(shared)
-    api.state.tokens = tokens
-    api.state.knows_owner = knows_owner
+    api.state.body_bytes = body_bytes
+    api.state.owner = owner
     register_refusals(api)
     return ApiDoor(api, store, shared, body_bytes)
 
@@ -443,7 +440,7 @@ def description() -> dict[str, Any]:
 
 
 def _routes() -> FastAPI:
-    from server.http import change_stream, memory_routes, past_routes, settings_routes
+    from server.http import change_stream, memory_routes, past_routes, settings_routes, transfer_routes
 
     api = FastAPI(
         title="Runebook",
@@ -455,7 +452,7 @@ def _routes() -> FastAPI:
         redirect_slashes=False,
         separate_input_output_schemas=False,
     )
-    parts = (memory_routes, past_routes, change_stream, settings_routes)
+    parts = (memory_routes, past_routes, change_stream, settings_routes, transfer_routes)
     for part in (each for module in parts for each in module.ROUTERS):
         api.include_router(part, prefix=ROOT)
     _describe(api)

@@ -335,6 +335,46 @@ class NewToken(Question):
     expires_days: float | None = Field(None, gt=0, le=36_500, description="null: until it is revoked.")
 
 
+class NewUpload(Question):
+    """A file that is to be sent."""
+
+    name: str = Field(max_length=400, description="Its name; some formats are told by it.", examples=["notes.zip"])
+
+
+class UploadPart(Question):
+    """A part of a file."""
+
+    offset: int = Field(ge=0, description="Bytes that were sent before.", examples=[0])
+    base64: str = Field(description="Its bytes.", examples=["UEsDBA=="])
+
+
+class Importing(Question):
+    """How a file is imported."""
+
+    format: str | None = Field(None, max_length=64, description="Where it is not recognised; see runebook import.")
+    project: str | None = Field(None, max_length=400, description="Other programs: the project of everything.")
+    on_conflict: Literal["keep", "replace", "both"] = Field(
+        "keep", description="Export of Runebook: where a file here differs."
+    )
+    dry_run: bool = False
+
+
+class Exporting(Question):
+    """What is exported."""
+
+    format: Literal["zip", "jsonl"] = "zip"
+    memory_type: str | None = Field(None, max_length=64, description="Only memories of this type.")
+    project: str | None = Field(None, max_length=400, description="Only of this project.")
+    sessions: bool = Field(True, description="Conversations, too.")
+    history: bool = Field(False, description="Also who changed what when, with the texts before.")
+
+
+class RestoringBackup(Question):
+    """Whether to check a backup only."""
+
+    dry_run: bool = False
+
+
 class SummaryText(Question):
     """The page that every new session begins with."""
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from memory_core.features.history import Commit
     from memory_core.runebook import Runebook
+    from server.protocol.session import ServedStore
 
 #: Streams that one bearer of a token, or the owner, may have open.
 STREAMS_EACH = 8
@@ -63,7 +64,7 @@ async def read_changes(memory: Reader, request: Request, since: Since = None, la
     if not hasattr(state, "change_streams"):
         state.change_streams = OpenRequests(STREAMS_EACH)
     bearer = identity()
-    return _ChangeStream(_events(memory, told), state.change_streams, "" if bearer is None else bearer.id)
+    return _ChangeStream(_events(memory, told, state.store), state.change_streams, "" if bearer is None else bearer.id)
 
 
 class _ChangeStream(StreamingResponse):
@@ -82,16 +83,27 @@ class _ChangeStream(StreamingResponse):
                 await refuse(send, 429, "Too many streams of changes are open.", [(b"retry-after", b"30")])
 
 
-async def _events(memory: Runebook, told: str | None) -> AsyncIterator[str]:
-    """An event at once, and one after each moment in which something was committed that the reader may see."""
+async def _events(memory: Runebook, told: str | None, store: ServedStore) -> AsyncIterator[str]:
+    """An event at once, and one after each moment in which something was committed that the reader may see.
+
+    The stream ends where the reader is shown another store, as after a restore or a change of settings.
+    """
     feed = Feed(memory, told)
+
+    def look() -> tuple[Mapping[str, Any] | None, bool]:
+        if store.memory() is not memory:
+            return None, True
+        return feed.news(), False
+
     ends_at = time.monotonic() + STREAM_SECONDS
     pulse_at = 0.0
     while (now := time.monotonic()) < ends_at:
         try:
-            facts = await anyio.to_thread.run_sync(feed.news)
+            facts, is_over = await anyio.to_thread.run_sync(look)
         except RunebookError:  # the store is busy: the next look tells it all
-            facts = None
+            facts, is_over = None, False
+        if is_over:
+            return
         if facts is not None:
             name = "" if facts["latest"] is None else f"id: {facts['latest']}\n"
             yield f"{name}event: changes\ndata: {json.dumps(facts, ensure_ascii=False)}\n\n"

@@ -45,6 +45,7 @@ from server.http.health import LIVE, READY, Health
 from server.http.identity_provider import IssuerUnreachable
 from server.http.page_files import OpenPages, is_page
 from server.http.rate_limits import OpenRequests, RequestRates
+from server.http.transfers import ForOwner, Transfers
 from server.protocol.session import ServedStore
 from server.protocol.stdio_transport import END_SECONDS
 
@@ -153,6 +154,11 @@ def build_app(
         max_request_body_size=settings.max_body_bytes,
     )
 
+    transfers = Transfers()
+    # Whoever is on this machine, and comes in without a token, need not be the owner.
+    is_owner = owner_key is not None or settings.without_token == "owner"
+    owner = ForOwner(tokens, transfers, may_restore=owner_key is not None) if is_owner else None
+
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
@@ -166,12 +172,12 @@ def build_app(
         finally:
             if store is not None:
                 await anyio.to_thread.run_sync(store.release)
+        transfers.close()
         door.close()
 
     transports = Starlette(routes=[*streamable.routes, *sse.routes], lifespan=lifespan)
     sessions = SessionShare(transports, server.session_manager, _PATH, max(1, settings.max_sessions // _SHARE))
-    knows_owner = owner_key is not None or settings.without_token == "owner"
-    behind = sessions if store is None else _WithApi(sessions, store, settings, tokens, knows_owner=knows_owner)
+    behind = sessions if store is None else _WithApi(sessions, store, settings, owner)
     rates = RequestRates(settings.requests_per_minute)
     door = TokenCheck(
         FairShare(behind, settings.requests_at_once, max(1, settings.requests_at_once // 2)),
@@ -218,15 +224,12 @@ class _WithApi:
         app: ASGIApp,
         store: ServedStore,
         settings: HttpConfig,
-        tokens: IssuedTokens | None,
-        *,
-        knows_owner: bool,
+        owner: ForOwner | None,
     ) -> None:
         self._app = app
         self._store = store
         self._settings = settings
-        self._tokens = tokens
-        self._knows_owner = knows_owner
+        self._owner = owner
         self._built: ASGIApp | None = None
         self._building = asyncio.Lock()
 
@@ -243,13 +246,7 @@ class _WithApi:
         """The API."""
         from server.http.api import build_api
 
-        return build_api(
-            self._store,
-            self._settings.allowed_origins,
-            self._settings.max_body_bytes,
-            tokens=self._tokens,
-            knows_owner=self._knows_owner,
-        )
+        return build_api(self._store, self._settings.allowed_origins, self._settings.max_body_bytes, self._owner)
 
 
 class _TooSlow(Exception):

@@ -15,7 +15,7 @@ import time
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from memory_core.core.caller import Access
 from memory_core.core.commit.patch import is_patch
@@ -399,7 +399,7 @@ _PASSAGE_CHARS = 280
 
 
 @route(looking, "GET", "/about", "AboutAnswer")
-def about(memory: Reader) -> Any:
+def about(memory: Reader, request: Request) -> Any:
     """Which store this is, and what the caller may do."""
     config, bearer, home = memory.config, identity(), memory.home or memory
     embedder = memory.indexer.embedder
@@ -415,7 +415,8 @@ def about(memory: Reader) -> Any:
         config,
         version=program_version(),
         label=None if bearer is None else bearer.label,
-        owner=bearer is None,
+        owner=bearer is None and request.app.state.owner is not None,
+        files=not config.store.url,
         writable=memory.access is Access.READ_WRITE,
         private_mode=memory.access is Access.PRIVATE,
         spaces=[

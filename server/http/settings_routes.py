@@ -18,22 +18,26 @@ from memory_core.core.store.issued_tokens import IssuedToken, IssuedTokens, issu
 from server.http.api import Reader, Refusal, route
 from server.http.api_answers import NewToken, SettingValue
 from server.http.authentication import identity
+from server.http.transfers import ForOwner
 
 owners = APIRouter(tags=["owner"])
 
 
-def expect_owner(request: Request) -> None:
-    """Let only the owner of the store go on.
+def expect_owner(request: Request) -> ForOwner:
+    """What the owner of the store reaches; nobody else goes on.
 
     Raises:
         Refusal: For anybody else.
     """
     state = request.app.state
-    if identity() is not None or not state.knows_owner or request.headers.get("origin") in state.shared:
+    found: ForOwner | None = state.owner
+    if found is None or identity() is not None or request.headers.get("origin") in state.shared:
         raise Refusal(403, "this is for the owner of the store.", "Ask the owner: runebook ui, on the server itself.")
+    return found
 
 
-Owner = Depends(expect_owner)
+Owner = Annotated[ForOwner, Depends(expect_owner)]
+OWNER_ALONE = [Depends(expect_owner)]
 
 
 def _settings(request: Request) -> SettingsFile:
@@ -43,24 +47,23 @@ def _settings(request: Request) -> SettingsFile:
     return found
 
 
-def _tokens(request: Request) -> IssuedTokens:
-    found: IssuedTokens | None = request.app.state.tokens
-    if found is None:
+def _tokens(owner: Owner) -> IssuedTokens:
+    if owner.tokens is None:
         raise Refusal(503, "this server has no table of tokens.", "Use runebook token on the command line.")
-    return found
+    return owner.tokens
 
 
 Settings = Annotated[SettingsFile, Depends(_settings)]
 Tokens = Annotated[IssuedTokens, Depends(_tokens)]
 
 
-@route(owners, "GET", "/settings", "SettingsAnswer", nulls=True, dependencies=[Owner])
+@route(owners, "GET", "/settings", "SettingsAnswer", nulls=True, dependencies=OWNER_ALONE)
 def list_settings(settings: Settings) -> Any:
     """Every setting with its value, what it means and where it comes from. For the owner."""
     return {"settings": settings.settings()}
 
 
-@route(owners, "PUT", "/settings/{name}", "SettingAnswer", nulls=True, dependencies=[Owner])
+@route(owners, "PUT", "/settings/{name}", "SettingAnswer", nulls=True, dependencies=OWNER_ALONE)
 def change_setting(
     request: Request,
     settings: Settings,
@@ -72,20 +75,20 @@ def change_setting(
     return {"setting": next(each for each in settings.settings() if each.name == name)}
 
 
-@route(owners, "GET", "/clients", "ClientsAnswer", nulls=True, dependencies=[Owner])
+@route(owners, "GET", "/clients", "ClientsAnswer", nulls=True, dependencies=OWNER_ALONE)
 def clients(memory: Reader) -> Any:
     """Which clients called a tool, and when last. For the owner."""
     memory.store.usage.flush()
     return {"clients": [{"name": name, "at": as_json(at)} for name, at in memory.store.ledger.usage_table.clients()]}
 
 
-@route(owners, "GET", "/tokens", "TokensAnswer", nulls=True, dependencies=[Owner])
+@route(owners, "GET", "/tokens", "TokensAnswer", nulls=True, dependencies=OWNER_ALONE)
 def list_tokens(tokens: Tokens) -> Any:
     """The tokens that are not revoked, without their secrets. For the owner."""
     return {"tokens": [_token_facts(row) for row in tokens.rows()]}
 
 
-@route(owners, "POST", "/tokens", "IssuedAnswer", nulls=True, status_code=201, dependencies=[Owner])
+@route(owners, "POST", "/tokens", "IssuedAnswer", nulls=True, status_code=201, dependencies=OWNER_ALONE)
 def issue_token(memory: Reader, tokens: Tokens, asked: NewToken) -> Any:
     """Issue a token; its text is in this answer and never again. For the owner."""
     token, row = issue(
@@ -100,7 +103,7 @@ def issue_token(memory: Reader, tokens: Tokens, asked: NewToken) -> Any:
     return {"token": token, "issued": _token_facts(row)}
 
 
-@route(owners, "DELETE", "/tokens/{token_id}", "TokenAnswer", 404, nulls=True, dependencies=[Owner])
+@route(owners, "DELETE", "/tokens/{token_id}", "TokenAnswer", 404, nulls=True, dependencies=OWNER_ALONE)
 def revoke_token(tokens: Tokens, token_id: Annotated[str, Path(max_length=64, description="Its id.")]) -> Any:
     """Refuse a token from the next request on. For the owner."""
     return _token_facts(tokens.revoke(token_id))

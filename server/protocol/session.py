@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from memory_core.core.feature import Features
 from memory_core.features import FEATURES
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from server.protocol.sampling import Sampling
 
 
+T = TypeVar("T")
 _WARM_DELAY_SECONDS = 0.05
 
 
@@ -72,6 +73,15 @@ class ServedStore:
         with self._lock:
             self._config = followed(self._opened().config, config)
             self._views.clear()
+
+    def replaced(self, replace: Callable[[], T]) -> T:
+        """Close the store while its folder is replaced; what is there then is opened when it is next needed."""
+        with self._lock:
+            memory, self._memory = self._memory, None
+            self._views.clear()
+            if memory is not None:
+                memory.close()
+            return replace()
 
     def memory(self, *, private: bool = False) -> Runebook:
         """The open store, as the caller may see it: the spaces and rights of a token, or all that the settings give.

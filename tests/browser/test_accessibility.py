@@ -37,7 +37,7 @@ _PLACES = (
         "graph",
         "calendar",
     ),
-    *("settings", "new", _NOTE, _NOTE.replace("memory/", "edit/", 1)),
+    *("settings", "transfer", "new", _NOTE, _NOTE.replace("memory/", "edit/", 1)),
 )
 _AUDIT = """async () => {
     const levels = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];

@@ -172,6 +172,13 @@ async function request(method, url, body, options = {}) {
   throw new ApiError(answer.status, said, data.hint ?? '', data);
 }
 
+/** A file of the API, whole. */
+export async function blob(path, options = {}) {
+  const answer = await call('GET', address(path), undefined, options);
+  if (!answer.ok) throw new ApiError(answer.status, t('error.status', { status: String(answer.status) }));
+  return answer.blob();
+}
+
 /** GET; `path` is below /api/memory ("/entries") or begins with "/api/". */
 export function get(path, params, options) {
   return request('GET', address(path, params), undefined, options);

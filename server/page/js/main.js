@@ -25,6 +25,7 @@ const VIEWS = {
   '/archive': () => import('./views/archive.js'),
   '/health': () => import('./views/health.js'),
   '/settings': () => import('./views/settings.js'),
+  '/transfer': () => import('./views/transfer.js'),
 };
 
 const language = startLanguage();

@@ -23,6 +23,7 @@ const SECTIONS = [
   ['/queue', 'nav.queue', 'M7 4h10M7 20h10M8 4c0 4 3 5 4 8 1-3 4-4 4-8M8 20c0-4 3-5 4-8 1 3 4 4 4 8'],
   ['/archive', 'nav.archive', 'M4 5h16v4H4zM5.500 9v10h13V9M10 13h4'],
   ['/health', 'nav.health', 'M3 12h4l2.500-6 4 12 2.500-6h5'],
+  ['/transfer', 'nav.transfer', 'M8 20V5M4 9l4-4 4 4M16 4v15M12 15l4 4 4-4'],
   ['/settings', 'nav.settings', 'M4 7h9M17 7h3M4 17h3M11 17h9M15 5v4M9 15v4'],
 ];
 const OWNERS = { '/memory/{path}': '/', '/edit/{path}': '/', '/new': '/', '/commit/{id}': '/history', '/session/{id}': '/sessions' };
@@ -33,7 +34,7 @@ const THEMES = {
 };
 
 const SELF_DRAWN = ['/', '/search', '/graph', '/calendar']; // these follow what is committed by themselves
-const STILL = ['/health', '/settings']; // costly to draw, or nothing of it is committed
+const STILL = ['/health', '/settings', '/transfer']; // costly to draw, or nothing of it is committed
 const GATHERED_MS = 300;
 const BUSY_MS = 1_000;
 const SETTLED_MS = 5_000;
@@ -273,6 +274,7 @@ async function build(where, signal) {
   try {
     const [module, facts] = await Promise.all([where.load(), about()]);
     top.querySelector('[data-testid="new"]').hidden = !facts.writable;
+    side.querySelector('[data-testid="nav-transfer"]').hidden = !facts.owner;
     const node = await module.view({ ...where.params, query: where.query, signal });
     return [standing(facts), node];
   } catch (error) {
