@@ -126,8 +126,8 @@ def test_every_mutation_of_the_description_is_tried_with_a_reading_token(desk: D
     described = {
         (method.upper(), re.sub(r"\{[a-z_]+\}", "{}", path.removeprefix("/api/memory")))
         for path, item in desk.owner.facts("GET", "/api/openapi.json")["paths"].items()
-        for method in item
-        if method != "get"
+        for method, told in item.items()
+        if method != "get" and told["tags"] != ["owner"]  # the owner's alone: no token reaches them
     }
     tried = {
         (method, re.sub(r"\{[a-z_]+\}|/any/", lambda found: "/{}/" if "any" in found[0] else "{}", path))
