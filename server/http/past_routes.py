@@ -492,6 +492,20 @@ def calendar(
     return {"month": month, "events": named, "made": made}
 
 
+@route(insight, "GET", "/growth", "GrowthAnswer")
+def growth(memory: Reader) -> Any:
+    """The memories as a whole: how many came in which month, how often any was retrieved, how fresh they are."""
+    memory.opened.look()
+    memory.indexer.follow()
+    memory.store.usage.flush()
+    found = memory.catalogue.growth(memory.config.user_space)
+    return {
+        "months": [{"month": month, "count": count} for month, count in found.months],
+        "recalls": [{"day": day, "count": count} for day, count in found.recalls],
+        "freshness": [{"least": least, "count": count} for least, count in found.freshness],
+    }
+
+
 @route(insight, "GET", "/graph", "Graph", 404)
 def memory_graph(
     memory: Reader,

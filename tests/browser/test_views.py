@@ -480,3 +480,14 @@ def test_the_calendar_shows_what_happened_month_by_month(tab: Page) -> None:
     assert "month=2026-05" in tab.evaluate("location.hash")
     event.click()
     _waits(tab, "[data-testid=title]:has-text('Osaka')")
+
+
+def test_growth_use_and_freshness_are_pictures_and_tables(tab: Page) -> None:
+    _go(tab, "heat")
+    box = tab.get_by_test_id("growth")
+    curve = box.get_by_test_id("growth-curve")
+    curve.wait_for()
+    assert "memories so far" in (curve.get_attribute("aria-label") or "")
+    assert box.get_by_test_id("freshness").locator("li").count() == 4
+    box.locator("summary").first.click()
+    assert box.locator("table").first.locator("tbody tr").count() == curve.locator("circle").count()

@@ -8,8 +8,9 @@ milliseconds. What is private to another project than the one somebody looks fro
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from memory_core.core.errors import InvalidInput
@@ -90,6 +91,11 @@ _COLUMNS = (
     *("uri", "name", "memory_type", "context_type", "abstract", "category", "tags", "project", "private", "salience"),
     *("confidence", "active", "pinned", "expires_at", "created_at", "updated_at"),
 )
+
+
+#: Least shares that age has left, by which memories are counted as fresh, fading, faint or nearly gone.
+FRESHNESS = (0.75, 0.5, 0.25, 0.0)
+_RECALL_DAYS = 30
 
 
 @frozen
@@ -175,6 +181,21 @@ class EntryPage:
 
     entries: tuple[EntrySummary, ...]
     total: int
+
+
+@frozen
+class Growth:
+    """The memories as a whole: how they came, how they are used, and how fresh they are. No memory is named.
+
+    Attributes:
+        months: (``2026-05``, memories made in it) in order; months without any are left out.
+        recalls: (ISO date, how often something was retrieved) of the last days, in order; UTC.
+        freshness: (least share that age has left, memories) for each of ``FRESHNESS``.
+    """
+
+    months: tuple[tuple[str, int], ...]
+    recalls: tuple[tuple[str, int], ...]
+    freshness: tuple[tuple[float, int], ...]
 
 
 class MemoryList:
@@ -296,6 +317,45 @@ class MemoryList:
             shown.parameters,
         ).fetchall()
         return {str(tag): int(count) for tag, count in tags}, {str(name): int(count) for name, count in projects}
+
+    def growth(self, user_space: str, now: datetime | None = None) -> Growth:
+        """The memories as a whole, counted where they are.
+
+        Args:
+            user_space: Whose retrievals count.
+            now: Aware; None is the clock's.
+        """
+        now = now or datetime.now(UTC)
+        shown, connection = self._shown(), self._catalog.connection()
+        months = connection.execute(
+            f"SELECT substr(d.created_at, 1, 7), count(*) FROM documents d WHERE {shown.sql} "
+            "AND d.created_at IS NOT NULL GROUP BY 1 ORDER BY 1",
+            shown.parameters,
+        ).fetchall()
+        changed = "substr(coalesce(d.updated_at, d.created_at), 1, 10)"
+        days = Counter[str]()
+        for day, count in connection.execute(
+            f"SELECT {changed}, count(*) FROM documents d WHERE {shown.sql} GROUP BY 1", shown.parameters
+        ):
+            days[day or ""] += count
+        used = self._usage.last_used([f"{SCHEME}{space}" for space in self._spaces])
+        for uri, day in connection.execute(
+            f"SELECT d.uri, {changed} FROM documents d WHERE {shown.sql} AND d.uri IN (SELECT value FROM json_each(?))",
+            (*shown.parameters, json.dumps(list(used))),
+        ):
+            days[day or ""] -= 1
+            days[used[uri].date().isoformat()] += 1
+        fresh = dict.fromkeys(FRESHNESS, 0)
+        for day, count in days.items():
+            age = max(0, (now.date() - date.fromisoformat(day)).days) if day else 0
+            kept = decay(age, self._rate)
+            fresh[next(least for least in FRESHNESS if kept >= least)] += count
+        since = (now - timedelta(days=_RECALL_DAYS)).date().isoformat()
+        return Growth(
+            tuple((str(month), int(count)) for month, count in months),
+            tuple(self._usage.recalls_by_day(user_space, since)),
+            tuple(fresh.items()),
+        )
 
     def _shown(self) -> Condition:
         """That a memory may be seen from no project."""

@@ -198,6 +198,29 @@ class UsageTable:
             files, accesses = files + int(row[0]), accesses + int(row[1])
         return files, accesses
 
+    def last_used(self, below: Sequence[str]) -> dict[str, datetime]:
+        """When each file below the given URIs was used last, as far as any was."""
+        found: dict[str, datetime] = {}
+        for prefix in below:
+            rows = self._database.connection().execute(
+                "SELECT uri, last_accessed_at FROM usage WHERE uri > ? AND uri < ?", (f"{prefix}/", f"{prefix}0")
+            )
+            found |= {str(uri): datetime.fromisoformat(at) for uri, at in rows}
+        return found
+
+    def recalls_by_day(self, space: str, since: str) -> list[tuple[str, int]]:
+        """How often something was retrieved for a user on each day (UTC), as far as the trail goes back.
+
+        Args:
+            space: The user's.
+            since: ISO date, included.
+        """
+        rows = self._database.connection().execute(
+            "SELECT substr(at, 1, 10), count(*) FROM trail WHERE space = ? AND at >= ? GROUP BY 1 ORDER BY 1",
+            (space, since),
+        )
+        return [(str(day), int(count)) for day, count in rows]
+
     def trail(self, limit: int, uri: str | None = None, space: str | None = None) -> list[Recall]:
         """Retrievals, newest first.
 

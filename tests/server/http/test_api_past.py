@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from tests.server.http.conftest import desk_at, path_of
 
 if TYPE_CHECKING:
@@ -255,3 +255,23 @@ def test_the_owner_mends_the_store_and_nobody_else(tmp_path: Path) -> None:
         mended = desk.owner.facts("POST", "/health/repair", {})
         assert mended["clean"]
         assert mended["repaired"]
+
+
+def test_growth_counts_months_recalls_and_freshness_and_names_nothing(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    with desk_at(tmp_path / "home") as desk:
+        memory = desk.store.memory()
+        for title, days in (("Boat", 400), ("茶", 400), ("Rose", 20), ("Tea", 0)):
+            request = CommitRequest(
+                "It is.", memory_type="notes", fields={"title": title}, now=now - timedelta(days=days)
+            )
+            memory.commit(request)
+        memory.recalls.note_read("viking://user/default/memories/notes/Boat.md", now)
+        memory.find(FindRequest("tea"))
+        found = desk.owner.facts("GET", "/growth")
+        assert [each["count"] for each in found["freshness"]] == [2, 0, 1, 1]
+        assert sum(each["count"] for each in found["months"]) == 4
+        assert found["months"][0] == {"month": (now - timedelta(days=400)).strftime("%Y-%m"), "count": 2}
+        assert [each["count"] for each in found["recalls"]] == [1]
+        assert "Boat" not in str(found)
+        assert desk.bob.facts("GET", "/growth")["months"] == []

@@ -101,6 +101,27 @@ export function dayStrip(days, { label, onPick }) {
 }
 
 /**
+ * How something grew: an area from nothing to the last total.
+ * @param {Array<{name: string, total: number, title: string}>} points In order, one at least.
+ */
+export function growthCurve(points, { label, tick }) {
+  const [width, height, left, bottom, top] = [460, 200, 52, 26, 12];
+  const most = Math.max(1, points.at(-1).total);
+  const x = (at) => left + ((at + 1) / points.length) * (width - left - 12);
+  const y = (total) => top + (1 - total / most) * (height - top - bottom);
+  const line = points.map(({ total }, at) => `L${x(at).toFixed(1)} ${y(total).toFixed(1)}`).join('');
+  const grid = [0, 0.5, 1].map((part) => [
+    s('line', { x1: String(left), x2: String(width - 12), y1: y(part * most).toFixed(1), y2: y(part * most).toFixed(1), class: 'chart-grid' }),
+    s('text', { x: String(left - 8), y: (y(part * most) + 4).toFixed(1), class: 'chart-text', 'text-anchor': 'end' }, tick(Math.round(part * most))),
+  ]);
+  const named = points.map((point, at) => [point, at]).filter(([, at]) => at === points.length - 1 || (at % Math.ceil(points.length / 4) === 0 && at < points.length * 0.8));
+  return s('svg', { class: 'chart-curve', viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': label, 'data-testid': 'growth-curve' },
+    grid, s('path', { d: `M${left} ${y(0)}${line}L${width - 12} ${y(0)}Z`, class: 'chart-under tone-1' }), s('path', { d: `M${left} ${y(0)}${line}`, class: 'chart-line' }),
+    points.map(({ total, title }, at) => s('circle', { cx: x(at).toFixed(1), cy: y(total).toFixed(1), r: '3.5', class: 'chart-fill tone-1' }, s('title', {}, title))),
+    named.map(([{ name }, at]) => s('text', { x: x(at).toFixed(1), y: String(height - 6), class: 'chart-text', 'text-anchor': at === points.length - 1 ? 'end' : 'middle' }, name)));
+}
+
+/**
  * The forgetting curve exp(-rate x days) with points on it. Points that would cover each other become one, with a count.
  * @param {Array<{days: number, share: number, title: string, key: string}>} points
  * @param {{rate: number, days: number, label: string, axes: {x: string, y: string}, tick: (day: number) => string,

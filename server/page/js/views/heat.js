@@ -1,28 +1,77 @@
-// Warm and fading: how warm each topic of the conversations is, and where the memories used most stand on the curve of
+// The store as a whole, and what of it is warm or fading: growth, use and freshness, how warm each topic of the conversations is, and where the memories used most stand on the curve of
 // forgetting.
 
 import { get } from '../api.js';
 import { h } from '../dom.js';
-import { number, percent, t } from '../i18n.js';
+import { day, moment, number, percent, t } from '../i18n.js';
 import { linkOf, nameOf, sessionLink } from '../parts/addresses.js';
-import { decayCurve, legend, markDot, stackedBar } from '../parts/charts.js';
+import { barRows, dayStrip, decayCurve, growthCurve, legend, markDot, stackedBar } from '../parts/charts.js';
 import { growing } from '../parts/lists.js';
 import { typeName } from '../parts/marks.js';
 import { listKeys } from '../parts/memoryrow.js';
 import { empty, pending } from '../parts/states.js';
 
 const PARTS = [['visits', { tone: 'tone-1' }], ['interactions', { tone: 'tone-2', striped: true }], ['recency', { tone: 'tone-3' }]];
+const DAYS = 30;
 const tenth = (value) => number(value, { maximumFractionDigits: 1 });
 
 export async function view({ signal }) {
   const page = h('section', { class: 'view view-heat' },
     h('header', { class: 'view-head' }, h('h1', {}, t('heat.title')), h('p', { class: 'lede' }, t('heat.lede'))),
+    pending(async () => whole(await get('/growth')), 4),
     pending(async () => {
       const facts = await get('/heat');
       return [warmth(facts), fading(facts)];
     }));
   listKeys(page, signal);
   return page;
+}
+
+/** The store as a whole: growth, use and freshness, each as a picture and as a table. */
+function whole({ months, recalls, freshness }) {
+  let total = 0;
+  const points = everyMonth(months).map(({ month, count }) => {
+    total += count;
+    const name = moment(`${month}-15`, { month: 'short', year: 'numeric' });
+    return { name, count, total, title: t('growth.month', { month: name, count, total }) };
+  });
+  const days = lastDays(recalls).map(({ date, count }) => ({ name: day(date), count, title: t('growth.day', { day: day(date), count }) }));
+  const asked = days.reduce((sum, { count }) => sum + count, 0);
+  const all = Math.max(1, freshness.reduce((sum, { count }) => sum + count, 0));
+  return h('div', { class: 'pictures', dataset: { testid: 'growth' } },
+    picture('growth.title', points.length ? [growthCurve(points, { label: t('growth.label', { count: total }), tick: number }),
+      table(['growth.column.month', 'growth.column.new', 'growth.column.total'], points.map(({ name, count, total: sum }) => [name, number(count), number(sum)]))] : h('p', { class: 'muted' }, t('growth.none'))),
+    picture('growth.use', h('p', { class: 'muted small' }, t('growth.use.said', { count: asked })), dayStrip(days, { label: t('growth.use.said', { count: asked }) }),
+      table(['growth.column.day', 'growth.column.asked'], days.filter(({ count }) => count).map(({ name, count }) => [name, number(count)]))),
+    picture('growth.fresh', h('p', { class: 'muted small' }, t('growth.fresh.said')),
+      barRows(freshness.map(({ count }, at) => ({ name: t(`growth.fresh.${at}`), value: count, text: `${number(count)} · ${percent(count / all)}`, tone: ['tone-1', 'tone-3', 'tone-2', 'tone-lost'][at] })), { testid: 'freshness' })));
+}
+
+const picture = (key, ...content) => h('section', { class: 'card stack picture' }, h('h2', {}, t(key)), content);
+
+const table = (columns, rows) => rows.length > 0 && h('details', {}, h('summary', {}, t('growth.table')), h('table', { class: 'data' },
+  h('thead', {}, h('tr', {}, columns.map((key) => h('th', { scope: 'col' }, t(key))))), h('tbody', {}, rows.map((cells) => h('tr', {}, cells.map((cell) => h('td', {}, cell)))))));
+
+/** The months with those between them in which nothing was made. */
+function everyMonth(months) {
+  if (!months.length) return [];
+  const made = new Map(months.map(({ month, count }) => [month, count]));
+  const all = [];
+  for (let month = months[0].month; month <= months.at(-1).month; month = after(month)) all.push({ month, count: made.get(month) ?? 0 });
+  return all;
+}
+
+function after(month) {
+  const [year, number_] = month.split('-').map(Number);
+  return number_ === 12 ? `${String(year + 1).padStart(4, '0')}-01` : `${String(year).padStart(4, '0')}-${String(number_ + 1).padStart(2, '0')}`;
+}
+
+function lastDays(recalls) {
+  const made = new Map(recalls.map((each) => [each.day, each.count]));
+  return Array.from({ length: DAYS }, (_, at) => {
+    const date = new Date(Date.now() - (DAYS - 1 - at) * 86_400_000).toISOString().slice(0, 10);
+    return { date, count: made.get(date) ?? 0 };
+  });
 }
 
 function warmth(facts) {
