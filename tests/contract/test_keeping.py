@@ -69,6 +69,25 @@ def test_clients_are_named_with_their_last_call(place: Place) -> None:
         assert memory.store.ledger.usage_table.clients() == [("editor 1.0", then), ("phone", first)]
 
 
+def test_growth_is_counted_where_the_rows_are(place: Place) -> None:
+    now = datetime(2026, 5, 20, 12, tzinfo=UTC)
+    with place.open() as memory:
+        for title, at in (
+            ("Boat", datetime(2025, 5, 3, tzinfo=UTC)),
+            ("茶", datetime(2025, 5, 4, tzinfo=UTC)),
+            ("Tea", now),
+        ):
+            memory.commit(CommitRequest("It is.", memory_type="notes", fields={"title": title}, now=at))
+        memory.indexer.follow(None)
+        memory.recalls.note_read("viking://user/default/memories/notes/Boat.md", now)
+        memory.find(FindRequest("tea", now=now))
+        memory.store.usage.flush()
+        found = memory.catalogue.growth("default", now)
+        assert found.months == (("2025-05", 2), ("2026-05", 1))
+        assert found.recalls == (("2026-05-20", 1),)
+        assert found.freshness == ((0.75, 2), (0.5, 0), (0.25, 0), (0.0, 1))
+
+
 def answers(memory: Runebook) -> list[list[tuple[str, float]]]:
     """Every hit with its score; equals by address."""
     every = [memory.find(FindRequest(question, limit=50)).hits for question in QUESTIONS]
