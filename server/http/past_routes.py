@@ -119,12 +119,12 @@ def versions(
 
 def _listed(commit: Commit) -> dict[str, Any]:
     """A commit of a list; of one that touched very many files the first are named."""
-    facts: dict[str, Any] = as_json(commit)
     count = len(commit.files)
     if count <= _FILES_LISTED:
-        return facts
-    shown = {name: facts[name][:_FILES_LISTED] for name in ("files", "results")}
-    return {**facts, **shown, "file_count": count}
+        whole: dict[str, Any] = as_json(commit)
+        return whole
+    shown = replace(commit, files=commit.files[:_FILES_LISTED], results=commit.results[:_FILES_LISTED])
+    return {**as_json(shown), "file_count": count}
 
 
 def _within(room: int, diff: FileDiff, context: int) -> tuple[list[Row], int]:
