@@ -118,7 +118,7 @@ class ServedStore:
         shared = () if bearer is None else bearer.shared
         key = (user_space, agent_space, access, shared)
         if key not in self._views:
-            self._views[key] = memory.configured(config.with_spaces(user_space, agent_space), access, shared)
+            self._views[key] = memory.configured(config).view(*key)
         return self._views[key]
 
     def _opened(self) -> Runebook:

@@ -313,6 +313,7 @@ def issue(
     agent_space: str | None = None,
     read_only: bool = False,
     expires_days: float | None = None,
+    shared: Sequence[SharedSpace] = (),
 ) -> tuple[str, IssuedToken]:
     """Make a token for a store; see ``IssuedTokens.issue``.
 
@@ -325,6 +326,7 @@ def issue(
             with one user is not shown to another, unless the owner says so.
         read_only: See there.
         expires_days: See there.
+        shared: See there.
     """
     user_space = user_space or config.user_space
     usual = config.agent_space if user_space == config.user_space else user_space
@@ -335,6 +337,7 @@ def issue(
         agent_space=agent_space or usual,
         read_only=read_only,
         expires_days=expires_days,
+        shared=shared,
         spaces=(config.user_space, config.agent_space, *used),
     )
 
