@@ -90,6 +90,15 @@ class SettingsFile:
         self._given = (path, dict(os.environ) if environment is None else environment, dict(flags or {}))
         self._guard = threading.Lock()
 
+    @property
+    def path(self) -> Path:
+        """The file.
+
+        Raises:
+            ConfigInvalid: As ``config.load``.
+        """
+        return declared.settings_file(*self._given)[0]
+
     def load(self) -> Config:
         """The settings in force.
 
@@ -123,16 +132,32 @@ class SettingsFile:
             raise InvalidInput(f"there is no setting {name!r}.", hint="See them with runebook config.")
         if known[name].locked is not None:
             raise InvalidInput(f"setting '{name}' cannot be changed here.", hint=_UNLOCKING[known[name].locked or ""])
+        try:
+            return self.write({name: value})
+        except ConfigInvalid as error:
+            raise InvalidInput(error.message, hint=known[name].description) from None
+
+    def write(self, changes: Mapping[str, Any]) -> Config:
+        """Write settings into the file, which is made where it is missing; all else in it stays.
+
+        Args:
+            changes: Values by name (``llm.provider``); None takes a setting out.
+
+        Returns:
+            The settings in force now.
+
+        Raises:
+            ConfigInvalid: If a value does not suit; nothing was written.
+            StorageFailed: If the file cannot be written.
+        """
         path, environment, flags = self._given
         with self._guard:
             file, values = declared.settings_file(path, environment, flags)
-            _put(values, name.split("."), value)
-            try:
-                config = declared.merged(values, environment, flags)
-            except ConfigInvalid as error:
-                raise InvalidInput(error.message, hint=known[name].description) from None
-            file.parent.mkdir(parents=True, exist_ok=True)
-            atomic.replace(file, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+            for name, value in changes.items():
+                _put(values, name.split("."), value)
+            config = declared.merged(values, environment, flags)
+            atomic.make_folder(file.parent)
+            atomic.replace(file.resolve(), json.dumps(values, indent=2, ensure_ascii=False) + "\n")
         return config
 
     def _origins(self) -> dict[str, Origin]:

@@ -23,10 +23,9 @@ from memory_core.core.llm.command_model import preset_of, program_of
 from memory_core.core.memory.results import as_json
 from memory_core.core.store.files import STATE_NAME
 from server.commands.installing import change_lines, pasting_lines, set_up, wanted_of, warnings_of
-from server.commands.opening import open_memory_of, settings_of, show
+from server.commands.opening import open_memory_of, settings_file_of, settings_of, show
 from server.commands.progress_bars import Progress
 from server.hosts.host_table import Host, Machine, folders, host_named, hosts_here, names, this_machine
-from server.settings_file import change_settings, settings_path
 
 if TYPE_CHECKING:
     from memory_core.core.config import Config
@@ -238,12 +237,12 @@ def _set_up(arguments: argparse.Namespace, machine: Machine, choice: Choice, *, 
     """Set everything up, or only say what would change."""
     wanted = wanted_of(arguments)
     lines = warnings_of(wanted)
-    path = settings_path(arguments, settings_of(arguments).root)
+    file = settings_file_of(arguments)
     if choice.settings:
-        lines.append(f"Settings in {path}")
+        lines.append(f"Settings in {file.path}")
         lines += [f"  {name}: {'default' if value is None else value}" for name, value in choice.settings.items()]
         if not dry_run:
-            change_settings(path, choice.settings)
+            file.write(choice.settings)
     reports = _imported(arguments, choice, dry_run)
     lines += _import_lines(reports)
     changed, refused = bool(choice.settings) or any(report.changed for _, report in reports), False
@@ -256,7 +255,7 @@ def _set_up(arguments: argparse.Namespace, machine: Machine, choice: Choice, *, 
         changed = changed or any(change.action not in ("unchanged", "refused") for change in changes)
         refused = refused or any(change.action == "refused" for change in changes)
     facts = {
-        "settings": {"path": str(path), "changes": dict(choice.settings)},
+        "settings": {"path": str(file.path), "changes": dict(choice.settings)},
         "imports": [{"path": str(source), **as_json(report)} for source, report in reports],
         "hosts": hosts,
     }

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from memory_core.core.llm.client import COMMAND
 from memory_core.core.llm.command_model import preset_of, program_of
-from server.commands.opening import settings_of
-from server.settings_file import change_settings, settings_path
+from server.commands.opening import settings_file_of
 
 
 class Told(NamedTuple):
@@ -36,7 +35,8 @@ def install(arguments: argparse.Namespace, name: str, title: str, ask: Callable[
         ConfigInvalid: If the settings cannot be read.
         StorageFailed: If they cannot be written.
     """
-    program, config = program_of(name), settings_of(arguments)
+    file = settings_file_of(arguments)
+    program, config = program_of(name), file.load()
     if arguments.memories is False or (program is None and not arguments.memories):
         return Told()
     if config.llm.provider != "none":
@@ -53,13 +53,11 @@ def install(arguments: argparse.Namespace, name: str, title: str, ask: Callable[
         switch = f"runebook install {name} --memories"
         line = f"  Memories: have your installed {title} make them of conversations ({plan}): {switch}"
         return Told({"memories": "off"}, (line,))
-    path = settings_path(arguments, config.root)
     if not arguments.dry_run:
-        change_settings(path, {"llm.provider": COMMAND, "llm.command": program})
+        file.write({"llm.provider": COMMAND, "llm.command": program})
     done = "would make" if arguments.dry_run else "makes"
-    line = (
-        f"  Memories: your installed {title} {done} them of conversations that end ({path}); runebook doctor tries it."
-    )
+    where = f"them of conversations that end ({file.path}); runebook doctor tries it."
+    line = f"  Memories: your installed {title} {done} {where}"
     return Told({"memories": "would be on" if arguments.dry_run else "on"}, (line,))
 
 
@@ -70,11 +68,11 @@ def uninstall(arguments: argparse.Namespace, name: str) -> Told:
         ConfigInvalid: If the settings cannot be read.
         StorageFailed: If they cannot be written.
     """
-    config = settings_of(arguments)
-    path = settings_path(arguments, config.root)
+    file = settings_file_of(arguments)
+    path, config = file.path, file.load()
     if not path.is_file() or config.llm.provider != COMMAND or preset_of(config.llm.command) != name:
         return Told()
     if not arguments.dry_run:
-        change_settings(path, {"llm.provider": None, "llm.command": None})
+        file.write({"llm.provider": None, "llm.command": None})
     done = "would be" if arguments.dry_run else "is"
     return Told({"memories": "off"}, (f"  {path}: the program that makes memories {done} taken out.",))
