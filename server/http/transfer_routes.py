@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,9 +56,10 @@ def begin_upload(request: Request, held: Held, asked: NewUpload) -> Any:
 def add_part(held: Held, transfer_id: TransferId, part: UploadPart) -> Any:
     """Send the next part of a file. For the owner."""
     try:
-        return held.add(transfer_id, part.offset, base64.b64decode(part.base64, validate=True))
-    except binascii.Error:
+        content = base64.b64decode(part.base64, validate=True)
+    except ValueError:
         raise InvalidInput("the part is not base64.", hint="Encode it as RFC 4648 says.") from None
+    return held.add(transfer_id, part.offset, content)
 
 
 @route(moving, "GET", "/transfers/{transfer_id}", "TransferAnswer", 404, nulls=True)

@@ -53,5 +53,5 @@ def test_a_shared_space_is_chosen_and_left_again(browser: Browser, team: Site) -
         other = issue(team.home, "bob")  # no longer of the team
         page.evaluate("key => sessionStorage.setItem('runebook.key', key)", other)
         page.reload()
-        page.wait_for_function("sessionStorage.getItem('runebook.space') === null")
+        page.wait_for_function("() => sessionStorage.getItem('runebook.space') === null")
         page.get_by_role("heading", level=1).wait_for()

@@ -427,6 +427,7 @@ def test_the_graph_is_walked_and_a_relation_is_added_changed_and_removed(tab: Pa
     edge.locator(".link-button").click()
     tab.wait_for_selector(f'[data-testid=graph-edge][data-uri="{_OLD_OFFICE}"]')
     tab.click("[data-testid=graph-all]")
+    tab.wait_for_selector("[data-testid=graph-all]", state="detached")
     tab.click(".graph-list summary")
     tab.click(f'[data-testid=graph-node][data-uri="{GREEN_TEA}"]')
     tab.select_option("[data-testid=graph-new]", "supports")
