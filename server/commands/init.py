@@ -98,11 +98,11 @@ def init(arguments: argparse.Namespace) -> int:
     if not preview.changed or not (asks or arguments.yes) or arguments.dry_run:
         status = "preview" if preview.changed else "unchanged"
         end = "Nothing is written yet. Set it up: runebook init --yes" if preview.changed else preview.end
-        show(arguments, {"status": status, **preview.facts}, "\n".join([*preview.lines, "", end]))
+        show(arguments, {"status": status, **preview.facts}, "\n".join([*preview.lines, "", end]), is_paged=False)
         done = preview
     else:
         done = _set_up(arguments, machine, choice, dry_run=False)
-        show(arguments, {"status": "done", **done.facts}, "\n".join([*done.lines, "", done.end]))
+        show(arguments, {"status": "done", **done.facts}, "\n".join([*done.lines, "", done.end]), is_paged=False)
     if asks and not arguments.no_open and not done.refused:
         _open_page(arguments)
     return 1 if done.refused else 0

@@ -226,11 +226,11 @@ def open_to_search(arguments: argparse.Namespace) -> Runebook:
     return memory
 
 
-def show(arguments: argparse.Namespace, facts: Any, text: str, *, is_diff: bool = False) -> None:
+def show(arguments: argparse.Namespace, facts: Any, text: str, *, is_diff: bool = False, is_paged: bool = True) -> None:
     """Print ``facts`` as JSON where the command line asks for it, else ``text``, safe for a terminal."""
     if arguments.json:
         print(plain_json(json.dumps(facts, ensure_ascii=False, indent=2)))
-    elif sys.stdout.isatty():
+    elif sys.stdout.isatty() and is_paged:
         _page(_coloured(plain(text)) if is_diff else plain(text))
     else:
         print(plain(text))
