@@ -185,7 +185,8 @@ BROKEN = {
     "control character": (edited("cook it", "cook\x07 it"), 2, "control character"),
     "empty": ("", 1, "empty"),
     "comment only": ("# nothing yet\n", 1, "empty"),
-    "deep": ("name: " + "[" * 200_000, 1, "nested deeper"),
+    "deep": ("name: " + "[" * 500, 1, "nested deeper"),
+    "deep beyond libyaml": ("name: " + "[" * 200_000, 1, "nest"),
     "too big": ("# " + "x" * SIZE_LIMIT_BYTES + "\n" + RECIPE, 1, "larger than 256 KiB"),
 }
 
