@@ -84,6 +84,14 @@ def database(postgres: str) -> Iterator[str]:
         admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
+@pytest.fixture
+def rows(tmp_path: Path, database: str) -> Iterator[Place]:
+    """An empty store in a database."""
+    place = Place(tmp_path / "home", database)
+    yield place
+    place.close()
+
+
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search waits for what is not indexed yet for as long as that takes: a busy machine changes no answer."""

@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,11 +45,6 @@ class mentioning(str):  # noqa: N801 - reads as a word
         return isinstance(other, str) and all(word in other for word in self.words)
 
     __hash__ = str.__hash__
-
-
-@pytest.fixture
-def rows(tmp_path: Path, database: str) -> Place:
-    return Place(tmp_path / "home", database)
 
 
 def test_connections_that_were_cut_are_replaced_and_no_acknowledged_commit_is_lost(rows: Place) -> None:
@@ -124,6 +121,8 @@ def test_a_database_of_an_older_version_is_brought_forward_and_found_in_again(ro
         admin.execute("DROP TABLE runebook.versions; ALTER TABLE runebook_index.documents DROP COLUMN substance")
         admin.execute(f"DROP TABLE {', '.join(f'runebook_ledger.{table}' for table in TABLES)}")
         admin.execute("ALTER TABLE runebook_ledger.tokens DROP COLUMN shared")
+        admin.execute("DROP TABLE runebook_ledger.rates, runebook_index.word_totals")
+        admin.execute("DROP FUNCTION runebook_index.count_words CASCADE")
         admin.execute("UPDATE runebook.store SET version = 1")
     assert f"older than {schema.SCHEMA_VERSION}: runebook db migrate" in schema.state(rows.url).problems[0]
     again = rows.open()
@@ -261,3 +260,47 @@ def test_one_server_serves_many_users_without_a_thread_for_each(rows: Place) -> 
     memory.opened.background.finish()
     assert memory.view("user3").indexer.progress().total == 1
     rows.close()
+
+
+def test_a_note_is_committed_in_ten_messages_to_the_database(rows: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    from memory_core.core.postgres.database import PostgresDatabase, PostgresServer, Transaction
+
+    memory = rows.open()
+    memory.commit(CommitRequest("Six gulls on the pier.", memory_type="notes", fields={"title": "pier"}))
+    memory.indexer.follow(None)
+    memory.opened.background.close()  # what it does meanwhile is no part of the commit
+    sent: list[str] = []
+    for owner, name in ((Transaction, "send"), (PostgresDatabase, "single"), (PostgresServer, "setting")):
+        monkeypatch.setattr(owner, name, _counting(getattr(owner, name), name, sent))
+    receipt = memory.commit(CommitRequest("Six gulls on the pier today.", memory_type="notes", fields={"title": "on"}))
+    assert [each.uri for each in receipt.similar] == ["viking://user/default/memories/notes/pier.md"]
+    # A statement alone names the tenant in its own message; a transaction does so when it begins.
+    messages = sent.count("setting") + sent.count("send")
+    assert messages <= 10, sent
+
+
+def test_what_a_failed_change_leaves_is_not_acknowledged(rows: Place) -> None:
+    database = rows.open().store.ledger.database
+    spoilt = "INSERT INTO meta VALUES ('lost', NULL)"
+
+    def write(*, hidden: bool) -> None:
+        with database.writing() as connection:
+            connection.execute("INSERT INTO meta VALUES ('kept', '1')")
+            changed = connection.execute(spoilt)
+            if hidden:
+                with suppress(psycopg.errors.NotNullViolation):
+                    assert changed.rowcount
+
+    with pytest.raises(psycopg.errors.NotNullViolation):
+        write(hidden=False)
+    with pytest.raises(StoreBusy, match="took the transaction back"):
+        write(hidden=True)
+    assert database.connection().execute("SELECT name FROM meta WHERE name = 'kept'").fetchall() == []
+
+
+def _counting(method: Any, name: str, sent: list[str]) -> Any:
+    def counted(*arguments: Any, **named: Any) -> Any:
+        sent.append(name)
+        return method(*arguments, **named)
+
+    return counted

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 from unittest.mock import Mock
@@ -26,13 +26,6 @@ from memory_core.core.postgres import database as rows_module  # noqa: E402 - wh
 NOTE = CommitRequest("Seven gulls.", memory_type="notes", fields={"title": "gulls"}, request_id="r-1")
 URI = "viking://user/default/memories/notes/gulls.md"
 Control = Callable[..., None]
-
-
-@pytest.fixture
-def rows(tmp_path: Path, database: str) -> Iterator[Place]:
-    place = Place(tmp_path / "home", database)
-    yield place
-    place.close()
 
 
 @pytest.fixture
@@ -135,12 +128,15 @@ def test_connections_from_before_do_not_count_however_many_there_are(
     ledger = cast("rows_module.PostgresDatabase", memory.store.ledger.database)
     pool = ledger._server._pools["ledger"]
     stale = [pool.getconn() for _ in range(8)]
+    while pool.get_stats()["pool_size"] > len(stale):  # one that it makes beside them would be asked first
+        stale.append(pool.getconn())
     for connection in stale:
         connection.execute("SET default_transaction_read_only = on")
         pool.putconn(connection)
     new = CommitRequest("Eight gulls.", memory_type="notes", fields={"title": "more"})
     assert memory.commit(new).status is Status.COMMITTED
-    assert all(connection.closed for connection in stale)
+    met = sum(connection.closed for connection in stale)
+    assert met > rows_module._ATTEMPTS, "it met too few of them to show anything"
 
 
 def test_a_statement_that_takes_too_long_is_given_up_and_stores_nothing(

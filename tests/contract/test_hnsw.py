@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory_core.core.config import EmbeddingConfig, IndexConfig
+from memory_core.core.errors import EmbeddingFailed
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook
 from tests.contract.conftest import Place
@@ -20,13 +19,6 @@ THINGS = ("tea", "boats", "maps", "dogs", "chess", "bread", "rivers", "trains", 
 PLACES = ("the harbour", "a mountain hut", "the old library", "my grandmother's kitchen")
 QUESTIONS = ("Which drink do I like at the port?", "What is played beside books?", "warm things for hands in the Alps")
 SETTINGS: dict[str, Any] = {"embedding": EmbeddingConfig(wait_seconds=60.0), "index": IndexConfig(exact_below=40)}
-
-
-@pytest.fixture
-def rows(tmp_path: Path, database: str) -> Iterator[Place]:
-    place = Place(tmp_path / "home", database)
-    yield place
-    place.close()
 
 
 def filled(memory: Runebook) -> None:
@@ -138,3 +130,16 @@ def test_where_none_may_be_made_all_rows_are_scanned(rows: Place, caplog: pytest
         time.sleep(0.05)
     assert backend(memory) == "exact"
     assert all(answers(memory))
+
+
+def test_vectors_of_another_size_are_refused_with_what_to_do(rows: Place) -> None:
+    memory = rows.open(embedding=SETTINGS["embedding"])
+    filled(memory)
+    embedder: Any = memory.indexer.embedder
+    real = embedder.embed
+    embedder.embed = lambda texts, *, query=False: real(texts, query=query)[:, :100]
+    with pytest.raises(EmbeddingFailed, match="of another size than those that are stored") as refused:
+        memory.find(FindRequest("Is there anything warm to drink?"))
+    assert "--reembed" in str(refused.value.hint)
+    embedder.embed = real
+    assert memory.find(FindRequest("Is there something warm to drink?")).memories

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,13 +27,6 @@ from tests.contract.conftest import Place
 
 psycopg = pytest.importorskip("psycopg")
 SECRET = "The swordfish opens the vault."
-
-
-@pytest.fixture
-def rows(tmp_path: Path, database: str) -> Iterator[Place]:
-    place = Place(tmp_path / "home", database)
-    yield place
-    place.close()
 
 
 def played(memory: Runebook) -> None:

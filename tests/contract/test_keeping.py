@@ -6,7 +6,6 @@ import json
 import shutil
 import threading
 import zipfile
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -264,17 +263,7 @@ def test_vectors_that_are_none_or_lack_are_told_and_computed_anew(place: Place) 
     assert answers(memory) == found
 
 
-class InDatabase:
-    """What only a database can have wrong."""
-
-    @pytest.fixture
-    def rows(self, tmp_path: Path, database: str) -> Iterator[Place]:
-        place = Place(tmp_path / "home", database)
-        yield place
-        place.close()
-
-
-class TestDatabase(InDatabase):
+class TestDatabase:
     def test_words_that_are_not_those_of_the_text(self, rows: Place) -> None:
         memory = filled(rows.open())
         found = answers(memory)
@@ -515,7 +504,7 @@ def test_what_differs_is_kept_replaced_or_put_beside(place: Place, tmp_path: Pat
     source.close()
 
 
-class TestImports(InDatabase):
+class TestImports:
     def test_what_is_of_another_user_or_cannot_be_kept_is_refused_alone(self, rows: Place, tmp_path: Path) -> None:
         source = Place(tmp_path / "source", "")
         there, path = filled(source.open()), tmp_path / "all.jsonl"
@@ -599,7 +588,7 @@ def test_a_folder_that_an_older_program_wrote_is_migrated_in_a_database_as_in_th
     rows.close()
 
 
-class TestFolderCommands(InDatabase):
+class TestFolderCommands:
     def test_backups_are_the_database_s_own_and_the_commands_say_so(
         self, rows: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

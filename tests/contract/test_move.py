@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,8 @@ def tell(what, *_numbers, **_named):
         os.kill(os.getpid(), signal.SIGKILL)
 
 moving.tell = tell
-moving.move(Config(home=Path(sys.argv[1]), store=StoreConfig(url=sys.argv[2])), sys.argv[3])
+user = sys.argv[4] if len(sys.argv) > 4 else "default"
+moving.move(Config(home=Path(sys.argv[1]), store=StoreConfig(url=sys.argv[2])).with_spaces(user, user), sys.argv[3])
 """
 
 
@@ -161,6 +163,64 @@ def test_a_move_that_was_killed_left_nothing_and_is_done_when_it_is_started_agai
         assert move(config, to).files > 30
         with pytest.raises(InvalidInput, match=r"already|not empty"):
             move(config, to)
+
+
+@pytest.mark.slow
+def test_several_users_with_thousands_of_memories_move_there_and_back(tmp_path: Path, database: str) -> None:
+    """Anna has 5,000 memories, Bob a few; each comes back byte for byte, also from moves that were killed."""
+    homes = {user: tmp_path / user for user in ("anna", "bob")}
+    for user, batches in (("anna", 25), ("bob", 2)):
+        with open_memory(config_of(homes[user]).with_spaces(user, user)) as memory:
+            lived_long(memory, batches)
+    for user, home in homes.items():
+        source, cache = config_of(home).with_spaces(user, user), tmp_path / f"cache-{user}"
+        with open_memory(source) as memory:
+            hits = recalled(memory)
+            memory.store.usage.flush()
+            past = known(memory)
+        rows = config_of(cache, database).with_spaces(user, user)
+        back = config_of(tmp_path / f"back-{user}").with_spaces(user, user)
+        for moved, to in ((source, database), (rows, str(back.home))):
+            command = [sys.executable, "-c", _KILLED, str(moved.home), moved.store.url, to, user]
+            assert subprocess.run(command, check=False).returncode == -9
+            began = time.monotonic()
+            count = move(moved, to).files
+            print(f"moved {count} files to {to.partition(':')[0]} in {time.monotonic() - began:.1f} s")
+            with open_memory(rows if to == database else back) as memory:
+                assert known(memory) == past
+                assert recalled(memory) == hits
+                memory.store.usage.flush()
+                past = known(memory)
+        assert files_of(back.home) == files_of(home)
+        with open_memory(back) as memory:
+            (last, *_) = memory.run(HISTORY, HistoryRequest(limit=1))
+            assert memory.run(UNDO, UndoRequest(last.commit_id)).status is Status.COMMITTED
+            assert (
+                "twice" not in memory.read(ReadRequest(f"viking://user/{user}/memories/notes/note 0 of 0.md")).content
+            )
+
+
+def lived_long(memory: Runebook, batches: int) -> None:
+    """Many memories, some of them changed, and deleted, in many commits."""
+    space = memory.config.user_space
+    for batch in range(batches):
+        notes = [
+            {"memory_type": "notes", "fields": {"title": f"note {number} of {batch}", "content": _said(batch, number)}}
+            for number in range(200)
+        ]
+        writes = [{"memory_data": note} for note in notes]
+        assert memory.commit(CommitRequest(operations={"write_operations": writes})).status is Status.COMMITTED
+    for batch in range(batches):
+        uri = f"viking://user/{space}/memories/notes/note {{}} of {batch}.md"
+        patch = "<<<<<<< SEARCH\nboat\n=======\nship\n>>>>>>> REPLACE"
+        edits = [{"uri": uri.format(number), "patches": {"content": patch}} for number in range(1, 20)]
+        gone = [{"uri": uri.format(number)} for number in range(190, 195)]
+        memory.commit(CommitRequest(operations={"edit_operations": edits, "delete_operations": gone}))
+    memory.commit(CommitRequest("Asked twice.", memory_type="notes", fields={"title": "note 0 of 0"}))
+
+
+def _said(batch: int, number: int) -> str:
+    return f"Gull {number} sat on boat {batch * 200 + number} in the harbour. 小林住在杭州。"
 
 
 def test_a_folder_of_several_users_is_not_moved(lived_in: Path, database: str) -> None:

@@ -290,6 +290,7 @@ class WorkingCopy:
             return planned
         # Of two older files with one key the one that is spelt alike comes first.
         candidate = directory.child(names.render(memory_type.filename_template, fields))
+        self.snapshot.foresee(candidate, memory_type.name, key)
         if self._holds(candidate, key, bare=project is None):
             return candidate
         found = self.snapshot.locate(directory, memory_type.name, key)

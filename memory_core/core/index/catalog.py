@@ -11,7 +11,7 @@ import json
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
@@ -148,9 +148,20 @@ class Catalog:
 
     def position(self) -> Position:
         """How far this catalog has come; ``seq`` 0 of no ledger when it is new."""
-        found = dict(self.connection().execute("SELECT name, value FROM meta"))
+        found = self._meta()
         filling_id, kinds = found.get("filling_id", ""), found.get("kinds")
         return Position(found.get("ledger_id", ""), int(found.get("seq", 0)), found.get("filling"), filling_id, kinds)
+
+    def together(self) -> AbstractContextManager[object]:
+        """Several reads of one state, where each would go a long way alone."""
+        return nullcontext()
+
+    def _meta(self) -> dict[str, str]:
+        return dict(self.connection().execute("SELECT name, value FROM meta"))
+
+    def _numbers(self) -> dict[str, int]:
+        """Numbers of spaces, by name."""
+        return dict(self.connection().execute("SELECT name, id FROM spaces"))
 
     @cached_property
     def words(self) -> Words:
@@ -261,7 +272,7 @@ class Catalog:
 
     def scope_terms(self, spaces: Sequence[str]) -> list[str] | None:
         """Full-text terms that confine a search to ``spaces``; None when they are all there is."""
-        known = dict(self.connection().execute("SELECT name, id FROM spaces"))
+        known = self._numbers()
         if known.keys() <= set(spaces):
             return None
         return [f"space{known[space]}" for space in spaces if space in known]

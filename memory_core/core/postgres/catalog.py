@@ -6,6 +6,7 @@ What is indexed, and what it is asked, is ``index.catalog``'s; here is only what
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,8 +15,8 @@ from pgvector import HalfVector
 
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.vectors import IndexStatus, Nearest, VectorIndex, VectorRow, count
-from memory_core.core.postgres.database import PostgresDatabase, PostgresLock, PostgresServer
-from memory_core.core.postgres.hnsw import CANDIDATES, EXACT_BELOW, HnswIndexes
+from memory_core.core.postgres.database import CANDIDATES, PostgresDatabase, PostgresLock, PostgresServer
+from memory_core.core.postgres.hnsw import EXACT_BELOW, HnswIndexes
 from memory_core.core.postgres.words import PostgresWords
 
 if TYPE_CHECKING:
@@ -54,6 +55,18 @@ class PostgresCatalog(Catalog):
     def lock(self, name: str, timeout_seconds: float = 30.0) -> PostgresLock:
         """A lock of this tenant's index by its name, shared by all servers."""
         return PostgresLock(self._server, f"{self._tenant}/index/{name}", timeout_seconds)
+
+    def together(self) -> AbstractContextManager[object]:
+        """Several reads of one state."""
+        return self.rows.reading()
+
+    def _meta(self) -> dict[str, str]:
+        kept = self.rows.connection().kept
+        return super()._meta() if kept is None else dict(kept["meta"])
+
+    def _numbers(self) -> dict[str, int]:
+        kept = self.rows.connection().kept
+        return super()._numbers() if kept is None else dict(kept["spaces"])
 
     def append_vectors(self, connection: Any, rows: Iterable[VectorRow]) -> None:
         """Add vectors; one already there (same passage, text and model) is left as it is."""

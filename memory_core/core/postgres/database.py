@@ -14,8 +14,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -30,7 +30,6 @@ from memory_core.core.config import is_space
 from memory_core.core.errors import StoreBusy
 from memory_core.core.postgres.dialect import translated
 from memory_core.core.postgres.faults import AGAIN, UNREACHABLE, translating
-from memory_core.core.postgres.hnsw import CANDIDATES
 from memory_core.core.postgres.schema import ROLE, ready
 
 _log = logging.getLogger(__name__)
@@ -42,9 +41,21 @@ _CONNECT_SECONDS = 10.0
 _LOCK_SECONDS = 30
 _STATEMENT_SECONDS = 120
 _ATTEMPTS = 3
+#: So many candidates each search of an HNSW index has, and as many rows it answers with at most.
+CANDIDATES = 400
 #: Fails at once where nothing can be written: before anything was planned, so that another connection may be tried.
-_EXPECT_WRITES = {
-    half: f"DELETE FROM {table} WHERE false; " for half, table in (("ledger", "commits"), ("index", "documents"))
+#: What the last statement answers is what a writer asks first.
+_EXPECT_WRITES: Mapping[Half, str] = {
+    "ledger": "DELETE FROM commits WHERE false; SELECT coalesce(max(seq), 0) FROM commits",
+    "index": "DELETE FROM documents WHERE false; SELECT 0",
+}
+#: How statements begin whose answer may wait, and so many of which wait at most.
+_CHANGES = ("INSERT", "UPDATE", "DELETE")
+_QUEUED = 200
+#: What every reader asks of a half first; kept by these names.
+_FIRST_READ: Mapping[Half, Mapping[str, str]] = {
+    "ledger": {},
+    "index": {"meta": "SELECT name, value FROM meta", "spaces": "SELECT name, id FROM spaces"},
 }
 
 
@@ -66,11 +77,27 @@ class Rows:
     """What a statement answered: all of its rows, as a cursor gives them."""
 
     def __init__(self, rows: list[tuple[Any, ...]], rowcount: int, *, counts: bool = False) -> None:
-        self._rows = rows
+        self._kept = (rows, rowcount)
         self._next = 0
-        self.rowcount = rowcount
-        #: The number of the row that was added, where the statement answers with it.
-        self.lastrowid: int | None = int(rows[0][0]) if counts and rows else None
+        self._counts = counts
+
+    def _answer(self) -> tuple[list[tuple[Any, ...]], int]:
+        """The rows, and how many the statement found or changed."""
+        return self._kept
+
+    @property
+    def _rows(self) -> list[tuple[Any, ...]]:
+        return self._answer()[0]
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows the statement found or changed."""
+        return self._answer()[1]
+
+    @property
+    def lastrowid(self) -> int | None:
+        """The number of the row that was added, where the statement answers with it."""
+        return int(self._rows[0][0]) if self._counts and self._rows else None
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row; None after the last."""
@@ -94,15 +121,58 @@ class Rows:
         return self._rows[self._next - 1]
 
 
+class Queued(Rows):
+    """What a statement will answer that waits to be sent with others: sent when somebody looks at it.
+
+    Args:
+        statement: With ``%s`` for each parameter.
+        every: The parameters of each time that it is executed.
+        counts: Whether its first column is the number of the row that it added.
+        send: Sends what waits.
+    """
+
+    def __init__(
+        self, statement: str, every: Sequence[Sequence[Any]], send: Callable[[], object], *, counts: bool = False
+    ) -> None:
+        super().__init__([], 0, counts=counts)
+        self.statement = statement.encode()
+        self.every = every
+        self._send = send
+        self.is_sent = False
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it ends the transaction."""
+        return self.statement == b"COMMIT"
+
+    def answered(self, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
+        """Keep what it answered."""
+        self.is_sent = True
+        self._kept = (cursor.fetchall() if cursor.description else [], max(0, cursor.rowcount))
+
+    def _answer(self) -> tuple[list[tuple[Any, ...]], int]:
+        if not self.is_sent:
+            self._send()
+        return self._kept
+
+
 class Transaction:
-    """A connection in a transaction of one tenant; takes SQLite's statements."""
+    """A connection in a transaction of one tenant; takes SQLite's statements.
+
+    Args:
+        raw: The connection.
+        kept: What was read of its state, which stays as it is, and what is read further; None where it may change.
+        newest: The number of the last commit, of a writer of the ledger.
+    """
 
     in_transaction = True
 
-    def __init__(self, raw: Connection, *, consistent: bool) -> None:
+    def __init__(self, raw: Connection, *, kept: dict[Any, Any] | None = None, newest: int | None = None) -> None:
         self._raw = raw
-        #: What was read of its state, which stays as it is; None where it may change.
-        self.kept: dict[Any, Any] | None = {} if consistent else None
+        self._queue: list[Queued] = []
+        #: The number of the last commit; None where it is not known.
+        self.newest = newest
+        self.kept = kept
 
     @contextmanager
     def together(self) -> Iterator[Transaction]:
@@ -122,10 +192,7 @@ class Transaction:
         if wanted is None:
             return Rows([], 0)
         every = [[_value(values[place]) for place in wanted.order] for values in parameters]
-        with translating(), self._raw.cursor() as cursor:
-            if every:
-                cursor.executemany(wanted.text, every)
-            return Rows([], max(0, cursor.rowcount))
+        return self._queued(Queued(wanted.text, every, self.send))
 
     def native(self, statement: str, parameters: Sequence[Any] = (), *, counts: bool = False) -> Rows:
         """Execute a statement that is written for PostgreSQL.
@@ -135,15 +202,48 @@ class Transaction:
             parameters: Their values.
             counts: Whether its first column is the number of the row that it added.
         """
-        with translating(), self._raw.cursor(binary=True) as cursor:
-            cursor.execute(statement.encode(), parameters)
-            return Rows(cursor.fetchall() if cursor.description else [], cursor.rowcount, counts=counts)
+        if statement.startswith(_CHANGES):
+            return self._queued(Queued(statement, [parameters], self.send, counts=counts))
+        asked = Queued(statement, [parameters], self.send)
+        self._queue.append(asked)
+        self.send()
+        return asked
+
+    def send(self, *, last: bool = False) -> None:
+        """Send what waits, as one message; with ``last`` also COMMIT: when this returns, it is committed."""
+        queue, self._queue = self._queue, []
+        if last:
+            queue.append(Queued("COMMIT", [()], self.send))
+        with translating(), nullcontext() if len(queue) == 1 else self._raw.pipeline():
+            cursors = [self._sent(each) for each in queue]
+        for each, cursor in zip(queue, cursors, strict=True):
+            each.answered(cursor)
+        if last and cursors[-1].statusmessage != "COMMIT":
+            raise StoreBusy("the database took the transaction back.", hint=AGAIN)
+
+    def _queued(self, change: Queued) -> Rows:
+        """A change, which waits for the next question or the end."""
+        if b"INTO commits" in change.statement:
+            self.newest = None
+        self._queue.append(change)
+        if sum(len(each.every) for each in self._queue) >= _QUEUED:
+            self.send()
+        return change
+
+    def _sent(self, change: Queued) -> psycopg.Cursor[tuple[Any, ...]]:
+        cursor = self._raw.cursor(binary=True)
+        if len(change.every) == 1:
+            return cursor.execute(change.statement, change.every[0], prepare=False if change.is_end else None)
+        cursor.executemany(change.statement, change.every)
+        return cursor
 
 
 class Alone:
     """A connection outside of transactions: each statement is one."""
 
     in_transaction = False
+    newest = None
+    kept = None
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
@@ -256,25 +356,32 @@ class PostgresDatabase:
         mode = " ISOLATION LEVEL REPEATABLE READ READ ONLY" if consistent else ""
         begin = f"BEGIN{mode}; {self._server.setting(self._half, self.tenant)}"
         begin += "" if synced else "SET LOCAL synchronous_commit = off; "
+        ahead = _FIRST_READ[self._half] if consistent else {}
+        begin += "; ".join(ahead.values())
         if writes:
             begin += f"SELECT pg_advisory_xact_lock(hashtextextended('{self._half}/{self.tenant}', 0)); "
             begin += _EXPECT_WRITES[self._half]
 
-        def run(raw: Connection) -> None:
-            raw.execute(begin.encode(), prepare=False)
+        def run(raw: Connection) -> list[list[tuple[Any, ...]]]:
+            cursor = raw.execute(begin.encode(), prepare=False)
+            answers = [[] if cursor.description is None else cursor.fetchall()]
+            while cursor.nextset():
+                answers.append([] if cursor.description is None else cursor.fetchall())
+            return answers
 
-        with self._server.connection(self._half, run) as (raw, _):
-            self._local.transaction = Transaction(raw, consistent=consistent)
+        with self._server.connection(self._half, run) as (raw, answers):
+            newest = int(answers[-1][0][0]) if writes else None
+            kept = dict(zip(ahead, answers[-len(ahead) :], strict=True)) if ahead else {}
+            self._local.transaction = transaction = Transaction(raw, kept=kept if consistent else None, newest=newest)
             try:
-                yield self._local.transaction
+                yield transaction
+                transaction.send(last=True)
             except BaseException:
-                self._local.transaction = None
                 with suppress(psycopg.Error):  # it was lost
                     raw.rollback()
                 raise
-            self._local.transaction = None
-            with translating():
-                raw.execute("COMMIT", prepare=False)
+            finally:
+                self._local.transaction = None
 
 
 class PostgresServer:
@@ -352,7 +459,7 @@ class PostgresServer:
         try:
             with translating():
                 raw.execute(f"SET lock_timeout = {max(1, int(timeout_seconds * 1000))}", prepare=False)
-                held = _locked(raw, name, wait=timeout_seconds > 0.0)
+                held = acquire_lock(raw, name, wait=timeout_seconds > 0.0)
             yield held
         finally:
             with suppress(psycopg.Error):  # who lost the connection lost the lock
@@ -404,7 +511,8 @@ def _taken(pool: ConnectionPool[Connection]) -> Connection:
         raise StoreBusy(f"the database gave no connection: {error}.", hint=UNREACHABLE) from error
 
 
-def _locked(raw: Connection, name: str, *, wait: bool) -> bool:
+def acquire_lock(raw: psycopg.Connection[Any], name: str, *, wait: bool) -> bool:
+    """Whether a connection got a lock by its name, which it holds until it gives it up or is closed."""
     if not wait:
         row = raw.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 1))", (name,)).fetchone()
         return row is not None and bool(row[0])

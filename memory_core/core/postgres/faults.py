@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import errors
 
-from memory_core.core.errors import StorageFailed, StoreBusy
+from memory_core.core.errors import EmbeddingFailed, StorageFailed, StoreBusy
 
 AGAIN = "Send the same request again; give it a request_id so that it is applied once."
 UNREACHABLE = "Check store.url and that the database runs; what was acknowledged is safe. Then send it again."
@@ -29,11 +29,18 @@ def said(error: BaseException) -> str:
 
 @contextmanager
 def translating() -> Iterator[None]:
-    """Errors of the connection, of locks and of the disk as the store's own; those of a statement stay."""
+    """Errors of the connection, of locks, of the disk and of vectors' sizes as the store's own; others stay."""
     try:
         yield
     except _BUSY as error:
         raise StoreBusy(f"the database is busy: {said(error)}.", hint=AGAIN) from error
+    except errors.DataException as error:
+        if "dimensions" not in str(error):
+            raise
+        raise EmbeddingFailed(
+            f"the embedding model gives vectors of another size than those that are stored: {said(error)}.",
+            hint="Name the model that made them, or compute all anew: runebook rebuild --reembed.",
+        ) from error
     except errors.ReadOnlySqlTransaction as error:
         raise StoreBusy(f"the database takes no writes: {said(error)}.", hint=READ_ONLY) from error
     except _REFUSED as error:

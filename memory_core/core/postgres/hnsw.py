@@ -16,14 +16,13 @@ import psycopg
 from psycopg import sql
 
 from memory_core.core.errors import RunebookError
+from memory_core.core.postgres.database import acquire_lock
 from memory_core.core.postgres.faults import said
 from memory_core.core.postgres.schema import connected
 
 _log = logging.getLogger(__name__)
 #: So many rows of a space are scanned: that takes 40 ms on the machine of docs/measured.md.
 EXACT_BELOW = 20_000
-#: So many candidates each search of an index has (``hnsw.ef_search``), and as many rows it answers with at most.
-CANDIDATES = 400
 
 
 class HnswIndexes:
@@ -113,8 +112,7 @@ class HnswIndexes:
         self, raw: psycopg.Connection[tuple[object, ...]], name: str, space: str, fingerprint: str, width: int
     ) -> bool:
         """Whether the index is there, after it was made unless another server is at it."""
-        row = raw.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 1))", (name,)).fetchone()
-        if row != (True,):
+        if not acquire_lock(raw, name, wait=False):
             return False
         place = sql.Identifier("runebook_index", name)
         valid = raw.execute(

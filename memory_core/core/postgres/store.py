@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from memory_core.core.background import Background
 from memory_core.core.errors import NeedsFolder, RunebookError
 from memory_core.core.memory.directory_page import is_generated, with_own_words
+from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import CommitReceipt, FileChange, FileProblem, as_json, text_sha256
 from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri, Scope
 from memory_core.core.postgres.database import PostgresDatabase, PostgresLock, PostgresServer
 from memory_core.core.store.delivery import Delivered, Step
 from memory_core.core.store.files import Entry, FileStat, FileStore, Looks, Seen, no_directory
-from memory_core.core.store.ledger import Ledger, stored_text
-from memory_core.core.store.local import Store
+from memory_core.core.store.ledger import Ledger, Overtaken, stored_text
+from memory_core.core.store.local import Foreseen, Store
 from memory_core.core.store.usage import UsageLog
 
 if TYPE_CHECKING:
@@ -50,6 +51,24 @@ class PostgresLedger(Ledger):
     def ledger_id(self) -> str:
         """Names this ledger for its whole life."""
         return self._id
+
+    def newest_seq(self) -> int:
+        """The last commit's number; 0 when there is none."""
+        known = self.rows.connection().newest
+        return super().newest_seq() if known is None else known
+
+    def _append(self, connection: Any, values: Sequence[Any], follows: int | None) -> int:
+        """Add the row of a commit, which is whole with its transaction; see ``Ledger.record``."""
+        newest = self.newest_seq()  # the tenant is held: nobody else adds one
+        if follows not in (None, newest):
+            raise Overtaken
+        connection.execute(
+            "INSERT INTO commits (commit_id, request_id, at, kind, receipt, settled, author, undoes, seq) "
+            "VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?)",
+            (*values[:5], *values[6:], newest + 1),
+        )
+        connection.newest = newest + 1
+        return newest + 1
 
 
 class PostgresFiles(FileStore):
@@ -257,6 +276,18 @@ class PostgresStore(Store):
         text = stored_text(cast("Any", self._rows.connection()), str(uri), named=True)
         return text, Seen(None if text is None else text_sha256(text))
 
+    def foresee(self, uri: MemoryUri, memory_type: str, key: str) -> Foreseen:
+        """What a plan asks of a memory, in one question."""
+        directory = str(uri.parent)
+        asked = self._rows.connection().native(
+            "SELECT EXISTS (SELECT FROM files WHERE uri = %s), (SELECT uri FROM files WHERE directory = %s "
+            "AND memory_type = %s AND key = %s LIMIT 1), EXISTS (SELECT FROM files WHERE directory = %s "
+            "AND name_fold = %s)",
+            (str(uri), directory, memory_type, key, directory, fold(uri.name)),
+        )
+        is_there, holder, is_taken = asked.fetchone() or (True, None, True)
+        return Foreseen(bool(is_there), None if holder is None else MemoryUri.parse(holder), bool(is_taken))
+
     def name_taken(self, directory: MemoryUri, name: str) -> bool:
         """Whether the name, or a twin of it, is in use in this directory."""
         return self.ledger.name_taken(directory, name)
@@ -335,14 +366,14 @@ class _Recorded:
         """The number of the last commit."""
         return self._ledger.newest_seq()
 
-    def deliver(self, seq: int, changes: Sequence[FileChange], _seen: Mapping[MemoryUri, Seen]) -> Delivered:
+    def deliver(self, _seq: int, changes: Sequence[FileChange], _seen: Mapping[MemoryUri, Seen]) -> Delivered:
         """Note size and time of each text, in the transaction that records it."""
         now = _now_ns()
         sizes = {str(change.uri): len(change.after.encode()) for change in changes if change.after is not None}
         self._ledger.rows.connection().native(
-            "WITH done AS (UPDATE commits SET settled = 1 WHERE seq = %s) UPDATE files SET size_bytes = bytes, "
-            "mtime_ns = %s FROM unnest(%s::text[], %s::bigint[]) AS t (place, bytes) WHERE uri = place",
-            (seq, now, list(sizes), list(sizes.values())),
+            "UPDATE files SET size_bytes = bytes, mtime_ns = %s "
+            "FROM unnest(%s::text[], %s::bigint[]) AS t (place, bytes) WHERE uri = place",
+            (now, list(sizes), list(sizes.values())),
         )
         return Delivered()
 

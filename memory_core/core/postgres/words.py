@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from memory_core.core.index.catalog_file import WORDS_DDL
-from memory_core.core.index.filter import Condition, all_of
+from memory_core.core.index.filter import ANYTHING, Condition, all_of
 from memory_core.core.index.search_rows import (
     COMMON_FROM,
     K1,
@@ -34,6 +34,16 @@ from memory_core.core.index.tokenizer import word_share
 from memory_core.core.search.fusion import COLUMN_WEIGHTS, Question, idf, weigh_question
 from memory_core.core.text.analysis import FILLER_ROWS, filler_texts
 
+#: Documents of a word that are counted; of a more common one it is estimated how many hold it.
+COUNTED = 20_000
+#: How often a word stands in a text of which its places are stored.
+_PLACES = "(CASE w.{0} WHEN '' THEN 0 ELSE length(w.{0}) - length(replace(w.{0}, ' ', '')) + 1 END)"
+_OWN = " AND own <> ''"
+_OF_SPACES = "SELECT d.id FROM documents d JOIN spaces s ON s.name = d.space WHERE s.id = ANY(?)"
+#: Of a document of ``words w``: it holds another word, too.
+_HOLDS_TOO = " AND EXISTS (SELECT FROM words o WHERE o.term = ? AND o.document = w.document{})"
+#: So many documents are asked for at once where only some of them may count.
+_ASKED_TEXTS = 32
 #: Greater than every word that begins as a prefix does.
 _LAST = "\U0010ffff"
 
@@ -186,12 +196,17 @@ class PostgresWords:
         operands = {term: _TOKENIZER.operand(term) for term in terms}
         with connection.together() as reading:
             space = _space(reading, scopes)
-            counted = space.counts(operands)
+            counted = space.counts(operands, COUNTED, documents)
             matching = [sum(counted[term]) for term in terms]
             telling = telling_terms(terms, matching, rows)
-            space.fetch(operands[term] for term in telling)
-            found = [(space.found(operands[term]), sum(counted[term])) for term in telling]
-            scores = space.ranked(found, limit, condition)
+            if all(operands[term].is_word for term in telling):
+                words = [(operands[term].terms[0], sum(counted[term])) for term in telling]
+                best = space.best(words, limit, condition)
+                scores = {int(document): float(score) for document, score in best}
+            else:
+                space.fetch(operands[term] for term in telling)
+                found = [(space.found(operands[term]), sum(counted[term])) for term in telling]
+                scores = space.ranked(found, limit, condition)
             few = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= RARE_DOCUMENTS * VIEWS]
             rare = frozenset(self.holding(reading, few, RARE_DOCUMENTS, scopes, condition))
         question = weigh_question(rows, matching, [word_share(term) for term in terms])
@@ -265,19 +280,20 @@ class PostgresWords:
         operands = {term: _TOKENIZER.operand(term) for term in terms}
         with connection.together() as reading:
             space = _space(reading, scopes)
-            counted = space.counts(operands)
+            counted = space.counts(operands, COMMON_FROM)
             ordered = sorted((min(COMMON_FROM, sum(counted[term])), term) for term in terms)
             rarest = [(count, operands[term]) for count, term in ordered if count > indexed][:RAREST_TERMS]
             if not rarest:
                 return []
+            memories = all_of([Condition("d.context_type <> 'resource'"), condition]) or ANYTHING
+            joint = sum(count for count, _ in rarest) > COMMON_FROM
+            if all(operand.is_word for _, operand in rarest):
+                words = [(operand.terms[0], count) for count, operand in rarest]
+                best = space.best(words, limit, memories, joint=joint, columns=", d.uri, d.own")
+                return [(uri, own) for _, _, uri, own in best]
             space.fetch(operand for _, operand in rarest)
             found = [(space.found(operand), count) for count, operand in rarest]
-            memories = all_of([Condition("d.context_type <> 'resource'"), condition])
-            joint = sum(count for count, _ in rarest) > COMMON_FROM
-            best = space.ranked(found, limit, memories, joint=joint)
-            rows = reading.execute("SELECT id, uri, own FROM documents WHERE id = ANY(?)", (list(best),))
-            texts = {int(number): (uri, own) for number, uri, own in rows}
-        return [texts[document] for document in best if document in texts]
+            return _texts(reading, list(space.ranked(found, None, None, joint=joint)), limit, memories)
 
     def linked(
         self,
@@ -294,10 +310,12 @@ class PostgresWords:
         found: dict[int, float] = {}
         with connection.together() as reading:
             space = _space(reading, scopes)
-            space.fetch(operands.values())
-            held = {term: space.own(operand) for term, operand in operands.items()}
-            shared = sorted((count, term) for term, (_, count) in held.items() if 1 < count <= most_linked(documents))
+            counted = space.counts(operands, COMMON_FROM, own=True)
+            shared = sorted((sum(each), term) for term, each in counted.items())
+            shared = [(count, term) for count, term in shared if 1 < count <= most_linked(documents)]
             weights = {term: idf(documents + FILLER_ROWS, count) for count, term in shared[:LINK_TERMS]}
+            space.fetch(operands[term] for term in weights)
+            held = {term: space.own(operands[term]) for term in weights}
             passing = space.passing({document for term in weights for document in held[term][0]}, condition)
         for term, weight in weights.items():
             for document in held[term][0].keys() & passing:
@@ -329,30 +347,54 @@ class _Space:
         self._within = ""
         self._ids: tuple[list[int], ...] = ()
         if scopes is not None:
-            self._within = (
-                " AND document IN (SELECT d.id FROM documents d JOIN spaces s ON s.name = d.space WHERE s.id = ANY(?))"
-            )
+            self._within = f" AND w.document IN ({_OF_SPACES})"
             self._ids = ([int(scope.removeprefix("space")) for scope in scopes],)
         self._postings: dict[str, dict[int, _Spots]] = {}
         self._prefixes: set[str] = set()
         self._whole: tuple[int, float] | None = None
+        #: About how many documents hold a word, of those that were counted.
+        self._seen: dict[str, int] = {}
 
-    def counts(self, operands: Mapping[str, _Operand]) -> dict[str, tuple[int, int]]:
-        """For each operand, by its name: how many documents hold it in either text, and how many fillers."""
+    def counts(
+        self, operands: Mapping[str, _Operand], most: int = COUNTED, documents: int = 0, *, own: bool = False
+    ) -> dict[str, tuple[int, int]]:
+        """For each operand, by its name: how many documents hold it in either text, and how many fillers.
+
+        Args:
+            operands: By name.
+            most: Documents of a word that are counted one by one; beyond, it is estimated how many there are.
+            documents: How many there are at all; 0 estimates nothing.
+            own: Whether only a document's own text counts.
+        """
         single = {each.terms[0] for each in operands.values() if each.is_word and each.terms[0] not in self._postings}
         rows = self._connection.execute(
-            f"SELECT term, count(*) FROM words WHERE term = ANY(?){self._within} GROUP BY term",
-            (list(single), *self._ids),
+            "SELECT asked.term, held.count, held.last FROM unnest(?::text[]) AS asked (term), LATERAL ("
+            "SELECT count(*) AS count, max(document) AS last FROM (SELECT document FROM words w "
+            f"WHERE term = asked.term{_OWN if own else ''}{self._within} ORDER BY document LIMIT ?) one) held "
+            "WHERE held.count > 0",
+            (list(single), *self._ids, most),
         )
-        counted = {str(term): int(count) for term, count in rows} if single else {}
+        counted = {
+            str(term): self._estimated(int(count), last, documents) if count == most and documents else int(count)
+            for term, count, last in (rows if single else ())
+        }
         self.fetch(each for each in operands.values() if not each.is_word)
+        self._seen |= counted
         return {
             name: (
-                counted.get(each.terms[0], 0) if each.is_word and each.terms[0] in single else len(self.found(each)),
+                counted.get(each.terms[0], 0)
+                if each.is_word and each.terms[0] in single
+                else len(self.own(each)[0] if own else self.found(each)),
                 len(_standing(each, _fillers()[0])),
             )
             for name, each in operands.items()
         }
+
+    def _estimated(self, count: int, last: int, documents: int) -> int:
+        """How many documents hold a word, from how densely those lie that were counted, as numbers go."""
+        (ends,) = self._connection.execute("SELECT min(id), max(id) FROM documents")
+        density = count / max(last - ends[0] + 1, 1)
+        return max(count, min(int(density * (ends[1] - ends[0] + 1)), documents))
 
     def fetch(self, operands: Iterable[_Operand]) -> None:
         """Read the postings of words, each once."""
@@ -382,15 +424,43 @@ class _Space:
 
     def holders(self, terms: Sequence[str], limit: int, condition: Condition | None) -> dict[int, float]:
         """Documents whose own text holds all of some terms, with their BM25; none where more than ``limit`` do."""
-        best = self.ranked([self.own(_TOKENIZER.operand(term)) for term in terms], limit + 1, condition, joint=True)
+        asked = [_TOKENIZER.operand(term) for term in terms]
+        if len(asked) > 1 and all(operand.is_word for operand in asked):
+            return self._holders_of_all({operand.terms[0]: operand for operand in asked}, limit, condition)
+        best = self.ranked([self.own(operand) for operand in asked], limit + 1, condition, joint=True)
         if len(best) > limit:
             return {}
         return best if not self._ids else dict.fromkeys(best, 0.0)
 
+    def _holders_of_all(
+        self, words: Mapping[str, _Operand], limit: int, condition: Condition | None
+    ) -> dict[int, float]:
+        """``holders`` of whole words: who holds all is asked by the rarest, and only they are read."""
+        held = _HOLDS_TOO.format(" AND o.own <> ''")
+        first, *others = sorted(words, key=lambda word: self._seen.get(word, 0))
+        passing = "" if condition is None else f" AND {condition.sql}"
+        rows = self._connection.execute(
+            "SELECT w.document FROM words w JOIN documents d ON d.id = w.document WHERE w.term = ? AND w.own <> ''"
+            f"{held * len(others)}{self._within}{passing} LIMIT ?",
+            (first, *others, *self._ids, *(() if condition is None else condition.parameters), limit + 1),
+        )
+        documents = [int(document) for (document,) in rows]
+        if self._ids or not 0 < len(documents) <= limit:
+            return dict.fromkeys(documents if len(documents) <= limit else (), 0.0)
+        counted = self.counts(words, own=True)
+        read = self._connection.execute(
+            "SELECT term, document, own, tokens FROM words WHERE term = ANY(?) AND document = ANY(?)",
+            (list(words), documents),
+        )
+        found: dict[str, _Found] = {word: {} for word in words}
+        for word, document, own, tokens in read:
+            found[word][document] = _Often(_count(own), 0, tokens)
+        return self.ranked([(found[word], sum(counted[word])) for word in words], limit, None, joint=True)
+
     def ranked(
         self,
         found: Sequence[tuple[_Found, int]],
-        limit: int,
+        limit: int | None,
         condition: Condition | None,
         *,
         joint: bool = False,
@@ -399,7 +469,7 @@ class _Space:
 
         Args:
             found: For each operand who holds it, and the rows that do, fillers included.
-            limit: Documents at most.
+            limit: Documents at most; None for all.
             condition: A condition over ``documents d``.
             joint: Whether all of the operands must be held.
         """
@@ -422,6 +492,53 @@ class _Space:
         best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
         return dict(best[:limit])
 
+    def best(
+        self,
+        words: Sequence[tuple[str, int]],
+        limit: int,
+        condition: Condition | None,
+        *,
+        joint: bool = False,
+        columns: str = "",
+    ) -> list[tuple[Any, ...]]:
+        """What ``ranked`` returns, computed by the database: ``(document, BM25)`` and further columns, best first.
+
+        Args:
+            words: Each with the rows that hold it, fillers included; the first the rarest, where all must be held.
+            limit: Documents at most.
+            condition: A condition over ``documents d``.
+            joint: Whether all of the words must be held.
+            columns: Of ``documents d``, each after a comma.
+        """
+        rows, average = self._totals()
+        terms = [term for term, _ in words]
+        weights = [idf(rows, matching) for _, matching in words]
+        others = terms[1:] if joint else []
+        held = _HOLDS_TOO.format("") * len(others)
+        some = f"SELECT w.document FROM words w WHERE w.term = ?{held}{self._within}"
+        among = f" AND w.document IN ({some})" if joint else self._within
+        joined = condition is not None or columns
+        found = self._connection.execute(
+            f"SELECT scored.* {columns} FROM (SELECT w.document, sum(asked.weight * (often * ?::float8) / "
+            "(often + ?::float8 * (?::float8 + ?::float8 * w.tokens / ?::float8)) ORDER BY asked.place) AS score "
+            "FROM unnest(?::text[], ?::float8[]) WITH ORDINALITY AS asked (term, weight, place) "
+            "JOIN words w ON w.term = asked.term, "
+            f"LATERAL (SELECT ?::float8 * {_PLACES.format('own')} "
+            f"+ ?::float8 * {_PLACES.format('previous')} AS often) o "
+            f"WHERE w.term = ANY(?){among} GROUP BY w.document) scored "
+            + ("JOIN documents d ON d.id = scored.document " if joined else "")
+            + (f"WHERE {condition.sql} " if condition else "")
+            + "ORDER BY score DESC, document LIMIT ?",
+            (
+                *(K1 + 1, K1, 1 - B, B, average, terms, weights, *COLUMN_WEIGHTS[:2], terms),
+                *((terms[0], *others) if joint else ()),
+                *self._ids,
+                *(() if condition is None else condition.parameters),
+                limit,
+            ),
+        )
+        return list(found.fetchall())
+
     def passing(self, documents: set[int], condition: Condition | None) -> set[int]:
         """Those of some documents that a condition over ``documents d`` lets pass."""
         if not documents or condition is None:
@@ -436,20 +553,37 @@ class _Space:
         """How many rows there are, fillers included, and words of a row on average."""
         if self._whole is None:
             fillers = _fillers()[1]
-            (total,) = self._connection.execute(
-                f"SELECT count(*), coalesce(sum(tokens), 0) FROM word_counts WHERE 1{self._within}", self._ids
-            )
+            counted = f"SELECT count(*), coalesce(sum(tokens), 0) FROM word_counts w WHERE 1{self._within}"
+            if not self._ids:
+                counted = "SELECT coalesce(sum(documents), 0), coalesce(sum(tokens), 0) FROM word_totals"
+            (total,) = self._connection.execute(counted, self._ids)
             rows = int(total[0]) + FILLER_ROWS
             self._whole = rows, (int(total[1]) + fillers) / rows
         return self._whole
 
     def _read(self, where: str, *values: Any) -> None:
         rows = self._connection.execute(
-            f"SELECT term, document, own, previous, tokens FROM words WHERE {where}{self._within}",
+            f"SELECT term, document, own, previous, tokens FROM words w WHERE {where}{self._within}",
             (*values, *self._ids),
         )
         for term, document, *spots in rows:
             self._postings.setdefault(term, {})[document] = _Spots(*spots)
+
+
+def _texts(connection: Any, documents: Sequence[int], limit: int, condition: Condition) -> list[tuple[str, str]]:
+    """``(uri, own text)`` of the first of some documents that meet a condition."""
+    found: list[tuple[str, str]] = []
+    for start in range(0, len(documents), _ASKED_TEXTS):
+        asked = documents[start : start + _ASKED_TEXTS]
+        rows = connection.execute(
+            f"SELECT d.id, d.uri, d.own FROM documents d WHERE d.id = ANY(?) AND {condition.sql}",
+            (list(asked), *condition.parameters),
+        )
+        texts = {int(number): (uri, own) for number, uri, own in rows}
+        found += [texts[document] for document in asked if document in texts]
+        if len(found) >= limit:
+            break
+    return found[:limit]
 
 
 def _space(connection: Any, scopes: Sequence[str] | None) -> _Space:

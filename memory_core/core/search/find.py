@@ -183,6 +183,10 @@ class Retriever:
         """
         if not uris:
             return ()
+        with self._catalog.together():
+            return self._similar(uris, limit, project)
+
+    def _similar(self, uris: Sequence[str], limit: int, project: ProjectScope) -> tuple[Similar, ...]:
         found: dict[str, float] = {}
         unseen = self._indexer.unseen(_UNSEEN_CHANGES)
         near = [

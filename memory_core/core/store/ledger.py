@@ -507,6 +507,9 @@ _SCHEMA_8 = _SHARED
 class Overtaken(StoreBusy):
     """Another writer committed although the lock was held."""
 
+    def __init__(self) -> None:
+        super().__init__("another writer broke the lock.", hint="Send the same request again.")
+
 
 @frozen
 class CommitRow:
@@ -604,15 +607,8 @@ class Ledger:
         """
         with self._database.writing() as connection:
             text = json.dumps(receipt, ensure_ascii=False)
-            cursor = connection.execute(
-                "INSERT INTO commits (commit_id, request_id, at, kind, receipt, settled, author, undoes) "
-                "SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM (SELECT coalesce(max(seq), 0) AS newest FROM commits) "
-                "WHERE coalesce(?, newest) = newest",
-                (commit_id, request_id, at, kind, text, int(settled), author, undoes, follows),
-            )
-            if cursor.rowcount == 0:
-                raise Overtaken("another writer broke the lock.", hint="Send the same request again.")
-            seq = int(cursor.lastrowid or 0)
+            values = (commit_id, request_id, at, kind, text, int(settled), author, undoes)
+            seq = self._append(connection, values, follows)
             for ordinal, change in enumerate(changes):
                 insert_change(connection, seq, ordinal, change)
                 upsert_name(connection, seq, change)
@@ -622,6 +618,17 @@ class Ledger:
                 note_progress(connection, seq, progress)
                 record_progress(connection, progress, at)
         return seq
+
+    def _append(self, connection: sqlite3.Connection, values: Sequence[Any], follows: int | None) -> int:
+        cursor = connection.execute(
+            "INSERT INTO commits (commit_id, request_id, at, kind, receipt, settled, author, undoes) "
+            "SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM (SELECT coalesce(max(seq), 0) AS newest FROM commits) "
+            "WHERE coalesce(?, newest) = newest",
+            (*values, follows),
+        )
+        if cursor.rowcount == 0:
+            raise Overtaken
+        return int(cursor.lastrowid or 0)
 
     def advance(self, progress: SessionProgress, at: str) -> None:
         """Record a session's progress that changed no file."""
@@ -638,8 +645,8 @@ class Ledger:
             )
 
     def attach(self, receipts: Iterable[Mapping[str, Any]]) -> None:
-        """Replace the stored receipts by their final form."""
-        with self._database.writing() as connection:
+        """Replace the stored receipts by their final form; a power loss may leave the first one."""
+        with self._database.writing(synced=False) as connection:
             connection.executemany(
                 "UPDATE commits SET receipt = ? WHERE commit_id = ?",
                 [(json.dumps(receipt, ensure_ascii=False), receipt["commit_id"]) for receipt in receipts],
@@ -689,15 +696,25 @@ class Ledger:
         )
         return None if row is None else dict(json.loads(row[0]))
 
-    def changes_of(self, seqs: Iterable[int]) -> list[ChangeRow]:
-        """The changes of these commits, in order."""
+    def changes_of(self, seqs: Iterable[int], uris: Iterable[MemoryUri] | None = None) -> list[ChangeRow]:
+        """The changes of these commits, in order; of these files alone, if any are named."""
         connection = self._database.connection()
+        among = "" if uris is None else "AND uri IN (SELECT value FROM json_each(?)) "
+        named = () if uris is None else (json.dumps([str(uri) for uri in uris]),)
         rows = (
             change_row(row)
             for seq in seqs
-            for row in connection.execute(f"SELECT {COLUMNS} FROM changes WHERE seq = ? ORDER BY ordinal", (seq,))
+            for row in connection.execute(
+                f"SELECT {COLUMNS} FROM changes WHERE seq = ? {among}ORDER BY ordinal", (seq, *named)
+            )
         )
         return [replace(row, before=text_before(connection, row)) for row in rows]
+
+    def steps_of(self, seq: int) -> list[ChangeRow]:
+        """The changes of a commit, in order, without their texts: of a large one a list needs no more."""
+        bare = COLUMNS.replace(" before, after,", " NULL, NULL,")
+        rows = self._database.connection().execute(f"SELECT {bare} FROM changes WHERE seq = ? ORDER BY ordinal", (seq,))
+        return [change_row(row) for row in rows]
 
     def changes_after(self, seq: int, limit: int) -> list[ChangeRow]:
         """Changes of the ``limit`` commits that follow ``seq``, in order; without the texts that they replaced."""

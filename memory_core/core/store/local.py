@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from memory_core.core.background import await_quiet
 from memory_core.core.caller import current_author
@@ -59,6 +59,9 @@ REPEATED = "repeated request_id"
 class Snapshot(Protocol):
     """What a plan may look at; stable while the plan runs, because the lock is held."""
 
+    def foresee(self, uri: MemoryUri, memory_type: str, key: str) -> None:
+        """A memory with this key may get this name: a store that is far away asks for all of it at once."""
+
     def text(self, uri: MemoryUri) -> str | None:
         """The file's text now, or None."""
         ...
@@ -80,6 +83,14 @@ class Snapshot(Protocol):
 Plan = Callable[[Snapshot], ChangeSet]
 
 
+class Foreseen(NamedTuple):
+    """What is known of a memory that may be new: whether its file is there, who holds its key, if its name is taken."""
+
+    is_there: bool
+    holder: MemoryUri | None
+    is_taken: bool
+
+
 class _View:
     """The store as one plan sees it; remembers how the files looked that it read."""
 
@@ -87,17 +98,30 @@ class _View:
         self._store = store
         self.ledger = store.ledger
         self.seen: dict[MemoryUri, Seen] = {}
+        self._absent: set[MemoryUri] = set()
+        self._holders: dict[tuple[MemoryUri, str, str], MemoryUri | None] = {}
+        self._taken: dict[MemoryUri, bool] = {}
+
+    def foresee(self, uri: MemoryUri, memory_type: str, key: str) -> None:
+        place = (uri.parent, memory_type, key)
+        if place in self._holders or (found := self._store.foresee(uri, memory_type, key)) is None:
+            return
+        self._holders[place], self._taken[uri] = found.holder, found.is_taken
+        if not found.is_there:
+            self._absent.add(uri)
 
     def text(self, uri: MemoryUri) -> str | None:
-        text, seen = self._store.look(uri)
+        text, seen = (None, Seen(None)) if uri in self._absent else self._store.look(uri)
         self.seen.setdefault(uri, seen)
         return text
 
     def locate(self, directory: MemoryUri, memory_type: str, key: str) -> MemoryUri | None:
-        return self._store.locate(directory, memory_type, key)
+        place = (directory, memory_type, key)
+        return self._holders[place] if place in self._holders else self._store.locate(*place)
 
     def name_taken(self, directory: MemoryUri, name: str) -> bool:
-        return self._store.name_taken(directory, name)
+        uri = directory.child(name)
+        return self._taken[uri] if uri in self._taken else self._store.name_taken(directory, name)
 
     def file(self, change: FileChange) -> Seen:
         """The file that a change builds on."""
@@ -250,6 +274,10 @@ class Store:
             return self.ledger.text_at(uri, self.ledger.newest_seq()), self.files.look(uri)[1]
         text, seen = self.files.look(uri, strict=True)
         return recorded(uri, text), seen
+
+    def foresee(self, uri: MemoryUri, memory_type: str, key: str) -> Foreseen | None:  # noqa: ARG002
+        """What a plan asks of a memory, where it is cheaper to ask for it at once; else None."""
+        return None
 
     def locate(self, directory: MemoryUri, memory_type: str, key: str) -> MemoryUri | None:
         """The file that holds this key, or None."""
