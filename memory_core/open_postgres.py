@@ -6,9 +6,10 @@ Imported, with its packages, only then. All users of a process share connections
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from memory_core.core.background import Background
@@ -17,6 +18,7 @@ from memory_core.core.index.indexer import Indexer
 from memory_core.core.postgres.catalog import PostgresCatalog, PostgresVectors
 from memory_core.core.postgres.database import PostgresDatabase, PostgresLock, PostgresServer
 from memory_core.core.postgres.hnsw import EXACT_BELOW, HnswIndexes
+from memory_core.core.postgres.rates import exchange
 from memory_core.core.postgres.store import PostgresStore
 from memory_core.core.store.files import STATE_NAME
 from memory_core.core.store.issued_tokens import IssuedTokens
@@ -51,6 +53,11 @@ def issued_tokens(url: str) -> Iterator[IssuedTokens]:
         yield IssuedTokens(cast("Database", PostgresDatabase(server, "ledger", _TOKENS)))
     finally:
         server.close()
+
+
+def shared_rates(tokens: IssuedTokens) -> Callable[[Mapping[str, float]], Mapping[str, float]]:
+    """What exchanges limits with the other servers of the database that holds these tokens; see ``rates.exchange``."""
+    return partial(exchange, cast("PostgresDatabase", tokens.database))
 
 
 class OpenedSpace(OpenedStore):

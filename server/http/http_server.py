@@ -44,7 +44,7 @@ from server.http.fair_share import FairShare
 from server.http.health import LIVE, READY, Health
 from server.http.identity_provider import IssuerUnreachable
 from server.http.page_files import OpenPages, is_page
-from server.http.rate_limits import OpenRequests, RequestRates
+from server.http.rate_limits import OpenRequests, RequestRates, Sharing
 from server.http.transfers import ForOwner, Transfers
 from server.protocol.session import ServedStore
 from server.protocol.stdio_transport import END_SECONDS
@@ -167,9 +167,13 @@ def build_app(
             if owner_key is not None:  # its owner opens the page now, and will search
                 store.warm()
         try:
+            if sharing is not None:
+                sharing.start()
             async with server.session_manager.run():
                 yield
         finally:
+            if sharing is not None:
+                sharing.close()
             if store is not None:
                 await anyio.to_thread.run_sync(store.release)
         transfers.close()
@@ -179,6 +183,11 @@ def build_app(
     sessions = SessionShare(transports, server.session_manager, _PATH, max(1, settings.max_sessions // _SHARE))
     behind = sessions if store is None else _WithApi(sessions, store, settings, owner)
     rates = RequestRates(settings.requests_per_minute)
+    sharing = None
+    if tokens is not None and tokens.is_remote and settings.requests_per_minute:
+        from memory_core.open_postgres import shared_rates
+
+        sharing = Sharing(rates, shared_rates(tokens))
     door = TokenCheck(
         FairShare(behind, settings.requests_at_once, max(1, settings.requests_at_once // 2)),
         tokens,
