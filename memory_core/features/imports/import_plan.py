@@ -36,6 +36,7 @@ from memory_core.features.imports.items import (
     SummaryItem,
     digest_of,
 )
+from memory_core.features.imports.known_files import KnownFile, noted_file
 from memory_core.features.rolling_summary import (
     RollingSummary,
     dump_rolling_summary,
@@ -44,10 +45,11 @@ from memory_core.features.rolling_summary import (
 )
 
 if TYPE_CHECKING:
+    from memory_core.core.store.history_rows import PastCommit
     from memory_core.runebook import Runebook
 
 KIND = "import"
-_MARK = re.compile(r"\[import ([0-9a-f]{16}) ([0-9a-f]{16})\]$")
+_MARK = re.compile(r"\[import ([0-9a-f]{16}) ([0-9a-f]{16})(?: ([0-9a-f]{16}))?\]$")
 _NAMES_LIMIT = 32
 _FALLBACK = "notes"
 #: Where a type has no field for free text, the field that takes it.
@@ -57,11 +59,12 @@ _LABEL_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One item that came in: what it said, as which file, in which commit."""
+    """One item that came in: what it said, as which memory, in which commit, and from which file where that counts."""
 
     digest: str
     uri: str
     seq: int
+    file_id: str = ""
 
 
 class EarlierImports:
@@ -77,24 +80,50 @@ class EarlierImports:
         self._scope = scope
 
     @functools.cached_property
+    def _commits(self) -> Sequence[PastCommit]:
+        return self._ledger.past.of_kind(KIND)
+
+    @functools.cached_property
     def _marks(self) -> Mapping[str, Mark]:
         return {
-            found[1]: Mark(found[2], result["uri"], commit.seq)
-            for commit in self._ledger.past.of_kind(KIND)
+            found[1]: Mark(found[2], result["uri"], commit.seq, found[3] or "")
+            for commit in self._commits
             for result in commit.receipt["results"]
             if (found := _MARK.search(result.get("note") or ""))
         }
 
+    @functools.cached_property
+    def files(self) -> Mapping[str, KnownFile]:
+        """The files that items came from, by id, where they were last; those of other formats and spaces as well."""
+        noted = (noted_file(note) for commit in self._commits for note in commit.receipt.get("notes", ()))
+        return {each.file_id: each for each in noted if each is not None}
+
+    @functools.cached_property
+    def _by_file(self) -> Mapping[str, Mapping[str, Mark]]:
+        found: dict[str, dict[str, Mark]] = {}
+        for identity, mark in self._marks.items():
+            found.setdefault(mark.file_id, {})[identity] = mark
+        return found
+
+    def of_file(self, file_id: str, items: Sequence[MemoryItem]) -> Mapping[str, Mark]:
+        """The marks of all that came from a file, by identity; without an id, of those items that came from any."""
+        if file_id:
+            return self._by_file.get(file_id, {})
+        former = [self.identity(item.within("")) for item in items]
+        return {each: self._marks[each] for each in former if each in self._marks and not self._marks[each].file_id}
+
     def get(self, item: Stored) -> Mark | None:
         """The item's mark, if it came in before."""
-        return self._marks.get(self._identity(item))
+        return self._marks.get(self.identity(item))
 
     def marked(self, result: OperationResult, item: Stored) -> OperationResult:
         """The line of a receipt with the item's mark."""
-        mark = f"[import {self._identity(item)} {item.digest}]"
-        return replace(result, op="import", note=" ".join(filter(None, (result.note, mark))))
+        file_id = item.file_id if isinstance(item, MemoryItem) else ""
+        mark = " ".join(filter(None, (self.identity(item), item.digest, file_id)))
+        return replace(result, op="import", note=" ".join(filter(None, (result.note, f"[import {mark}]"))))
 
-    def _identity(self, item: Stored) -> str:
+    def identity(self, item: Stored) -> str:
+        """Names an item of this format in these spaces."""
         return digest_of([*self._scope, item.item_id])
 
 
@@ -134,6 +163,7 @@ class Batch:
         known: What earlier imports brought.
         redaction: What becomes of secrets.
         places: Where each memory of the import is, by its id in the source.
+        files: The files that the items stand in, by id, where that counts.
     """
 
     def __init__(
@@ -143,12 +173,14 @@ class Batch:
         known: EarlierImports,
         redaction: Cleaner,
         places: Mapping[str, str],
+        files: Mapping[str, KnownFile],
     ) -> None:
         self._items = items
         self._context = context
         self._known = known
         self._redaction = redaction
         self._places = places
+        self._files = files
         self.outcome = Outcome()
         self._changes: list[FileChange] = []
         self._results: list[OperationResult] = []
@@ -185,7 +217,9 @@ class Batch:
         planned = [item for item, _ in writes] + [item for item, _ in edits]
         results = [self._settled(item, result) for item, result in zip(planned, decided.results, strict=True)]
         changes = (*decided.changes, *self._changes)
-        return replace(decided, changes=changes, results=(*results, *self._results))
+        named = dict.fromkeys(item.file_id for item in planned if isinstance(item, MemoryItem) and item.file_id)
+        notes = (*decided.notes, *(self._files[each].note for each in named))
+        return replace(decided, changes=changes, results=(*results, *self._results), notes=notes)
 
     def _settled(self, item: Stored, result: OperationResult) -> OperationResult:
         result = self._redaction.result(result)

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from memory_core.core.errors import InvalidInput, StorageFailed
+from memory_core.core.errors import InvalidInput, ModelUnavailable, StorageFailed
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, folder_name, project_at
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
@@ -39,6 +39,7 @@ from memory_core.features.imports.items import (
     Passed,
     Stored,
 )
+from memory_core.features.imports.known_files import KnownFile, KnownFiles
 from memory_core.features.imports.sources import Entry, Source, open_source
 
 if TYPE_CHECKING:
@@ -203,6 +204,7 @@ class ImportRequest:
         dry_run: Whether to plan only.
         assignment: The project of everything, if ``named``; else that of what tells of none itself.
         move_originals: Whether originals are renamed to ``*.migrated``; None is the format's own rule.
+        sent: Whether the path is that of a copy that somebody sent, of which only the name says something.
     """
 
     path: Path
@@ -210,6 +212,7 @@ class ImportRequest:
     dry_run: bool = False
     assignment: ProjectAssignment = NO_PROJECT
     move_originals: bool | None = None
+    sent: bool = False
 
 
 def import_memories(memory: Runebook, request: ImportRequest) -> ImportReport:
@@ -237,6 +240,28 @@ def import_memories(memory: Runebook, request: ImportRequest) -> ImportReport:
     return run.report
 
 
+def check_model(memory: Runebook) -> None:
+    """Refuse an extraction before anything is stored where there is no model to do it.
+
+    Raises:
+        ModelUnavailable: If there is none.
+    """
+    if memory.opened.llm is None:
+        raise ModelUnavailable(
+            "no language model is configured to extract memories with.",
+            hint="Set llm.provider to anthropic or openai, or leave extract out: the conversations wait.",
+        )
+
+
+def extract_imported(memory: Runebook, done: ImportReport) -> None:
+    """Make memories of the conversations that came in, one after the other; what is made is added to the report."""
+    for number, session_id in enumerate(done.sessions):
+        tell("extracting", number, len(done.sessions), unit="conversations")
+        for receipt in memory.extract_waiting(session_id):
+            done.commits += [receipt.commit_id] if receipt.commit_id else []
+            done.extracted += len(receipt.changed_uris)
+
+
 class _Run:
     """One import under way."""
 
@@ -247,6 +272,9 @@ class _Run:
         self._now = datetime.now(UTC)
         scope = (found.name, memory.config.user_space, memory.config.agent_space)
         self._known = EarlierImports(memory, scope)
+        named = request.assignment.project if request.assignment.named else None
+        self._known_files = KnownFiles(self._known, memory.store.ledger, named, request.sent, self._now.isoformat())
+        self._files: dict[str, KnownFile] = {}
         context = memory.commits.context(self._now, KIND, None, said_at=self._now)
         self._context = replace(context, source={**context.source, "from": found.name}, assignment=request.assignment)
         self._conversations = ConversationRecorder(memory, scope)
@@ -266,7 +294,8 @@ class _Run:
         beside = {entry.name for entry in source.entries}
         narrowed = replace(source, entries=files)
         for entry in files:
-            for item in self._items_of(narrowed, entry, beside):
+            items = self._items_of(narrowed, entry, beside)
+            for item in self._identified(entry, items) if self._format.by_file else items:
                 self._take(item)
                 self._items += 1
                 if len(self.report.commits) - self._indexed >= _INDEXED_EVERY:
@@ -290,6 +319,13 @@ class _Run:
             copy = f"{entry.name}.bak"
             spare = f" {copy} beside it may be sound." if copy in beside else ""
             yield LeftOut(entry.name, error.message + spare)
+
+    def _identified(self, entry: Entry, items: Iterator[Item]) -> list[Item]:
+        """The items of a file, each with an id that no item of another file has."""
+        found = list(items)
+        file = self._known_files.file(entry, [item for item in found if isinstance(item, MemoryItem)])
+        self._files[file.file_id] = file
+        return [item.within(file.file_id) if isinstance(item, MemoryItem | LinkItem) else item for item in found]
 
     def _take(self, item: Item) -> None:
         if isinstance(item, LeftOut):
@@ -327,7 +363,7 @@ class _Run:
         if not self._batch:
             return
         redaction = self._memory.commits.cleaner
-        batch = Batch(self._batch, self._context, self._known, redaction, self._places)
+        batch = Batch(self._batch, self._context, self._known, redaction, self._places, self._files)
         receipt = self._memory.store.commit(batch.plan, kind=KIND, now=self._now, dry_run=self._request.dry_run)
         self.report.commits += [receipt.commit_id] if receipt.commit_id else []
         self.report.add(batch.outcome)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -54,6 +54,8 @@ class MemoryItem:
         source: What else is known of where it comes from.
         accesses: How often it was used there; ``accessed_at`` is the last time.
         accessed_at: See ``accesses``.
+        former_id: The id by which versions before 0.2 knew it, where that differs.
+        file_id: The file that it stands in, where ids mean something only within one; see ``within``.
     """
 
     item_id: str
@@ -71,6 +73,14 @@ class MemoryItem:
     source: Mapping[str, str] = field(default_factory=dict)
     accesses: int = 0
     accessed_at: datetime | None = None
+    former_id: str | None = None
+    file_id: str = ""
+
+    def within(self, file_id: str) -> MemoryItem:
+        """The same with an id that no item of another file has; an empty one gives the former id."""
+        if not file_id:
+            return self if self.former_id is None else replace(self, item_id=self.former_id)
+        return replace(self, item_id=digest_of([file_id, self.item_id]), file_id=file_id)
 
     @property
     def digest(self) -> str:
@@ -111,13 +121,23 @@ class SummaryItem:
 
 @frozen
 class LinkItem:
-    """That one memory is related to another of the same import; ``word`` is what the relation says there."""
+    """That one memory is related to another of the same import.
+
+    ``word`` is what the relation says there, ``former`` the three ids as versions before 0.2 knew them.
+    """
 
     item_id: str
     place: str
     source_id: str
     target_id: str
     word: str
+    former: tuple[str, str, str] | None = None
+
+    def within(self, file_id: str) -> LinkItem:
+        """The same between the items of one file; see ``MemoryItem.within``."""
+        ids = (self.item_id, self.source_id, self.target_id)
+        own = tuple(digest_of([file_id, each]) for each in ids) if file_id else self.former or ids
+        return replace(self, item_id=own[0], source_id=own[1], target_id=own[2])
 
     @property
     def digest(self) -> str:
@@ -176,6 +196,7 @@ class Format:
         read: The items of one of them, in its order. Raises InvalidInput or StorageFailed for one that is damaged.
         originals: Whether a file may be renamed once its items are in.
         moves: Whether it is, unless the caller says otherwise.
+        by_file: Whether an item's id means something only within its file; see ``known_files``.
     """
 
     name: str
@@ -185,6 +206,7 @@ class Format:
     read: Callable[[Source, Entry], Iterator[Item]]
     originals: bool = False
     moves: bool = False
+    by_file: bool = False
 
 
 def digest_of(value: Any) -> str:

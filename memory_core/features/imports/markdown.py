@@ -112,7 +112,8 @@ def _listed(whole: MemoryItem, lines: Sequence[str], section: _Section, seen: Co
 def _memory(whole: MemoryItem, line: int, *identity: str, **more: Any) -> MemoryItem:
     """A part of a file as a memory of its own, which begins at a line."""
     file = whole.place
-    return replace(whole, item_id=digest_of([file, *identity]), place=f"{file}:{line + 1}", **more)
+    own, former = digest_of([*identity]), digest_of([file, *identity])
+    return replace(whole, item_id=own, former_id=former, place=f"{file}:{line + 1}", **more)
 
 
 def _sections(lines: Sequence[str], begin: int) -> Iterator[_Section]:
@@ -194,4 +195,5 @@ FORMAT = Format(
     _files,
     _read,
     originals=True,
+    by_file=True,
 )

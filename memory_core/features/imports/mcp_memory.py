@@ -46,10 +46,13 @@ def _read(source: Source, entry: Entry) -> Iterator[Item]:
         else:
             led[name].setdefault((target, word), place)
     for name, (place, record) in entities.items():
-        yield _entity(entry, place, prefix + name, record, list(led[name]))
+        yield _entity(entry, place, name, prefix + name, record, list(led[name]))
         for target, word in led[name]:
-            identity = f"{prefix}{name}\x1f{word}\x1f{prefix}{target}"
-            yield LinkItem(identity, f"{place}, relation {word!r} to {target!r}", prefix + name, prefix + target, word)
+            ids, former = (
+                (f"{before}{name}\x1f{word}\x1f{before}{target}", before + name, before + target)
+                for before in ("", prefix)
+            )
+            yield LinkItem(ids[0], f"{place}, relation {word!r} to {target!r}", ids[1], ids[2], word, former)
 
 
 def _records(source: Source, entry: Entry) -> Iterator[Found]:
@@ -67,7 +70,9 @@ def _records(source: Source, entry: Entry) -> Iterator[Found]:
                 yield Found(f"{entry.name}: {group}[{index}]", {**record.members, "type": kind})
 
 
-def _entity(entry: Entry, place: str, item_id: str, record: Record, led: list[tuple[str, str]]) -> MemoryItem:
+def _entity(
+    entry: Entry, place: str, item_id: str, former_id: str, record: Record, led: list[tuple[str, str]]
+) -> MemoryItem:
     name = " ".join(record.text("name").split())
     observed = [text.strip() for text in record.items("observations") if isinstance(text, str)]
     said = [f"- {text}" for text in observed if text] + [f"- {word} → {target}" for target, word in led]
@@ -81,6 +86,7 @@ def _entity(entry: Entry, place: str, item_id: str, record: Record, led: list[tu
         fields={"entity_type": kind} if kind else {},
         said_at=entry.modified,
         category=kind[:200] or None,
+        former_id=former_id,
     )
 
 
@@ -91,4 +97,5 @@ FORMAT = Format(
     _graphs,
     _read,
     originals=True,
+    by_file=True,
 )
