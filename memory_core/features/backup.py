@@ -13,23 +13,27 @@ import io
 import re
 import secrets
 import shutil
+import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from memory_core.core.config import CONFIG_NAME
 from memory_core.core.errors import InvalidInput, InvalidUri, RunebookError, StorageFailed
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.store import atomic
 from memory_core.core.store.files import FILE_LIMIT_BYTES, INDEX_NAME, LEDGER_NAME, STATE_NAME
+from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.ledger_snapshot import LedgerSnapshot
 from memory_core.core.store.local import Store
-from memory_core.core.store.sqlite import copy_database, damage
+from memory_core.core.store.logins import TABLES as LOGINS
+from memory_core.core.store.sqlite import Database, copy_database, damage
 from memory_core.features.export import content_at, counted
 from memory_core.features.export_file import (
     BACKUP,
@@ -51,6 +55,8 @@ from memory_core.version import program_version
 
 HOME = "home"
 PARTIAL = ".partial"
+#: Settings of a backup that are not to hold.
+SETTINGS_BESIDE = "config.from-backup.json"
 _LEDGER = f"{STATE_NAME}/{LEDGER_NAME}"
 _INDEX = f"{STATE_NAME}/{INDEX_NAME}"
 _NAME = re.compile(r"runebook-\d{8}T\d{6}(?:\.\d+)?Z")
@@ -297,13 +303,26 @@ def backups_in(folder: Path) -> list[Path]:
     )
 
 
-def restore(source: Path, home: Path, *, force: bool = False) -> tuple[int, Path | None]:
+def restore(
+    source: Path,
+    home: Path,
+    *,
+    force: bool = False,
+    keep_rights: bool = False,
+    closed: Callable[[Callable[[], Path | None]], Path | None] = lambda move: move(),
+) -> tuple[int, Path | None]:
     """Bring a backup back as a memory folder.
+
+    Tokens that were revoked here since stay revoked, and who was logged in logs in again: a backup is older than such
+    decisions.
 
     Args:
         source: A backup, folder or zip.
         home: The memory folder to be; must be empty or not there.
         force: Move a folder that is there aside first.
+        keep_rights: Who may come in, and what runs, stays as it is here: the tokens, the logins and the settings file;
+            the settings of the backup lie beside it, as ``SETTINGS_BESIDE``.
+        closed: Calls what moves the folders while nobody has the store open.
 
     Returns:
         How many files were restored, and where the former folder is now.
@@ -320,28 +339,109 @@ def restore(source: Path, home: Path, *, force: bool = False) -> tuple[int, Path
         raise InvalidInput(f"{source.name!r} holds backups.", hint=f"Name one of them: {several[-1]} is the newest.")
     with open_pack(source, BACKUP) as found:  # what is no backup is told before anything is to be moved aside for it
         names = {packed.path: _restored_name(packed.path) for packed in found.files()}
+    if keep_rights and f"{HOME}/{CONFIG_NAME}" in names:
+        names[f"{HOME}/{CONFIG_NAME}"] = SETTINGS_BESIDE
     if occupied and not force:
         raise InvalidInput(
             f"{str(home)!r} is not empty.", hint="Name another folder with --home, or move this one aside with --force."
         )
     count = verify(source)
-    staging = home.with_name(f"{atomic.TEMPORARY_PREFIX}restore-{secrets.token_hex(4)}")
+    staging = home.with_name(f"{atomic.RESTORING_PREFIX}{secrets.token_hex(4)}")
+    aside = home.with_name(f"{home.name}.before-restore-{datetime.now(UTC):%Y%m%dT%H%M%SZ}") if occupied else None
+
+    def move() -> Path | None:
+        _settle_rights(home, staging, keep=keep_rights)
+        _put_in_place(home, staging, aside)
+        return aside
+
     try:
+        _sweep_staging(home.parent)
         _unpack(source, staging, names)
-        aside = home.with_name(f"{home.name}.before-restore-{datetime.now(UTC):%Y%m%dT%H%M%SZ}") if occupied else None
-        if aside is not None:
-            home.replace(aside)
-        elif home.exists():
-            home.rmdir()
-        staging.replace(home)
-        sync_folder(home.parent)
+        return count, closed(move)
     except OSError as error:
         raise StorageFailed(
             f"the backup could not be restored: {error.strerror or error}.", hint="Check free space and permissions."
         ) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    return count, aside
+
+
+def _settle_rights(home: Path, staging: Path, *, keep: bool) -> None:
+    """Let tokens and logins of a ledger to be follow those of the one that is here, as far as it can be read."""
+    own = home / _LEDGER
+    with contextlib.closing(Ledger(staging / _LEDGER)) as restored:
+        try:
+            with contextlib.closing(Ledger(own)) if own.is_file() else contextlib.nullcontext() as ledger:
+                tokens = [] if ledger is None else ledger.tokens.dump()
+                logins = {} if ledger is None or not keep else _rows_of(ledger.database, LOGINS)
+        except RunebookError:
+            if keep:
+                raise
+            tokens, logins = [], {}
+        with restored.database.writing() as connection:
+            _make_programs_anew(connection)
+            for table in LOGINS:
+                connection.execute(f"DELETE FROM {table}")
+                for row in logins.get(table, ()):
+                    connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", tuple(row))
+        restored.tokens.follow(tokens, alone=keep)
+    if keep and (home / CONFIG_NAME).is_file():
+        shutil.copyfile(home / CONFIG_NAME, staging / CONFIG_NAME)
+        (staging / CONFIG_NAME).chmod(0o600)
+
+
+def _make_programs_anew(connection: sqlite3.Connection) -> None:
+    """Let a ledger hold our triggers alone: one in a backup could undo what is settled here."""
+    asked = "SELECT type, name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')"
+    with (
+        tempfile.TemporaryDirectory(prefix="runebook-restore-") as scratch,
+        contextlib.closing(Ledger(Path(scratch) / LEDGER_NAME)) as ours,
+    ):
+        wanted = [str(sql) for _, _, sql in ours.database.connection().execute(asked)]
+    for kind, name, _ in connection.execute(asked).fetchall():
+        connection.execute(f"DROP {kind} " + '"{}"'.format(str(name).replace('"', '""')))
+    for sql in wanted:
+        connection.execute(sql)
+
+
+def _rows_of(database: Database, tables: Iterable[str]) -> dict[str, list[Any]]:
+    return {table: database.connection().execute(f"SELECT * FROM {table}").fetchall() for table in tables}
+
+
+def _put_in_place(home: Path, staging: Path, aside: Path | None) -> None:
+    """Move the new folder in and the former one aside: in one step, where the system has it; all or nothing."""
+    if aside is None:
+        if home.exists():
+            home.rmdir()
+        staging.rename(home)
+    elif not _exchanged(home, staging, aside):
+        home.rename(aside)
+        try:
+            staging.rename(home)
+        except OSError:
+            aside.rename(home)
+            raise
+    sync_folder(home.parent)
+
+
+def _exchanged(home: Path, staging: Path, aside: Path) -> bool:
+    """Whether both folders changed places, the new one under the name that the former one gets."""
+    staging.rename(aside)
+    done = False
+    try:
+        done = atomic.change_places(aside, home)
+    finally:
+        if not done:
+            aside.rename(staging)
+    return done
+
+
+def _sweep_staging(folder: Path) -> None:
+    """Delete the copies that restores left which were cut short a day ago or more."""
+    for path in folder.glob(f"{atomic.RESTORING_PREFIX}*"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
+                remove_whole(path)
 
 
 def _unpack(source: Path, target: Path, names: dict[str, str]) -> None:

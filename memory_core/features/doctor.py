@@ -33,6 +33,7 @@ from memory_core.features.doctor_checks import (
     Finding,
     Severity,
     Subject,
+    cut_off_restores,
     examined,
     open_to_others,
     opened_for_reading,
@@ -109,7 +110,10 @@ def examine(config: Config, registry: MemoryTypeRegistry, features: Features = F
             subject = Subject(config, registry, files, rows, index, _fingerprint(config), features, database)
             return Report(tuple(examined(subject)))
     if not root.is_dir():
-        raise StorageFailed(f"there is no memory folder {root}.", hint="Name it with --home, or begin with a commit.")
+        hint = "Name it with --home, or begin with a commit."
+        if cut_off_restores(root):
+            hint = f"A restore was cut off: rename {root.name}.before-restore-… back to {root.name}, or restore again."
+        raise StorageFailed(f"there is no memory folder {root}.", hint=hint)
     state = root / STATE_NAME
     with opened_for_reading(state / LEDGER_NAME) as ledger, opened_for_reading(state / INDEX_NAME) as catalog:
         subject = Subject(config, registry, FileStore(root), ledger, catalog, _fingerprint(config), features)

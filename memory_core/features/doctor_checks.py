@@ -47,7 +47,7 @@ from memory_core.core.memory.names import fold, short_hash
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, file_of
-from memory_core.core.store.atomic import TEMPORARY_PREFIX
+from memory_core.core.store.atomic import RESTORING_PREFIX, TEMPORARY_PREFIX
 from memory_core.core.store.files import ASIDE_NAME, INDEX_NAME, LEDGER_NAME, STATE_NAME, FileStore
 from memory_core.core.store.hand_edits import differ_alone
 from memory_core.core.text.word_table import word_table
@@ -201,6 +201,7 @@ def _folder(subject: Subject) -> Iterator[Finding]:
     yield from _each("open", (_shown(root, path) for path in exposed if _is_ours(root, path)))
     yield from _each("open file", (_shown(root, path) for path in exposed if not _is_ours(root, path)))
     yield from _each("temporary", (_shown(root, path) for path in stale_files(root)))
+    yield from _each("cut-off restore", map(str, cut_off_restores(root)))
     replaced = (path for path in subject.state.glob("*.damaged*") if not path.name.endswith(("-wal", "-shm")))
     yield from _each("leftovers", (_shown(root, path) for path in replaced))
 
@@ -212,6 +213,11 @@ def open_to_others(root: Path) -> Iterator[Path]:
     for path, found in ((root, root.lstat()), *_everything(root)):
         if not stat.S_ISLNK(found.st_mode) and found.st_mode & _OTHERS:
             yield path
+
+
+def cut_off_restores(root: Path) -> list[Path]:
+    """Copies of backups that were being restored in the place of the folder; one may still be at work."""
+    return sorted(root.absolute().parent.glob(f"{RESTORING_PREFIX}*"))
 
 
 def stale_files(root: Path) -> Iterator[Path]:

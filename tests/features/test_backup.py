@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -20,9 +21,12 @@ from memory_core.core.errors import InvalidInput, StorageFailed
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import Stage, listening
+from memory_core.core.store import atomic
 from memory_core.core.store.ledger_snapshot import LedgerSnapshot
 from memory_core.features import export_file
 from memory_core.features.backup import back_up, backups_in, restore, verify
+from memory_core.features.doctor import examine
+from memory_core.open_store import load_registry
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
 from tests.kept import SCOPES, kept_files
@@ -50,6 +54,35 @@ for form in (export_file.FolderWriter, export_file.ZipWriter):
 memory = open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none")))
 back_up(memory.store, Path(sys.argv[2]))
 memory.close()
+"""
+
+
+#: Restores and dies while it unpacks, or at the n-th step of moving the folders; also where they cannot change places.
+DIE_RESTORING = """
+import os, signal, sys
+from pathlib import Path
+from memory_core.core.store import atomic
+from memory_core.features import backup
+source, home, left, swaps = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+def counted(real):
+    def step(*given):
+        global left
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+        return real(*given)
+    return step
+def move():
+    Path.rename = counted(Path.rename)
+    atomic.change_places = counted(atomic.change_places if swaps else lambda *_: False)
+    backup.sync_folder = counted(backup.sync_folder)
+def settled(*given, real=backup._settle_rights, **options):
+    real(*given, **options)
+    move()
+backup._settle_rights = settled
+if left < 0:
+    backup.FolderWriter.close = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+backup.restore(source, home, force=True)
 """
 
 
@@ -286,6 +319,91 @@ def test_restoring_never_overwrites_and_moves_aside_when_forced(memory: Runebook
     assert aside is not None
     assert (aside / "mine.txt").read_text(encoding="utf-8") == "mine"
     assert files(occupied) == files(tmp_path / "home")
+
+
+def test_a_restore_brings_no_revoked_token_and_no_login_back(memory: Runebook, tmp_path: Path) -> None:
+    tokens = memory.store.ledger.tokens
+    kept, stolen = (tokens.issue(label, user_space="default", agent_space="default")[0] for label in ("kept", "stolen"))
+    logins = memory.store.ledger.database
+    with logins.writing() as connection:
+        connection.execute("INSERT INTO login_grants VALUES ('g', 'c', 't', '2026-01-01')")
+    path = back_up(memory.store, tmp_path / "backups").path
+    tokens.revoke("stolen")
+    memory.close()
+    restore(path, tmp_path / "home", force=True)
+    with opened(tmp_path / "home") as restored:
+        found = restored.store.ledger
+        assert found.tokens.verify(kept) is not None
+        assert found.tokens.verify(stolen) is None
+        assert found.database.connection().execute("SELECT count(*) FROM login_grants").fetchone() == (0,)
+
+
+def test_a_restore_over_a_damaged_ledger_takes_what_the_backup_has(memory: Runebook, tmp_path: Path) -> None:
+    token, _ = memory.store.ledger.tokens.issue("kept", user_space="default", agent_space="default")
+    path = back_up(memory.store, tmp_path / "backups").path
+    memory.close()
+    (tmp_path / "home/.state/ledger.sqlite3").write_bytes(b"no database" * 1000)
+    restore(path, tmp_path / "home", force=True)
+    with opened(tmp_path / "home") as restored:
+        assert restored.store.ledger.tokens.verify(token) is not None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills with SIGKILL")
+@pytest.mark.parametrize(
+    ("swaps", "step"), [("swaps", -1), ("swaps", 0), ("swaps", 1), ("", 0), ("", 2), ("", 3), ("", 4)]
+)
+def test_a_killed_restore_loses_nothing_and_the_doctor_says_what_it_left(
+    memory: Runebook, tmp_path: Path, swaps: str, step: int
+) -> None:
+    home = tmp_path / "home"
+    path = back_up(memory.store, tmp_path / "backups").path
+    memory.commit(CommitRequest("Said after the backup."))
+    memory.close()
+    died = starter().run(DIE_RESTORING, path, home, step, swaps)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    staged = list(tmp_path.glob(".tmp-restore-*"))
+    folders = [home, *staged, *tmp_path.glob("home.before-restore-*")]
+    assert "Said after the backup." in "".join(
+        file.read_text("utf-8") for each in folders for file in each.rglob("*.md")
+    )
+    config = Config(home=home, embedding=EmbeddingConfig(provider="none"))
+    assert home.is_dir() or not swaps
+    if home.is_dir():
+        report = examine(config, load_registry(config))
+        assert [finding.subject for finding in report.of("restore")] == [str(each) for each in staged]
+        assert report.clean == (not staged)
+    else:
+        with pytest.raises(StorageFailed) as told:
+            examine(config, load_registry(config))
+        assert "restore" in told.value.hint
+
+
+@pytest.mark.parametrize("swaps", [True, False])
+def test_a_restore_that_the_disk_refuses_at_the_end_leaves_everything_as_it_was(
+    memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swaps: bool
+) -> None:
+    home = tmp_path / "home"
+    path = back_up(memory.store, tmp_path / "backups").path
+    memory.close()
+    before, names = files(home), {found.name for found in tmp_path.iterdir()}
+    real = Path.rename
+
+    def swap(*_folders: Path) -> bool:
+        if swaps:
+            raise OSError(errno.EACCES, "refused")
+        return False
+
+    def rename(self: Path, target: Path) -> Path:
+        if target == home and ".tmp-restore-" in self.name:
+            raise OSError(errno.EACCES, "refused")
+        return real(self, target)
+
+    monkeypatch.setattr(atomic, "change_places", swap)
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(StorageFailed):
+        restore(path, home, force=True)
+    assert files(home) == before
+    assert {found.name for found in tmp_path.iterdir()} == names
 
 
 def test_a_file_that_was_changed_by_hand_a_moment_ago_is_in_the_backup(memory: Runebook, tmp_path: Path) -> None:

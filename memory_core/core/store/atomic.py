@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
 TEMPORARY_PREFIX = ".tmp-"
+#: Of a folder beside a memory folder into which a backup is unpacked.
+RESTORING_PREFIX = f"{TEMPORARY_PREFIX}restore-"
 _TEMPORARY = re.compile(rf"{re.escape(TEMPORARY_PREFIX)}[0-9a-f]{{16}}")
 #: Longer than any write takes: what is older was left by a killed process.
 _STALE_SECONDS = 3_600.0
@@ -273,7 +275,7 @@ def _fill(temporary: Path, path: Path) -> bool:
 
 def _swap(temporary: Path, path: Path, expected: Expected) -> bool:
     try:
-        if not _change_places(temporary, path):
+        if not change_places(temporary, path):
             if not expected(path):
                 return False
             temporary.replace(path)
@@ -285,17 +287,24 @@ def _swap(temporary: Path, path: Path, expected: Expected) -> bool:
         if expected(temporary):
             return True
     except OSError:
-        _change_places(temporary, path)  # nobody has judged what was there: it comes back
+        change_places(temporary, path)  # nobody has judged what was there: it comes back
         raise
     ours = path.stat().st_ino
-    _change_places(temporary, path)
+    change_places(temporary, path)
     if temporary.stat().st_ino != ours:  # saved once more in between: the newer text is the one that stays
-        _change_places(temporary, path)
+        change_places(temporary, path)
     return False
 
 
-def _change_places(one: Path, other: Path) -> bool:
-    """Swap two files in one step; False where the system cannot."""
+def change_places(one: Path, other: Path) -> bool:
+    """Let two files, or two folders, change places in one step.
+
+    Returns:
+        Whether they did; False where the system cannot, and nothing was done.
+
+    Raises:
+        OSError: If it refuses.
+    """
     swap = _swapping_rename()
     code = errno.ENOSYS if swap is None else swap(os.fsencode(one), os.fsencode(other))
     if code in _UNSUPPORTED:

@@ -283,6 +283,26 @@ class IssuedTokens:
                     added += 1
         return added, left
 
+    def follow(self, rows: Iterable[tuple[object, ...]], *, alone: bool) -> None:
+        """Let the table be no older than another one of the same store: what was revoked there is revoked here.
+
+        Args:
+            rows: Of the other table, as ``dump`` gives them.
+            alone: Hold these and no others.
+        """
+        revoked = (COLUMNS.index("revoked_at"), COLUMNS.index("id"))
+        with self._database.writing() as connection:
+            if alone:
+                connection.execute("DELETE FROM tokens")
+            for row in rows:
+                if alone:
+                    connection.execute(f"INSERT INTO tokens ({_STORED}) VALUES ({_MARKS})", row)
+                elif row[revoked[0]] is not None:
+                    connection.execute(
+                        "UPDATE tokens SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL",
+                        tuple(row[at] for at in revoked),
+                    )
+
     def revoke(self, label_or_id: str, now: datetime | None = None) -> IssuedToken:
         """Refuse a token from now on.
 

@@ -413,16 +413,15 @@ class Database:
         self.path.chmod(0o600)
 
     def _moved(self, generation: int | None = None) -> DatabaseDamaged:
-        return DatabaseDamaged(
-            f"{self.path.name} was deleted, moved or replaced while it was open.",
-            hint=self._damage_hint,
-            path=self.path,
-            generation=self._seen() if generation is None else generation,
-        )
+        return self._damaged("was deleted, moved or replaced while it was open", generation)
 
-    def _seen(self) -> int:
-        """The generation that this thread last looked into."""
-        return int(getattr(self._local, "generation", self._generation))
+    def _damaged(self, how: str, generation: int | None) -> DatabaseDamaged:
+        """Damage of a file that stood under the name; by default of the one that this thread last looked into."""
+        if generation is None:
+            generation = int(getattr(self._local, "generation", self._generation))
+        return DatabaseDamaged(
+            f"{self.path.name} {how}.", hint=self._damage_hint, path=self.path, generation=generation
+        )
 
     def _failed(self, error: sqlite3.Error, generation: int | None = None) -> StorageFailed | StoreBusy:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
@@ -430,12 +429,7 @@ class Database:
         if code & _PRIMARY in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return StoreBusy(f"{self.path.name} stayed locked: {text}.", hint="Send the same request again.")
         if code & _PRIMARY in _DAMAGE or code in _UNREADABLE or text.startswith(_LOST_TABLE):
-            return DatabaseDamaged(
-                f"{self.path.name} is damaged: {text}.",
-                hint=self._damage_hint,
-                path=self.path,
-                generation=self._seen() if generation is None else generation,
-            )
+            return self._damaged(f"is damaged: {text}", generation)
         return StorageFailed(f"{self.path.name}: {text}.", hint=_CHECK_DISK)
 
     def _translated(self, generation: int, error: sqlite3.Error) -> Exception:
