@@ -22,7 +22,7 @@ from memory_core.core.llm.client import COMMAND
 from memory_core.core.llm.command_model import preset_of, program_of
 from memory_core.core.memory.results import as_json
 from memory_core.core.store.files import STATE_NAME
-from server.commands.installing import change_lines, pasting_lines, set_up, wanted_of, warnings_of
+from server.commands.installing import YES, change_lines, pasting_lines, set_up, wanted_of, warnings_of
 from server.commands.opening import open_memory_of, settings_file_of, settings_of, show
 from server.commands.progress_bars import Progress
 from server.hosts.host_table import Host, Machine, folders, host_named, hosts_here, names, this_machine
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
 _T = TypeVar("_T")
-_YES = ("y", "yes", "j", "是", "好")
 _NO = ("", "n", "no", "nein", "否", "不")
 _PROVIDERS = ("anthropic", "openai")
 _PROGRAMS = ("claude-code", "codex", "gemini-cli")
@@ -72,6 +71,8 @@ class Outcome:
         """What a person does next."""
         if self.refused:
             return "Mend the files that were left alone, then run this again."
+        if not self.facts["hosts"]:
+            return "No host was found or named: runebook init HOST sets one up. Your memories in a browser: runebook ui"
         return "Everything is set up. Your memories in a browser: runebook ui"
 
 
@@ -84,7 +85,7 @@ def init(arguments: argparse.Namespace) -> int:
     while asks and preview.changed:
         print("\n".join(["", *preview.lines, ""]))
         answer = _line("Do it? y (yes), n (no), or the path of notes or an export to import as well: ")
-        if answer.lower() in _YES:
+        if answer.lower() in YES:
             break
         if answer.lower() in _NO:
             print("Nothing was written.")
@@ -97,7 +98,7 @@ def init(arguments: argparse.Namespace) -> int:
             print(error)
     if not preview.changed or not (asks or arguments.yes) or arguments.dry_run:
         status = "preview" if preview.changed else "unchanged"
-        end = "Nothing is written yet. Set it up: runebook init --yes" if preview.changed else preview.end
+        end = "Nothing is written yet. The same command with --yes does it." if preview.changed else preview.end
         show(arguments, {"status": status, **preview.facts}, "\n".join([*preview.lines, "", end]), is_paged=False)
         done = preview
     else:
@@ -212,9 +213,8 @@ def _sources(arguments: argparse.Namespace, machine: Machine) -> Iterator[tuple[
         yield transcripts, "claude-code"
     found = [host.settings(machine).rules for host in hosts_here(machine)]
     rules = [Path(path) for file in found if file is not None and not file.head for path in file.paths]
-    # One of a name: an import knows a file by its name.
-    yield from ((path, "markdown") for path in {path.name: path for path in reversed(rules) if path.is_file()}.values())
-    archives = (Path(machine.home) / "Downloads").glob("*.zip")
+    yield from ((path, "markdown") for path in dict.fromkeys(rules) if path.is_file())
+    archives = (path for path in (Path(machine.home) / "Downloads").glob("*.zip") if path.is_file())
     for path in sorted(archives, key=lambda path: path.stat().st_mtime, reverse=True)[:_ARCHIVES]:
         if (name := _export_format(path)) is not None:
             yield path, name

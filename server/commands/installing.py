@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from server.hosts.host_table import Host, Machine
 
 
+#: What a person may answer who agrees.
+YES = ("y", "yes", "j", "是", "好")
 _DONE = {
     "created": "created",
     "changed": "changed",
@@ -222,7 +224,7 @@ def _asked(arguments: argparse.Namespace, question: str) -> bool:
     if arguments.dry_run or arguments.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     print(question, end="", flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes", "j", "是", "好")
+    return sys.stdin.readline().strip().lower() in YES
 
 
 def warnings_of(wanted: Wanted) -> list[str]:

@@ -10,17 +10,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memory_core.core.errors import InvalidInput, ModelUnavailable, NeedsFolder, NotFound
+from memory_core.core.errors import InvalidInput, NeedsFolder, NotFound
 from memory_core.core.memory.results import as_json
-from memory_core.core.progress import Listener, Stage
 from memory_core.features.imports import FORMATS
 from server.commands.opening import open_memory_of, settings_of, show
 from server.commands.progress_bars import Progress
 
 if TYPE_CHECKING:
     from memory_core.features.export import Selection
-    from memory_core.features.imports.import_run import ImportReport
-    from memory_core.runebook import Runebook
 
 _OWN = "runebook"
 FORMAT_NAMES = (_OWN, *FORMATS)
@@ -77,13 +74,14 @@ def _import_export(arguments: argparse.Namespace, path: Path) -> int:
 
 
 def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
-    from memory_core.features.imports.import_run import ImportRequest, import_memories
+    from memory_core.features.imports.import_run import ImportRequest, check_model, extract_imported, import_memories
 
     into = _spaces(arguments)
-    with open_memory_of(arguments, warm=False) as opened, Progress() as tell:
+    with open_memory_of(arguments, warm=False) as opened, Progress():
         memory = opened if into is None else opened.view(*into)
         memory.expect_writable()
-        _check_model(arguments, memory)
+        if arguments.extract:
+            check_model(memory)
         request = ImportRequest(
             path,
             arguments.format,
@@ -93,27 +91,9 @@ def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
         )
         done = import_memories(memory, request)
         if arguments.extract and not arguments.dry_run:
-            _extract(memory, done, tell)
+            extract_imported(memory, done)
     show(arguments, as_json(done), "\n".join(done.lines()))
     return 1 if done.left_out else 0
-
-
-def _check_model(arguments: argparse.Namespace, memory: Runebook) -> None:
-    """Refuse ``--extract`` before anything is stored where there is no model to do it."""
-    if arguments.extract and memory.opened.llm is None:
-        raise ModelUnavailable(
-            "no language model is configured to extract memories with.",
-            hint="Set llm.provider to anthropic or openai, or leave --extract out: the conversations wait.",
-        )
-
-
-def _extract(memory: Runebook, done: ImportReport, tell: Listener) -> None:
-    """Make memories of the conversations that came in."""
-    for number, session_id in enumerate(done.sessions, start=1):
-        tell(Stage("extracting", number - 1, len(done.sessions), "conversations"))
-        for receipt in memory.extract_waiting(session_id):
-            done.commits += [receipt.commit_id] if receipt.commit_id else []
-            done.extracted += len(receipt.changed_uris)
 
 
 def export(arguments: argparse.Namespace) -> int:
@@ -200,6 +180,7 @@ def restore(arguments: argparse.Namespace) -> int:
         count, aside = bring_back(Path(arguments.backup), home, force=arguments.force)
     lines = [f"{count:,} files restored to {home} and verified."]
     lines += [] if aside is None else [f"What was there is now {aside}."]
+    lines.append("Its settings and tokens are those of the backup: runebook config, runebook token list.")
     facts = {"home": str(home), "files": count, "aside": None if aside is None else str(aside)}
     show(arguments, facts, "\n".join(lines))
     return 0

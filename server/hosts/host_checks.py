@@ -2,6 +2,7 @@
 
 Every command is run as the host runs it: the server by the SDK's client over stdio, hooks by a shell with an event on
 standard input. Nothing is stored: the one commit is a dry run, and the event names no session. Files are only read.
+The files of a project are whoever's wrote them: of these only what ``install`` would write there is run.
 """
 
 from __future__ import annotations
@@ -92,30 +93,54 @@ def checks(host: Host, machine: Machine, wanted: Wanted) -> Iterator[Check]:
     if not servers:
         place = next(path for path, edits in files if any(isinstance(edit, Server) for edit in edits))
         yield Check("configuration", State.FAILED, str(place), f"{host.title} does not list {wanted.name}.", again)
+    own = None if wanted.project is None else [edit for _, edits in files for edit in edits]
     for path, entry in servers:
         yield Check("configuration", State.OK, str(path), f"it lists {wanted.name}.")
-        yield from _server(entry, folder, again)
+        if own is None or any(isinstance(edit, Server) and _alone(entry) == edit.entry for edit in own):
+            yield from _server(entry, folder, again)
+        else:
+            yield _not_run("server", " ".join([str(entry["command"]), *map(str, entry.get("args", []))]), again)
     offered = host.settings(machine, wanted.project)
     hooks = [edit for _, edit in there if isinstance(edit, Hooks)]
     if offered.hooks is not None and not hooks:
         yield Check("hooks", State.ABSENT, str(offered.hooks.path), "there are none.", f"{again} --hooks")
+    planned = {named for edit in own or () if isinstance(edit, Hooks) for named in _commands(edit)}
     for edit in hooks:
-        yield from (_hook(event, command, folder, again) for event, command in _commands(edit))
+        for event, command in _commands(edit):
+            if own is None or (event, command) in planned:
+                yield _hook(event, command, folder, again)
+            else:
+                yield _not_run("hooks", f"{event}: {command}", again)
     yield from _rules(host, machine, wanted, files, there, again)
 
 
 def _installation(host: Host, wanted: Wanted, arguments: Sequence[str]) -> str:
-    """The command that installs the server in this host again, with the options that it has there."""
+    """The command that installs the server in this host again, with the options that it has there.
+
+    In a project these may be anybody's: there with the options that were given.
+    """
+    if wanted.project is not None:
+        return shlex.join(["runebook", "install", host.name, f"--project={wanted.project}", *wanted.options])
     options = [word for word in map(str, arguments) if word.startswith("--")]
-    project = [] if wanted.project is None else [f"--project={wanted.project}"]
-    return shlex.join(["runebook", "install", host.name, *project, *options])
+    return shlex.join(["runebook", "install", host.name, *options])
+
+
+def _alone(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry without the one option that the server may have beside those that were given."""
+    return {**entry, "args": [word for word in entry.get("args", []) if word != "--shared"]}
+
+
+def _not_run(name: str, subject: str, again: str) -> Check:
+    detail = "it was not run: whoever wrote the project decides what is there, and this is not what install writes."
+    after = f"look at it. If its options are yours, give them to doctor as well; else: {again}"
+    return Check(name, State.FAILED, subject, detail, after)
 
 
 def _server(entry: Mapping[str, Any], folder: str, again: str) -> Iterator[Check]:
     import anyio
 
     words = [str(entry["command"]), *map(str, entry.get("args", []))]
-    program = shutil.which(words[0])
+    program = None if "\0" in words[0] else shutil.which(words[0])
     if program is None:
         yield Check("command", State.FAILED, words[0], "there is no such program.", again)
         return
@@ -175,8 +200,10 @@ def _said(errors: TextIO) -> str:
 def _commands(hooks: Hooks) -> Iterator[tuple[str, str]]:
     """The command lines of a file, by the host's names of the events."""
     for event, item in hooks.items:
-        for command in item.get("hooks", [item]):
-            yield event, str(command.get("command", ""))
+        group = item.get("hooks")
+        for command in group if isinstance(group, list) else [item]:
+            if isinstance(command, dict):
+                yield event, str(command.get("command", ""))
 
 
 def _hook(event: str, command: str, folder: str, again: str) -> Check:

@@ -119,7 +119,7 @@ class Hooks:
         """The text with it."""
         document = jsonc.read(text)
         for key, value in self.beside.items():
-            if key not in document:
+            if not isinstance(document, dict) or key not in document:  # put says what is wrong with another kind
                 text = jsonc.put(text, (key,), value)
         for event, item in self.items:
             present = [other for other in _listed(text, event) if _is_hook(other)]
@@ -387,6 +387,8 @@ def _stays(path: Path, within: Path | None) -> None:
 
 def _text(path: Path) -> str | None:
     try:
+        if path.exists() and not path.is_file():  # a pipe, say, would be waited for
+            raise InvalidInput("it is no file.", hint=BY_HAND)
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return None

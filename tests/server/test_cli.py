@@ -326,7 +326,7 @@ def test_the_demo_s_last_lines_work_when_they_are_pasted(tmp_path: Path) -> None
         for line in pasted
     ]
     assert len(said) == 3
-    assert "Everything is set up" in said[0], "there is no host in this account"
+    assert "runebook init HOST" in said[0], "there is no host in this account"
     assert "支付系统.md" in said[1]
     assert "cursor demo" in said[2]
 

@@ -103,6 +103,30 @@ def test_one_command_sets_everything_up_and_again_it_changes_nothing(
     assert written == {"extraction": {"language": "中文"}}
 
 
+def test_rules_files_of_one_name_are_all_imported(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = {
+        ".codex/AGENTS.md": "# Rules\n\n- Tests before code\n",
+        ".config/zed/AGENTS.md": "# Rules\n\n- Tabs\n",
+    }
+    for place, text in texts.items():
+        foreign.write(home / place, text)
+    told = facts(capsys, "--yes", "--model", "none")
+    found = {Path(each["path"]).relative_to(home).as_posix() for each in told["imports"] if "AGENTS" in each["path"]}
+    assert found == set(texts)
+    for words in ("Tests before code", "Tabs"):
+        assert main(["find", words]) == 0
+        assert words in capsys.readouterr().out
+
+
+def test_where_no_host_is_found_it_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bare").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "bare"))
+    assert main(["init", "--yes"]) == 0
+    assert "No host was found" in capsys.readouterr().out
+
+
 def test_the_command_line_says_what_is_left_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = facts(capsys, "cursor", "--yes", "--no-find", "--no-hooks")
     assert (told["imports"], [host["host"] for host in told["hosts"]]) == ([], ["cursor"])

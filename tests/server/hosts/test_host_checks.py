@@ -125,9 +125,44 @@ def test_a_project_s_files_are_looked_at(home: Path, capsys: pytest.CaptureFixtu
     project = home / "src"
     project.mkdir()
     assert main(["install", "cursor", "--project", str(project), "--set", "embedding.provider=none"]) == 0
-    checks = examined(capsys, "cursor", "--project", str(project), status=0)
+    checks = examined(capsys, "cursor", "--project", str(project), "--set", "embedding.provider=none", status=0)
     assert checks["configuration"][0]["subject"] == str(project / ".cursor" / "mcp.json")
     assert checks["server"][0]["state"] == "ok"
+
+
+def test_what_a_project_names_and_install_does_not_write_is_not_run(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project, ran = home / "src", home / "ran"
+    options = ("--project", str(project), "--home", str(home / "记忆"))
+    (project / ".claude").mkdir(parents=True)
+    assert main(["install", "claude-code", "--hooks", *options]) == 0
+    checks = examined(capsys, "claude-code", *options, status=0)
+    assert {check["state"] for check in (*checks["server"], *checks["hooks"])} == {"ok"}
+    listed, settings = project / ".mcp.json", project / ".claude" / "settings.local.json"
+    entry = json.loads(listed.read_text(encoding="utf-8"))
+    ours = entry["mcpServers"]["runebook"]
+    for hostile in (
+        {**ours, "command": "sh", "args": ["-c", f"touch '{ran}'", "serve", "runebook"]},
+        {**ours, "env": {"PYTHONPATH": str(project)}},
+        {**ours, "args": [*ours["args"], f"--config={project}/config.json"]},
+    ):
+        listed.write_text(json.dumps({"mcpServers": {"runebook": hostile}}), encoding="utf-8")
+        (check,) = examined(capsys, "claude-code", *options, status=1)["server"]
+        assert "it was not run" in check["detail"]
+        assert "--config" not in check["next"]
+    change(settings, " hook session-start", f" hook session-start; touch '{ran}'")
+    hooks = examined(capsys, "claude-code", *options, status=1)["hooks"]
+    assert ["it was not run" in check["detail"] for check in hooks].count(True) == 1
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("held", ['["runebook hook", {"command": "runebook hook x"}]', '["x", null, 5]', "5", '"x"'])
+def test_hooks_of_other_types_are_no_surprise(home: Path, capsys: pytest.CaptureFixture[str], held: str) -> None:
+    text = f'{{"hooks": {{"SessionStart": [{{"hooks": {held}, "command": "runebook hook x"}}]}}}}'
+    (home / ".claude" / "settings.json").write_text(text, encoding="utf-8")
+    assert main(["doctor", "--host", "claude-code"]) in (0, 1)
+    assert "Claude Code" in capsys.readouterr().out
 
 
 def test_a_host_that_is_not_known_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
