@@ -333,6 +333,12 @@ class NewToken(Question):
     agent_space: str | None = Field(None, max_length=64, description="Which agent's; default that of the user.")
     read_only: bool = Field(False, description="Refuse it every write.")
     expires_days: float | None = Field(None, gt=0, le=36_500, description="null: until it is revoked.")
+    shared: list[str] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Spaces that it opens beside its own, as NAME, or NAME:read to only read there.",
+        examples=[["team", "handbook:read"]],
+    )
 
 
 class NewUpload(Question):
@@ -356,6 +362,7 @@ class Importing(Question):
     on_conflict: Literal["keep", "replace", "both"] = Field(
         "keep", description="Export of Runebook: where a file here differs."
     )
+    extract: bool = Field(False, description="Other programs: extract memories from the conversations, with the model.")
     dry_run: bool = False
 
 

@@ -89,9 +89,10 @@ async def _events(memory: Runebook, told: str | None, store: ServedStore) -> Asy
     The stream ends where the reader is shown another store, as after a restore or a change of settings.
     """
     feed = Feed(memory, told)
+    own = memory.home or memory  # a shared space is seen from there
 
     def look() -> tuple[Mapping[str, Any] | None, bool]:
-        if store.memory() is not memory:
+        if store.memory() is not own:
             return None, True
         return feed.news(), False
 

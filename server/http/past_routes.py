@@ -55,6 +55,7 @@ from server.http.api_answers import Archiving, Consolidation, DryRun, Relation, 
 from server.http.authentication import identity
 from server.http.memory_routes import EntryPath, field_facts, message_facts, past_of, stored
 from server.http.page_files import render
+from server.http.settings_routes import OWNER_ALONE
 
 past = APIRouter(tags=["past"])
 CommitId = Annotated[
@@ -76,7 +77,7 @@ def history(
 ) -> Any:
     """Commits, newest first."""
     memory.opened.look()
-    found = past_of(memory).commits(uri, limit + 1, before)
+    found = past_of(memory).commits(uri, limit + 1, before, files_most=_FILES_LISTED)
     return {"commits": [_listed(commit) for commit in found[:limit]], "more": len(found) > limit}
 
 
@@ -543,13 +544,9 @@ def stats(memory: Reader) -> Any:
     return memory.run(STATS, StatsRequest(whole=identity() is None, wait=False))
 
 
-@route(insight, "GET", "/health", "Report")
+@route(insight, "GET", "/health", "Report", dependencies=OWNER_ALONE)
 async def health(memory: Reader, request: Request) -> Any:
     """An examination of the whole store from all sides; takes a second or more. For the owner."""
-    if identity() is not None:
-        raise Refusal(
-            403, "the store is examined for its owner only.", "Ask the owner: runebook doctor, or runebook ui."
-        )
     # One at a time, whoever asks meanwhile gets the same answer: else a few reloads would take every thread.
     state = request.app.state
     running: asyncio.Task[dict[str, Any]] | None = getattr(state, "examination", None)
@@ -559,11 +556,9 @@ async def health(memory: Reader, request: Request) -> Any:
     return await asyncio.shield(running)
 
 
-@route(insight, "POST", "/health/repair", "Report")
+@route(insight, "POST", "/health/repair", "Report", dependencies=OWNER_ALONE)
 def mend(memory: Writer, asked: DryRun | None = None) -> Any:
     """Mend what can be mended, and examine the store again; as a dry run, examine it only. For the owner."""
-    if identity() is not None:
-        raise Refusal(403, "the store is mended by its owner only.", "Ask the owner: runebook doctor --repair.")
     return memory.run(DOCTOR, DoctorRequest(repair=asked is None or not asked.dry_run))
 
 

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Path, Request
 
 from memory_core.core.memory.results import as_json
 from memory_core.core.settings_file import SettingsFile
-from memory_core.core.store.issued_tokens import IssuedToken, IssuedTokens, issue
+from memory_core.core.store.issued_tokens import IssuedToken, IssuedTokens, SharedSpace, issue
 from server.http.api import Reader, Refusal, route
 from server.http.api_answers import NewToken, SettingValue
 from server.http.authentication import identity
@@ -99,6 +99,7 @@ def issue_token(memory: Reader, tokens: Tokens, asked: NewToken) -> Any:
         agent_space=asked.agent_space,
         read_only=asked.read_only,
         expires_days=asked.expires_days,
+        shared=[SharedSpace.parse(text) for text in asked.shared],
     )
     return {"token": token, "issued": _token_facts(row)}
 

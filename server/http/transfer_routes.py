@@ -17,7 +17,14 @@ from memory_core.features.backup import back_up, restore, verify
 from memory_core.features.export import Selection, export
 from memory_core.features.export_file import BACKUP, open_pack
 from memory_core.features.import_export import Import, OnConflict, import_export
-from memory_core.features.imports.import_run import ImportReport, ImportRequest, import_memories, is_export
+from memory_core.features.imports.import_run import (
+    ImportReport,
+    ImportRequest,
+    check_model,
+    extract_imported,
+    import_memories,
+    is_export,
+)
 from memory_core.runebook import Runebook
 from server.http.api import Reader, Refusal, Writer, answer, declared, route
 from server.http.api_answers import Exporting, Importing, NewUpload, RestoringBackup, UploadPart
@@ -133,6 +140,11 @@ def restore_backup(
 
 def _import(memory: Runebook, asked: Importing, transfer: Transfer) -> dict[str, Any]:
     if asked.format in (None, "runebook") and is_export(transfer.path):
+        useless = [name for name in ("project", "extract") if getattr(asked, name)]
+        if useless:
+            raise InvalidInput(
+                f"{' and '.join(useless)}: not for an export of Runebook.", hint="It says itself what belongs where."
+            )
         policy = OnConflict(asked.on_conflict)
         return _own_report(import_export(memory, transfer.path, on_conflict=policy, dry_run=asked.dry_run))
     request = ImportRequest(
@@ -141,8 +153,14 @@ def _import(memory: Runebook, asked: Importing, transfer: Transfer) -> dict[str,
         dry_run=asked.dry_run,
         assignment=memory.projects.assignment(asked.project, None, None),
         move_originals=False,
+        sent=True,
     )
-    return _report(import_memories(memory, request))
+    if asked.extract:
+        check_model(memory)
+    done = import_memories(memory, request)
+    if asked.extract and not asked.dry_run:
+        extract_imported(memory, done)
+    return _report(done)
 
 
 def _report(done: ImportReport) -> dict[str, Any]:
@@ -151,7 +169,11 @@ def _report(done: ImportReport) -> dict[str, Any]:
         "counts": as_json(done.sorted_counts),
         "left_out": [f"{each.place}: {each.reason}" for each in done.left_out[:_SHOWN]],
         "kept": [f"{each.place}: {each.reason}" for each in done.kept[:_SHOWN]],
-        "notes": [*done.notes, *(f"not imported: {count:,} {what}" for what, count in done.passed.most_common())],
+        "notes": [
+            *done.notes,
+            *([f"extracted from conversations: {done.extracted:,} files changed"] if done.extracted else []),
+            *(f"not imported: {count:,} {what}" for what, count in done.passed.most_common()),
+        ],
         "commits": done.commits,
     }
 
@@ -186,7 +208,8 @@ def _check(memory: Runebook) -> Work:
 
 def _restore(memory: Runebook, store: ServedStore, tokens: IssuedTokens | None, transfer: Transfer) -> dict[str, Any]:
     home = memory.config.root
-    count, aside = store.replaced(lambda: restore(transfer.path, home, force=True))
+    # Settings that run programs, and tokens, are not changed over HTTP: a backup changes them no more than that.
+    count, aside = restore(transfer.path, home, force=True, keep_rights=True, closed=store.replaced)
     if tokens is not None:
         tokens.database.reopen()
     return {"files": count, "aside": None if aside is None else aside.name}

@@ -1,17 +1,21 @@
 """Files on their way in and out of the store, and the work on them, which goes on while nobody waits for an answer.
 
 An upload comes in parts, so that no request is larger than any other; what is made for download lies there until it is
-fetched. All of it is in one folder that only this user can read, outside the store, and leaves with the server. One
-work runs at a time: each takes the whole store in hand.
+fetched. All of it is in one folder that only this user can read, outside the store, and leaves with the server; what a
+killed server left leaves when the next one begins a transfer. One work runs at a time: each takes the whole store in
+hand.
 """
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import logging
+import os
 import re
 import secrets
 import shutil
+import stat
 import tempfile
 import threading
 import time
@@ -19,6 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+from filelock import FileLock, Timeout
 
 from memory_core.core.errors import InvalidInput, NotFound, RunebookError, StorageFailed
 from memory_core.core.progress import Stage, listening
@@ -31,8 +37,9 @@ UPLOAD_MOST_BYTES = 512 * 1024**2
 #: Transfers that are kept at once; of more the oldest leave, and each does after so long.
 _KEPT = 4
 _KEPT_SECONDS = 3_600.0
+_PREFIX, _LOCK_NAME = "runebook-transfers-", "lock"
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]')
-_NAME_CHARS = 120
+_NAME_BYTES = 200
 
 
 @dataclass(slots=True)
@@ -82,14 +89,19 @@ class Transfers:
         self._guard = threading.Lock()
         self._found: dict[str, Transfer] = {}
         self._folder: Path | None = None
+        self._in_use: FileLock | None = None
 
     def begin(self, name: str) -> Transfer:
         """A file to be, which is empty."""
-        plain = _UNSAFE.sub("-", name).strip(" .")[-_NAME_CHARS:] or "file"
+        plain = _UNSAFE.sub("-", name).strip(" .").encode("utf-8", "replace")[-_NAME_BYTES:].decode("utf-8", "ignore")
+        plain = plain or "file"
         with self._guard:
             self._let_go()
             if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="runebook-transfers-"))  # for this user alone
+                _sweep()
+                self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))  # for this user alone
+                self._in_use = FileLock(self._folder / _LOCK_NAME, mode=0o600, thread_local=False)
+                self._in_use.acquire()
             transfer_id = secrets.token_hex(8)
             place = self._folder / transfer_id
             place.mkdir()
@@ -170,6 +182,8 @@ class Transfers:
         with self._guard:
             self._found.clear()
             if self._folder is not None:
+                if self._in_use is not None:
+                    self._in_use.release()
                 shutil.rmtree(self._folder, ignore_errors=True)
                 self._folder = None
 
@@ -183,6 +197,17 @@ class Transfers:
     def _remove(self, transfer: Transfer) -> None:
         del self._found[transfer.id]
         shutil.rmtree(transfer.path.parent, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """Delete what killed servers of this user left; nobody else's folder is touched, nor one that is new or in use."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError, Timeout):
+            found = folder.lstat()
+            own = found.st_uid == os.geteuid() if os.name == "posix" else True
+            if stat.S_ISDIR(found.st_mode) and own and time.time() - found.st_mtime > _KEPT_SECONDS:
+                with FileLock(folder / _LOCK_NAME, timeout=0):
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 class ForOwner(NamedTuple):

@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.runebook import open_memory
 from tests.browser.story import tell
 from tests.chromium import started_browser
 from tests.fork_server import starter
@@ -117,6 +120,27 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     home = tmp_path_factory.mktemp("site")
     tell(home, hostile=True)
     with serving_page(home) as site:
+        yield site
+
+
+def commit(home: Path, title: str, content: str, review: str = "off") -> None:
+    """What a process beside the server does: this one."""
+    settings: dict[str, Any] = {"embedding": EmbeddingConfig(provider="none"), "review": review}
+    with open_memory(Config(home=home, **settings)) as memory:
+        if review == "off":
+            memory.commit(CommitRequest(content, memory_type="notes", fields={"title": title}))
+            return
+        memory.commit(CommitRequest(messages=[{"role": "user", "content": content}], session_id="talk"))
+        data = {"memory_type": "notes", "fields": {"title": title, "content": content}}
+        operations = {"reasoning": "Asked for.", "write_operations": [{"memory_data": data}]}
+        memory.commit(CommitRequest(operations=operations, session_id="talk"))
+
+
+@pytest.fixture
+def own_site(tmp_path: Path) -> Iterator[Site]:
+    """A page on a store of the test's own."""
+    commit(tmp_path / "home", "Tea", "Green tea in the morning.")
+    with serving_page(tmp_path / "home") as site:
         yield site
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from memory_core.core.search.memory_list import EntryFilter
 from memory_core.runebook import open_memory
-from tests.browser.conftest import serving_page, watched_page
-from tests.browser.test_live import commit, row
+from tests.browser.conftest import commit, serving_page, watched_page
+from tests.browser.test_live import row
 from tests.stores import words_only
 
 if TYPE_CHECKING:

@@ -6,14 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
-from memory_core.core.memory.requests import CommitRequest
-from memory_core.runebook import open_memory
-from tests.browser.conftest import serving_page, watched_page
+from tests.browser.conftest import commit, watched_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from playwright.sync_api import Browser, Page
 
@@ -25,60 +21,39 @@ _NOTES = "viking://user/default/memories/notes"
 
 
 @pytest.fixture
-def open_site(tmp_path: Path) -> Iterator[Site]:
-    """A page on a store of the test's own."""
-    commit(tmp_path / "home", "Tea", "Green tea in the morning.")
-    with serving_page(tmp_path / "home") as site:
-        yield site
-
-
-@pytest.fixture
-def tab(browser: Browser, open_site: Site) -> Iterator[Page]:
-    with watched_page(browser, open_site) as (page, _):
-        page.goto(open_site.address)
+def tab(browser: Browser, own_site: Site) -> Iterator[Page]:
+    with watched_page(browser, own_site) as (page, _):
+        page.goto(own_site.address)
         page.wait_for_selector("main h1")
         yield page
-
-
-def commit(home: Path, title: str, content: str, review: str = "off") -> None:
-    """What a process beside the server does: this one."""
-    settings: dict[str, Any] = {"embedding": EmbeddingConfig(provider="none"), "review": review}
-    with open_memory(Config(home=home, **settings)) as memory:
-        if review == "off":
-            memory.commit(CommitRequest(content, memory_type="notes", fields={"title": title}))
-            return
-        memory.commit(CommitRequest(messages=[{"role": "user", "content": content}], session_id="talk"))
-        data = {"memory_type": "notes", "fields": {"title": title, "content": content}}
-        operations = {"reasoning": "Asked for.", "write_operations": [{"memory_data": data}]}
-        memory.commit(CommitRequest(operations=operations, session_id="talk"))
 
 
 def row(page: Page, title: str) -> Any:
     return page.locator(f'[data-testid=memory-row][data-uri="{_NOTES}/{title}.md"]')
 
 
-def test_a_list_shows_what_another_process_commits_and_keeps_the_focus(tab: Page, open_site: Site) -> None:
+def test_a_list_shows_what_another_process_commits_and_keeps_the_focus(tab: Page, own_site: Site) -> None:
     row(tab, "Tea").locator("a").focus()
-    commit(open_site.home, "旅行", "五月去厦门。")
+    commit(own_site.home, "旅行", "五月去厦门。")
     row(tab, "旅行").wait_for()
     assert "just-changed" in (row(tab, "旅行").get_attribute("class") or "")
     assert "just-changed" not in (row(tab, "Tea").get_attribute("class") or "")
     assert tab.evaluate("document.activeElement.closest('[data-uri]').dataset.uri") == f"{_NOTES}/Tea.md"
 
 
-def test_a_memory_shows_its_new_text_and_what_was_opened_stays_open(tab: Page, open_site: Site) -> None:
+def test_a_memory_shows_its_new_text_and_what_was_opened_stays_open(tab: Page, own_site: Site) -> None:
     row(tab, "Tea").locator("a").click()
     tab.get_by_test_id("raw").locator("summary").click()
-    commit(open_site.home, "Tea", "And oolong after lunch.")
+    commit(own_site.home, "Tea", "And oolong after lunch.")
     tab.get_by_test_id("body").filter(has_text="oolong").wait_for()
     assert tab.get_by_test_id("raw").evaluate("each => each.open")
     assert "oolong" in tab.get_by_test_id("raw").inner_text()
 
 
-def test_what_waits_is_counted_beside_its_section_until_it_is_decided(tab: Page, open_site: Site) -> None:
+def test_what_waits_is_counted_beside_its_section_until_it_is_decided(tab: Page, own_site: Site) -> None:
     badge = tab.get_by_test_id("waiting-badge")
     assert badge.count() == 0
-    commit(open_site.home, "Roses", "Alba roses stand half shade.", review="automatic")
+    commit(own_site.home, "Roses", "Alba roses stand half shade.", review="automatic")
     badge.wait_for()
     assert badge.locator("[aria-hidden]").inner_text() == "1"
     tab.get_by_test_id("nav-queue").click()
@@ -86,22 +61,22 @@ def test_what_waits_is_counted_beside_its_section_until_it_is_decided(tab: Page,
     badge.wait_for(state="detached")
 
 
-def test_a_text_being_written_is_left_alone(tab: Page, open_site: Site) -> None:
+def test_a_text_being_written_is_left_alone(tab: Page, own_site: Site) -> None:
     row(tab, "Tea").locator("a").click()
     tab.get_by_test_id("edit").click()
     tab.get_by_test_id("field-content").fill("Mine.")
-    commit(open_site.home, "Other", "Something else.")
+    commit(own_site.home, "Other", "Something else.")
     tab.evaluate("() => new Promise(resolve => addEventListener('committed', resolve, {once: true}))")
     assert tab.get_by_test_id("field-content").input_value() == "Mine."
 
 
-def test_tabs_of_one_browser_share_one_stream(tab: Page, open_site: Site) -> None:
+def test_tabs_of_one_browser_share_one_stream(tab: Page, own_site: Site) -> None:
     other = tab.context.new_page()
     asked: list[str] = []
     other.on("request", lambda request: asked.append(request.url))
-    other.goto(open_site.origin)
+    other.goto(own_site.origin)
     row(other, "Tea").wait_for()
-    commit(open_site.home, "Second", "For both.")
+    commit(own_site.home, "Second", "For both.")
     row(other, "Second").wait_for()
     assert not [url for url in asked if "/changes" in url]
     row(tab, "Second").wait_for()

@@ -7,25 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from memory_core.core.store.issued_tokens import SharedSpace
 from server.commands.access_tokens import open_tokens
-from tests.browser.conftest import Site, serving_page, watched_page
-from tests.browser.test_live import commit
+from tests.browser.conftest import Site, watched_page
 from tests.stores import words_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from playwright.sync_api import Browser, Locator, Page
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def own_site(tmp_path: Path) -> Iterator[Site]:
-    commit(tmp_path / "home", "Tea", "Green tea, in the morning.")
-    with serving_page(tmp_path / "home") as site:
-        yield site
 
 
 @pytest.fixture
@@ -120,3 +112,36 @@ def test_it_all_fits_a_phone_in_chinese_and_is_reached_by_the_keyboard(browser: 
         page.keyboard.press("Escape")
         page.get_by_test_id("token-dialog").wait_for(state="detached")
         assert page.evaluate("document.activeElement.dataset.testid") == "token-issue"
+
+
+def test_a_token_opens_shared_spaces_with_rights_of_their_own(tab: Page, own_site: Site) -> None:
+    tab.get_by_test_id("token-issue").click()
+    tab.get_by_test_id("token-label").fill("anna")
+    tab.get_by_test_id("token-shared-add").click()
+    tab.get_by_test_id("token-shared").fill("no/space")
+    tab.get_by_test_id("token-dialog-yes").click()
+    tab.get_by_test_id("token-dialog").get_by_text("cannot be a shared space").wait_for()
+    assert tab.get_by_test_id("token-label").input_value() == "anna"
+    tab.get_by_test_id("token-shared").fill("team")
+    tab.get_by_test_id("token-shared-add").click()
+    tab.get_by_test_id("token-shared").nth(1).fill("handbook")
+    tab.get_by_test_id("token-shared-rights").nth(1).select_option("reads")
+    tab.get_by_test_id("token-dialog-yes").click()
+    text = tab.get_by_test_id("token-text").input_value()
+    tab.get_by_test_id("issued-dialog-close").click()
+    assert "shares team, handbook (only reads)" in tab.get_by_test_id("token").filter(has_text="anna").inner_text()
+    with open_tokens(words_only(own_site.home)) as table:
+        assert (found := table.verify(text)) is not None
+        assert found.shared == (SharedSpace("team"), SharedSpace("handbook", read_only=True))
+
+
+def test_settings_are_described_and_found_in_chinese(browser: Browser, own_site: Site) -> None:
+    with watched_page(browser, own_site, locale="zh-CN") as (page, _):
+        page.goto(own_site.address)
+        page.get_by_test_id("nav-settings").click()
+        page.get_by_test_id("setting-filter").fill("温度")
+        row = page.locator('[data-testid="setting"][data-name="chat.temperature"]')
+        row.get_by_text("回答的温度（随机程度）。").wait_for()
+        page.get_by_test_id("language").click()
+        page.get_by_test_id("setting-filter").fill("temperature")
+        row.get_by_text("Temperature of the answers.").wait_for()

@@ -9,8 +9,7 @@ import pytest
 
 from memory_core.core.search.memory_list import EntryFilter
 from memory_core.runebook import open_memory
-from tests.browser.conftest import Site, serving_page, watched_page
-from tests.browser.test_live import commit
+from tests.browser.conftest import Site, commit, watched_page
 from tests.server.bearers import issue
 from tests.stores import words_only
 
@@ -21,13 +20,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def own_site(tmp_path: Path) -> Iterator[Site]:
-    commit(tmp_path / "home", "Tea", "Green tea, in the morning.")
-    with serving_page(tmp_path / "home") as site:
-        yield site
 
 
 @pytest.fixture
@@ -112,3 +104,19 @@ def test_only_the_owner_is_offered_any_of_it(browser: Browser, own_site: Site) -
         page.get_by_test_id("nav-transfer").wait_for(state="hidden")
         page.evaluate("location.hash = '#/transfer'")
         page.get_by_text("for the owner of the store").wait_for()
+
+
+def test_what_is_imported_can_be_given_a_project_and_is_not_extracted_without_a_model(
+    tab: Page, own_site: Site, tmp_path: Path
+) -> None:
+    (tmp_path / "CLAUDE.md").write_text("# Harbour\n\n## Rules\n\nNever touch the roses.\n", encoding="utf-8")
+    tab.get_by_test_id("import-file").set_input_files(tmp_path / "CLAUDE.md")
+    tab.get_by_test_id("import-options").click()
+    assert tab.get_by_test_id("import-extract").is_disabled()
+    tab.get_by_text("No language model is set up.").wait_for()
+    tab.get_by_test_id("import-project").fill("acme")
+    tab.get_by_test_id("import-look").click()
+    tab.get_by_test_id("import-go").click()
+    tab.get_by_test_id("import-done").wait_for()
+    with open_memory(words_only(own_site.home)) as memory:
+        assert [entry.name for entry in memory.entries(EntryFilter(project="acme")).entries] == ["Rules"]

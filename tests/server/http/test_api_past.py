@@ -174,6 +174,10 @@ def test_trail_stats_and_health_are_told(desk: Desk) -> None:
     assert desk.owner.facts("GET", "/stats")["memories"] > 0
     assert desk.owner.facts("GET", "/health")["findings"]
     assert desk.anna.ask("GET", "/health").status_code == 403
+    foreign = {"origin": "https://chat.example.com"}  # a page that may read and write memories
+    assert desk.owner.ask("GET", "/entries", **foreign).status_code == 200
+    assert desk.owner.ask("GET", "/health", **foreign).status_code == 403
+    assert desk.owner.ask("POST", "/health/repair", {}, **foreign).status_code == 403
 
 
 @pytest.mark.parametrize(

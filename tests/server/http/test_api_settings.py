@@ -90,12 +90,20 @@ def test_what_does_not_suit_is_refused_and_nothing_is_written(desk: Desk, tmp_pa
         ("search.cached_queries", 9, "cannot be changed here"),
         ("http.without_token", "anyone", "cannot be changed here"),
         ("llm.command", ["sh"], "cannot be changed here"),
+        ("llm.base_url", "https://elsewhere.example", "cannot be changed here"),
+        ("index.url", "https://elsewhere.example", "cannot be changed here"),
         ("search.nothing", 1, "there is no setting"),
     ):
         refused = desk.owner.ask("PUT", f"/settings/{name}", {"value": value})
         assert refused.status_code == 400
         assert said in refused.json()["error"]
         assert refused.json()["hint"]
+    half = desk.client.put(
+        "/api/memory/settings/llm.model",
+        content=rb'{"value": "m\ud800"}',
+        headers={**desk.owner.headers, "content-type": "application/json"},
+    )
+    assert (half.status_code, "half a character" in half.text) == (400, True)
     assert not (tmp_path / "home" / "config.json").exists()
 
 
@@ -115,6 +123,17 @@ def test_a_token_is_issued_shown_once_used_and_revoked(desk: Desk) -> None:
     assert desk.client.get("/api/memory/about", headers=header).status_code == 200
     desk.owner.facts("DELETE", f"/tokens/{answer['issued']['id']}")
     assert desk.client.get("/api/memory/about", headers=header).status_code == 401
+
+
+def test_a_token_is_issued_with_shared_spaces(desk: Desk) -> None:
+    asked = {"label": "carla", "user_space": "carla", "shared": ["team", "handbook:read"]}
+    answer = desk.owner.facts("POST", "/tokens", asked)
+    assert answer["issued"]["shared"] == [{"name": "team"}, {"name": "handbook", "read_only": True}]
+    header = {"authorization": f"Bearer {answer['token']}"}
+    about = desk.client.get("/api/memory/about", headers=header).json()
+    assert [(each["space"], each["writable"]) for each in about["spaces"][1:]] == [("team", True), ("handbook", False)]
+    refused = desk.owner.ask("POST", "/tokens", {"label": "dora", "shared": ["no/space"]})
+    assert (refused.status_code, "cannot be a shared space" in refused.json()["error"]) == (400, True)
 
 
 @pytest.mark.parametrize(("method", "path", "body"), _OWNERS)

@@ -5,14 +5,22 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
+import tempfile
+import threading
 import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from memory_core.core.config import Config
+from memory_core.features import backup
+from memory_core.features.backup import SETTINGS_BESIDE, back_up
+from memory_core.runebook import open_memory
 from server.http import transfers
-from tests.server.http.conftest import Desk, desk_at
-from tests.waiting import soon
+from tests.server.bearers import ledger_of
+from tests.server.http.conftest import SETTINGS, Desk, Page, desk_at
+from tests.waiting import PATIENCE_SECONDS, soon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,6 +90,21 @@ def test_notes_are_looked_at_first_then_imported_and_taken_back(desk: Desk) -> N
     assert names(desk) == set()
 
 
+def test_nothing_comes_in_to_be_extracted_where_there_is_no_model(desk: Desk) -> None:
+    path = upload(desk, "CLAUDE.md", b"## Rules\n\nNever touch the roses.\n")
+    refused = worked(desk, f"{path}/import", extract=True)
+    assert (refused["state"], "no language model" in refused["error"]) == ("failed", True)
+    assert names(desk) == set()
+
+
+def test_a_file_that_is_sent_again_after_an_edit_updates_its_own_memories(desk: Desk) -> None:
+    for text in (b"Always indent with tabs.", b"Deploy on Fridays, never on Mondays.", b"Always indent with spaces."):
+        path = upload(desk, "CLAUDE.md", b"## Rules\n\n" + text)
+        assert worked(desk, f"{path}/import", project="acme")["state"] == "done"
+    told = {entry["abstract"]: entry["project"] for entry in desk.owner.facts("GET", "/entries")["entries"]}
+    assert told == {"Always indent with spaces.": "acme", "Deploy on Fridays, never on Mondays.": "acme"}
+
+
 def test_what_was_exported_comes_back(desk: Desk) -> None:
     path = desk.owner.keep("The boat is blue.", fields={"title": "Boat"})
     done = worked(desk, "/exports", format="zip", history=True)
@@ -108,6 +131,69 @@ def test_a_backup_is_checked_and_put_in_the_place_of_the_folder(desk: Desk, tmp_
     desk.owner.keep("And on it goes.", fields={"title": "On"})
     assert names(desk) == {"Boat", "On"}
     assert desk.anna.ask("GET", "/about").status_code == 200  # the tokens of the backup hold
+
+
+def test_a_backup_over_http_changes_neither_who_may_come_in_nor_what_runs(desk: Desk, tmp_path: Path) -> None:
+    """A hostile one brings settings that run a program, a token, a login, and a trigger that brings the token again."""
+    hostile = tmp_path / "hostile"
+    with ledger_of(hostile) as ledger:
+        token, row = ledger.tokens.issue("them", user_space="default", agent_space="default")
+        with ledger.database.writing() as connection:
+            connection.execute("CREATE TABLE copy AS SELECT * FROM tokens")
+            for name, table in (("again", "tokens"), ("memory_added", "files")):
+                connection.execute(f"DROP TRIGGER IF EXISTS {name}")
+                connection.execute(
+                    f"CREATE TRIGGER {name} AFTER {'DELETE' if table == 'tokens' else 'INSERT'} ON {table} "
+                    "BEGIN INSERT OR IGNORE INTO tokens SELECT * FROM copy; END"
+                )
+            connection.execute("INSERT INTO login_grants VALUES ('g', 'c', ?, '2026-01-01')", (row.id,))
+    program = json.dumps({"llm": {"provider": "command", "command": ["evil"]}, "http": {"without_token": "anyone"}})
+    (hostile / "config.json").write_text(program, encoding="utf-8")
+    home = tmp_path / "home"
+    (home / "config.json").write_text('{"search": {"rank": "decay"}}', encoding="utf-8")
+    with open_memory(Config(home=hostile, **SETTINGS)) as memory:
+        back_up(memory.store, tmp_path / "backup.zip")
+    with ledger_of(home) as ledger:
+        ledger.tokens.revoke("bob")
+    path = upload(desk, "backup.zip", (tmp_path / "backup.zip").read_bytes())
+    assert worked(desk, f"{path}/restore")["state"] == "done"
+    assert (home / "config.json").read_text(encoding="utf-8") == '{"search": {"rank": "decay"}}'
+    assert (home / SETTINGS_BESIDE).read_text(encoding="utf-8") == program
+    desk.owner.keep("A memory.", fields={"title": "One"})  # a file is added
+    assert Page(desk.client, token).ask("GET", "/about").status_code == 401
+    assert desk.anna.ask("GET", "/about").status_code == 200
+    assert desk.bob.ask("GET", "/about").status_code == 401
+    assert {each["label"] for each in desk.owner.facts("GET", "/tokens")["tokens"]} == {"anna", "reader"}
+    with ledger_of(home) as ledger:
+        assert ledger.database.connection().execute("SELECT count(*) FROM login_grants").fetchone() == (0,)
+
+
+def test_a_server_answers_while_a_backup_is_unpacked(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.owner.keep("The boat is blue.", fields={"title": "Boat"})
+    done = worked(desk, "/backups")
+    unpacking, go_on = threading.Event(), threading.Event()
+    real = backup._unpack
+
+    def slow(*given: Any) -> None:
+        unpacking.set()
+        assert go_on.wait(PATIENCE_SECONDS)
+        real(*given)
+
+    monkeypatch.setattr(backup, "_unpack", slow)
+    begun = desk.owner.facts("POST", f"/transfers/{done['id']}/restore", {})
+    try:
+        assert unpacking.wait(PATIENCE_SECONDS)
+        assert desk.client.get("/livez").status_code == 200
+        assert desk.owner.facts("GET", f"/transfers/{begun['id']}")["state"] == "working"
+        assert names(desk) == {"Boat"}
+    finally:
+        go_on.set()
+    assert finished(desk, begun["id"])["state"] == "done"
+
+
+def test_a_long_name_in_any_script_can_be_kept(desk: Desk) -> None:
+    name = desk.owner.facts("GET", upload(desk, f"{'茶' * 300}.md", b"1"))["name"]
+    assert name.endswith("茶.md")
 
 
 def test_what_is_no_backup_or_of_no_format_is_refused_with_the_next_step(desk: Desk) -> None:
@@ -139,6 +225,28 @@ def test_old_transfers_leave(desk: Desk) -> None:
     first, *_, last = [upload(desk, "a.md", b"1") for _ in range(6)]
     assert desk.owner.ask("GET", first).status_code == 404
     assert desk.owner.ask("GET", last).status_code == 200
+
+
+def test_what_a_killed_server_left_leaves_and_nothing_that_is_new_in_use_or_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    running = transfers.Transfers()
+    held = running.begin("a.md").path.parent.parent
+    left, new, other = (tmp_path / f"runebook-transfers-{name}" for name in ("left", "new", "other"))
+    kept = tmp_path / "kept"
+    for folder in (left, new, kept):
+        folder.mkdir()
+        (folder / "export.zip").write_text("memories", encoding="utf-8")
+    other.symlink_to(kept, target_is_directory=True)
+    for old in (held, left, kept):
+        os.utime(old, (0, 0))
+    follower = transfers.Transfers()
+    follower.begin("b.md")
+    assert (held.is_dir(), left.exists(), new.is_dir(), (kept / "export.zip").is_file()) == (True, False, True, True)
+    for each in (running, follower):
+        each.close()
+    assert not held.exists()
 
 
 @pytest.mark.parametrize(("method", "path", "body"), _OWNERS)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.store.issued_tokens import SharedSpace
 from memory_core.runebook import open_memory
 from server.http import change_stream
 from server.http.change_stream import STREAMS_EACH
@@ -30,12 +31,12 @@ _WORDS_ONLY = ("--set", "embedding.provider=none")
 
 
 @contextmanager
-def following(server: HttpServer, token: str | None = None, last: str | None = None) -> Iterator[Any]:
+def following(server: HttpServer, token: str | None = None, last: str | None = None, query: str = "") -> Iterator[Any]:
     """A stream: the answer to the request, whose body goes on."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_SECONDS)
     headers = {"accept": "text/event-stream"} | ({} if token is None else {"authorization": f"Bearer {token}"})
     try:
-        connection.request("GET", _PATH, headers=headers | ({} if last is None else {"last-event-id": last}))
+        connection.request("GET", _PATH + query, headers=headers | ({} if last is None else {"last-event-id": last}))
         yield connection.getresponse()
     finally:
         connection.close()
@@ -110,6 +111,23 @@ def test_a_stream_tells_a_bearer_nothing_of_others_and_ends_with_the_token(
         assert facts["latest"] == told
         revoke(home, "anna")
         assert stream.read().count(b"data:") == 0
+
+
+def test_a_stream_of_a_shared_space_goes_on_and_tells_of_that_space_alone(
+    tmp_path: Path, start_http: Callable[..., Any]
+) -> None:
+    home = tmp_path / "home"
+    anna = issue(home, "anna", shared=[SharedSpace("team", read_only=True)])
+    server: HttpServer = start_http(home, tmp_path / "stderr", *_WORDS_ONLY)
+    keep(home, "Before", "team")
+    with following(server, anna, query="?space=team") as stream:
+        assert event(stream)["latest"]
+        keep(home, "Anna's", "anna")
+        keep(home, "The team's", "team")
+        assert [uri.split("/")[3] for each in event(stream)["commits"] for uri in each["uris"]] == ["team"]
+    carl = issue(home, "carl")
+    with following(server, carl, query="?space=team") as stream:
+        assert stream.status == 404
 
 
 def test_so_many_streams_of_one_client_and_no_more(tmp_path: Path, start_http: Callable[..., Any]) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -42,6 +43,26 @@ def test_the_start_page_may_load_only_from_its_own_server_and_cannot_be_framed(c
     assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
     assert answer.headers["referrer-policy"] == "no-referrer"
     assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_every_setting_is_described_in_chinese_and_nothing_else_is() -> None:
+    english = dict(
+        described(json.loads((STATIC.parents[1] / "memory_core" / "core" / "config.json").read_text(encoding="utf-8")))
+    )
+    chinese = texts("settings.zh")
+    assert chinese.keys() == english.keys()
+    assert [name for name, text in chinese.items() if not re.search(r"[\u4e00-\u9fff].*。$", text)] == []
+    for name, text in english.items():  # what is written alike in both: commands, addresses and other settings
+        literal = re.findall(r"https?://[^\s;,]+|\b[a-z]+[._][a-z_]+\b|\brunebook [a-z]+", text)
+        assert [each for each in literal if each.rstrip(".,") not in chinese[name] and each not in ("e.g",)] == [], name
+
+
+def described(section: dict[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in section.items():
+        if isinstance(value, dict):
+            yield from described(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
 
 
 def test_every_file_is_served_as_what_it_is(client: TestClient) -> None:

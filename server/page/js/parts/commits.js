@@ -67,8 +67,8 @@ export function authorName(commit) {
   return named(`author.${commit.author.replaceAll(' ', '_')}`, commit.author);
 }
 
-/** The first characters of a commit's id: enough to tell it from others. */
-export const shortId = (id) => id.slice(0, 10);
+/** The last characters of a commit's id: the first ones are its day. */
+export const shortId = (id) => id.slice(-8);
 
 /** What it takes back, and what took it back. */
 export function marks(commit) {

@@ -2,21 +2,35 @@
 
 import { get, send } from '../api.js';
 import { coded, fill, h } from '../dom.js';
-import { named, t } from '../i18n.js';
+import { language, named, t } from '../i18n.js';
 import { forget } from '../state.js';
 import { failure } from './states.js';
 import { toast, toastError } from './toast.js';
 
 const text = (value) => (Array.isArray(value) ? value.join(', ') : String(value ?? ''));
 
+/** Descriptions in other languages than the server's own English, by language and name of the setting. */
+const descriptions = { en: {} };
+
+async function loadDescriptions() {
+  if (descriptions[language()]) return;
+  const answer = await fetch(`/ui/locales/settings.${language()}.json`).catch(() => null); // without it they stay English
+  if (answer?.ok) descriptions[language()] = await answer.json();
+}
+
+function about({ name, description }) {
+  const own = descriptions[language()]?.[name];
+  return own ? { text: own, lang: document.documentElement.lang } : { text: description, lang: 'en' };
+}
+
 /** The list, with a field that narrows it and sections that open. */
 export async function settingList() {
-  const { settings } = await get('/settings');
+  const [{ settings }] = await Promise.all([get('/settings'), loadDescriptions()]);
   const box = h('div', { class: 'stack tight' });
   const field = h('input', { id: 'setting-filter', type: 'search', autocomplete: 'off', 'aria-label': t('server.filter'), placeholder: t('server.filter'), dataset: { testid: 'setting-filter' } });
   const draw = () => {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = settings.filter((each) => words.every((word) => `${each.name} ${each.description}`.toLowerCase().includes(word)));
+    const found = settings.filter((each) => words.every((word) => `${each.name} ${each.description} ${about(each).text}`.toLowerCase().includes(word)));
     const sections = Map.groupBy(found, ({ name }) => (name.includes('.') ? name.slice(0, name.indexOf('.')) : ''));
     fill(box, found.length ? [...sections].map(([section, rows]) => h('details', { class: 'setting-section', open: words.length > 0 },
       h('summary', {}, named(`server.section.${section || 'general'}`, section), ' ', h('span', { class: 'count' }, String(rows.length)), changedMark(rows)),
@@ -55,7 +69,7 @@ function row(setting) {
     control.addEventListener('change', () => save(valueOf(now, control)));
     fill(line,
       h('label', { for: control.id }, h('code', {}, now.name)),
-      h('p', { class: 'small', lang: 'en', id: `${control.id}-about` }, coded(now.description)),
+      h('p', { class: 'small', lang: about(now).lang, id: `${control.id}-about` }, coded(about(now).text)),
       h('div', { class: 'row' }, control, bounds(now), origin === 'file' && !now.locked
         ? h('button', { type: 'button', class: 'button small quiet', dataset: { testid: 'setting-reset' }, on: { click: () => save(null) } }, t('server.reset', { value: text(now.default) || t('server.empty') })) : null),
       h('p', { class: 'muted small' }, [t(`server.origin.${origin}`, { name: now.environment }), now.locked ? t(`server.locked.${now.locked}`) : null, now.at_start && !now.locked ? t('server.at_start') : null].filter(Boolean).join(' · ')),

@@ -9,6 +9,7 @@ import { typeName } from '../parts/marks.js';
 import { undo } from '../parts/receipt.js';
 import { sentence } from '../parts/sentences.js';
 import { empty, failure } from '../parts/states.js';
+import { tagChoices } from '../parts/tags.js';
 import { show } from '../router.js';
 import { about, forget } from '../state.js';
 
@@ -19,7 +20,7 @@ export async function view({ signal }) {
   const head = h('header', { class: 'view-head' }, h('h1', {}, t('transfer.title')), h('p', { class: 'lede' }, t('transfer.lede')));
   if (!facts.owner) return [head, empty(t('transfer.owner'))];
   return h('section', { class: 'view' }, head, h('div', { class: 'stack narrow' },
-    facts.writable ? importing(signal) : null, exporting(signal), facts.files ? [backingUp(signal), restoring(signal)] : card('transfer.backup', h('p', { class: 'muted' }, t('transfer.backup.database')))));
+    facts.writable ? importing(facts, await get('/labels', {}, { signal }), signal) : null, exporting(signal), facts.files ? [backingUp(signal), restoring(signal)] : card('transfer.backup', h('p', { class: 'muted' }, t('transfer.backup.database')))));
 }
 
 const card = (title, ...content) => h('section', { class: 'card stack', 'aria-label': t(title) }, h('h2', {}, t(title)), content);
@@ -76,22 +77,29 @@ async function finished({ id }, progress, signal) {
   }
 }
 
-function importing(signal) {
+function importing(facts, { projects }, signal) {
   const out = box();
   let upload = null;
   const field = fileInput('import-file', 'transfer.import.file', () => { upload = null; fill(out); });
   const input = field.querySelector('input');
+  const project = h('input', { id: 'import-project', type: 'text', maxlength: '200', autocomplete: 'off', list: 'import-projects', placeholder: t('transfer.project.none'), dataset: { testid: 'import-project' } });
+  const able = facts.model?.llm !== 'none';
+  const [extract, withExtract] = option('import-extract', 'transfer.extract');
+  extract.disabled = !able;
   const conflict = h('select', { id: 'import-conflict' }, ['keep', 'both', 'replace'].map((each) => h('option', { value: each }, t(`transfer.conflict.${each}`))));
   const run = (dry_run) => shown(out, look, async (progress) => {
     upload ??= await sent(input.files[0], progress, signal);
-    const asked = { dry_run, on_conflict: conflict.value };
+    const asked = { dry_run, on_conflict: conflict.value, project: project.value.trim() || null, extract: extract.checked };
     const { report } = await finished(await send('POST', `/transfers/${upload}/import`, asked, { signal }), progress, signal);
     if (!dry_run) window.dispatchEvent(new Event('changed'));
     return [told(report, dry_run), dry_run ? h('div', { class: 'actions' }, button('transfer.import.go', 'import-go', () => run(false), 'primary')) : takeBack(report)];
   });
   const look = button('transfer.import.look', 'import-look', () => (input.files.length ? run(true) : input.focus()));
   return card('transfer.import', h('p', { class: 'muted' }, t('transfer.import.lede')), field,
-    h('details', {}, h('summary', {}, t('transfer.options')), h('div', { class: 'field' }, h('label', { for: 'import-conflict' }, t('transfer.conflict')), conflict)),
+    h('details', {}, h('summary', { dataset: { testid: 'import-options' } }, t('transfer.options')), h('div', { class: 'stack tight' },
+      h('div', { class: 'field' }, h('label', { for: 'import-project' }, t('transfer.project')), project, tagChoices('import-projects', projects), h('span', { class: 'help' }, t('transfer.project.help'))),
+      h('div', { class: 'field' }, withExtract, h('span', { class: 'help' }, able ? t('transfer.extract.help') : [t('queue.no_model'), ' ', coded(t('queue.no_model.hint'))])),
+      h('div', { class: 'field' }, h('label', { for: 'import-conflict' }, t('transfer.conflict')), conflict))),
     h('div', { class: 'actions' }, look), out);
 }
 
