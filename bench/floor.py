@@ -131,6 +131,8 @@ FIGURES = (
         )
         for name in ("find", "commit", "read", "ls")
     ),
+    Figure("bare server: HTTP, 16 clients, trivial calls", "/s", None, lambda run: run.bare_load.rate),
+    Figure("bare server: HTTP, 16 clients, trivial calls, p99", "ms", None, lambda run: run.bare_load.p99_ms),
     Figure("HTTP, 16 clients: commits", "/s", Goal(150, least=True), lambda run: run.loads[0].rate),
     Figure("HTTP, 16 clients: commits, p99", "ms", Goal(300), lambda run: run.loads[0].p99_ms),
     Figure(

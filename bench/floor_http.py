@@ -8,7 +8,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,12 +72,19 @@ class _Session:
 
 def loads(home: Path) -> tuple[Load, Load]:
     """Commits, then finds, by 16 clients at once."""
-    with _serving(home) as port:
+    with _serving(lambda port: [*serve(home), "--transport", "http", "--port", str(port)]) as port:
         sessions = [_Session(port) for _ in range(_CLIENTS)]
         sessions[0].call(("find", {"query": "is the model loaded"}))
         commits = _load(sessions, lambda number: ("commit_memory", {"memory_content": told(_NEW_FROM + number).text}))
         finds = _load(sessions, lambda number: ("find", {"query": told(number).question}))
     return commits, finds
+
+
+def bare_load(command: Sequence[str]) -> Load:
+    """Trivial calls of the bare server by as many clients."""
+    with _serving(lambda port: [*command, str(port)]) as port:
+        sessions = [_Session(port) for _ in range(_CLIENTS)]
+        return _load(sessions, lambda number: ("add", {"a": number, "b": 1}))
 
 
 def _load(sessions: list[_Session], call: Callable[[int], Call]) -> Load:
@@ -103,16 +110,11 @@ def _load(sessions: list[_Session], call: Callable[[int], Call]) -> Load:
 
 
 @contextmanager
-def _serving(home: Path) -> Iterator[int]:
-    """The port of a server of its own process."""
+def _serving(command: Callable[[int], Sequence[str]]) -> Iterator[int]:
+    """The port of a server of its own process, which the command starts on that port."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [*serve(home), "--transport", "http", "--port", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-    )
+    process = subprocess.Popen(command(port), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
     try:
         until = time.monotonic() + _READY_SECONDS
         while not _listens(port):

@@ -116,6 +116,11 @@ class Run:
         return floor_http.loads(self.home(SMALL))
 
     @cached_property
+    def bare_load(self) -> floor_http.Load:
+        """Trivial calls of the bare server over HTTP."""
+        return floor_http.bare_load(self._bare)
+
+    @cached_property
     def second_mib(self) -> float:
         """What a second process adds."""
         return floor_stdio.second_process_mib(self.home(SMALL))

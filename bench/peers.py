@@ -19,6 +19,7 @@ from typing import Any
 Call = tuple[str, dict[str, Any]]
 _INSTALL_SECONDS = 300
 _BARE = """
+import sys
 from mcp.server import MCPServer
 server = MCPServer("bare", version="1")
 @server.tool()
@@ -29,7 +30,10 @@ def add(a: int, b: int) -> int:
 def echo(text: str) -> str:
     "Return the text."
     return text
-server.run()
+if len(sys.argv) > 1:
+    server.run("streamable-http", port=int(sys.argv[1]))
+else:
+    server.run()
 """
 
 
@@ -51,7 +55,10 @@ class Peer:
 
 
 def bare_server(folder: Path) -> list[str]:
-    """The command of a two-tool server of the same SDK, whose script is put into a folder."""
+    """The command of a two-tool server of the same SDK, whose script is put into a folder.
+
+    It serves stdio; with a port added to the command, HTTP on loopback.
+    """
     script = folder / "bare.py"
     script.write_text(_BARE, encoding="utf-8")
     return [sys.executable, str(script)]

@@ -225,8 +225,8 @@ class Runebook:
         """Notes what was found and read."""
         from memory_core.core.search.recalls import Recalls
 
-        traces = self.access.leaves_traces
-        return Recalls(self.config, self.store, self.indexer, self.spaces, self.features, traces=traces)
+        traces, shared = self.access.leaves_traces, self.home is not None
+        return Recalls(self.config, self.store, self.indexer, self.spaces, self.features, traces=traces, shared=shared)
 
     @cached_property
     def _context(self) -> ContextEngine:

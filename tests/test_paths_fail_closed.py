@@ -203,8 +203,26 @@ def test_a_folder_that_becomes_a_link_while_it_is_read_shows_nothing_of_another_
         return open_file(path)
 
     monkeypatch.setattr(files, "opened", swapped_then_opened)
-    with pytest.raises(InvalidUri, match="leads elsewhere"):
+    with pytest.raises(InvalidUri, match="leads into another space"):
         memory.store.files.text(MemoryUri.parse(f"{OWN}/facts/home.md"))
+
+
+def test_a_file_that_is_replaced_while_it_is_opened_is_read_once_more(
+    memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = tmp_path / "home/user/default/memories/facts/note.md"
+    note.write_text("old", encoding="utf-8")
+    open_file, replaced = files.opened, iter(range(1))
+
+    def opened_then_replaced(path: str) -> BinaryIO:
+        stream = open_file(path)
+        for _ in replaced:
+            note.rename(note.with_name("aside"))
+            note.write_text("new", encoding="utf-8")
+        return stream
+
+    monkeypatch.setattr(files, "opened", opened_then_replaced)
+    assert memory.store.files.text(MemoryUri.parse(f"{OWN}/facts/note.md")) == "new"
 
 
 def within(seconds: float, work: Callable[[], None]) -> None:

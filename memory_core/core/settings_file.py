@@ -24,8 +24,9 @@ from memory_core.core.store import atomic
 
 Origin = Literal["default", "file", "environment", "option"]
 Kind = Literal["text", "number", "flag", "choice", "list"]
-#: They say who may come in, or name folders and programs: whoever may write the file changes them, nobody over HTTP.
-_FILE_ONLY = frozenset({"home", "store.url", "llm.command", "schema_dirs", "prompt_dirs"})
+#: They say who may come in or where memories and keys are sent, or name folders and programs: whoever may write the
+#: file changes them, nobody over HTTP.
+_FILE_ONLY = frozenset({"home", "store.url", "llm.command", "llm.base_url", "index.url", "schema_dirs", "prompt_dirs"})
 _FILE_ONLY_SECTION = "http."
 #: What has opened a store keeps these, and whole sections of them, until it is started anew.
 _AT_START = frozenset(
@@ -35,8 +36,12 @@ _AT_START = frozenset(
     }
 )
 _ALSO_AT_START = "search.rerank_model"
+#: Of a pair of characters that JSON may give alone, and UTF-8 cannot write.
+_HALF = re.compile(r"[\ud800-\udfff]")
 #: Of a database, in its address.
 _PASSWORD = re.compile(r"(?<=:)[^/@][^@]*(?=@)|(?<=password=)[^&]*")
+#: Of another address; a key may be in it.
+_QUERY = re.compile(r"(?<=\?).+")
 
 
 @frozen
@@ -109,11 +114,14 @@ class SettingsFile:
 
     def settings(self) -> list[Setting]:
         """All of them, in the order of their declaration."""
-        values, defaults = self.load().as_dict(), Config().as_dict()
+        _, environment, flags = self._given
+        _, file = declared.settings_file(*self._given)
+        values, defaults = declared.merged(file, environment, flags).as_dict(), Config().as_dict()
         values["store"]["url"] = _PASSWORD.sub("…", values["store"]["url"])
-        origins = self._origins()
+        for section, name in (("llm", "base_url"), ("index", "url")):
+            values[section][name] = _QUERY.sub("…", _PASSWORD.sub("…", values[section][name]))
         return [
-            _setting(name, _member(values, name), _member(defaults, name), about, origins.get(name, "default"))
+            _setting(name, _member(values, name), _member(defaults, name), about, self._origin(name, file))
             for name, _, about in declared.settings()
         ]
 
@@ -156,22 +164,21 @@ class SettingsFile:
             for name, value in changes.items():
                 _put(values, name.split("."), value)
             config = declared.merged(values, environment, flags)
+            text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+            if _HALF.search(text):
+                raise ConfigInvalid("a setting holds half a character.", hint="Write it as UTF-8 can.")
             atomic.make_folder(file.parent)
-            atomic.replace(file.resolve(), json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+            atomic.replace(file.resolve(), text)
         return config
 
-    def _origins(self) -> dict[str, Origin]:
-        path, environment, flags = self._given
-        _, values = declared.settings_file(path, environment, flags)
-        found: dict[str, Origin] = {}
-        for name, _, _ in declared.settings():
-            if flags.get(name) is not None:
-                found[name] = "option"
-            elif environment.get(environment_name(name)):
-                found[name] = "environment"
-            elif _holds(values, name):
-                found[name] = "file"
-        return found
+    def _origin(self, name: str, file: Mapping[str, Any]) -> Origin:
+        """Where the value of a setting comes from, given what the file says."""
+        _, environment, flags = self._given
+        if flags.get(name) is not None:
+            return "option"
+        if environment.get(environment_name(name)):
+            return "environment"
+        return "file" if _holds(file, name) else "default"
 
 
 def followed(opened: Config, changed: Config) -> Config:
@@ -183,7 +190,8 @@ def followed(opened: Config, changed: Config) -> Config:
 _UNLOCKING: Mapping[str, str] = {
     "environment": "A variable of the environment sets it: change that, and start the program anew.",
     "option": "An option of the command line sets it: leave that out, and start the program anew.",
-    "file": "It says who may come in, or names a folder or a program: change it in the settings file.",
+    "file": "It says who may come in or where data is sent, or names a folder or a program: "
+    "change it in the settings file.",
 }
 
 

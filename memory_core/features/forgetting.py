@@ -115,7 +115,8 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     request_id = memory.request_key(request.request_id)
     if request_id is not None and (first := memory.store.first_receipt(request_id)) is not None:
         return first
-    memory.opened.look()
+    memory.store.adopt()  # what people wrote and nothing has noticed yet is found, too
+    memory.indexer.follow(None)
     matches = _matches(memory, request)
     named = frozenset(request.uris) if (request.query or "").strip() and request.uris is not None else None
     found = [match for match in matches if match.refused is None]

@@ -118,13 +118,17 @@ class History:
         self._spaces = tuple(spaces)
         self._project = project
 
-    def commits(self, uri: str | None = None, limit: int = 20, before: str | None = None) -> list[Commit]:
+    def commits(
+        self, uri: str | None = None, limit: int = 20, before: str | None = None, files_most: int | None = None
+    ) -> list[Commit]:
         """Commits, newest first.
 
         Args:
             uri: Only those that touched this file, or something below this directory.
             limit: 1 to 1,000.
             before: Only those older than this commit.
+            files_most: Of how many files of each it matters whether their texts may be shown; None is all. Those of
+                the others are not read, and no result is told of them.
 
         Raises:
             InvalidInput: If ``limit`` is out of range.
@@ -135,7 +139,7 @@ class History:
         place = None if uri is None else self._browser.visible(MemoryUri.parse(uri))
         seq = None if before is None else self.resolve(before).seq
         rows = self._ledger.past.commits(self._spaces, uri=place, before=seq, limit=limit)
-        return [commit for row in rows if (commit := self._commit(row)).files]
+        return [commit for row in rows if (commit := self._commit(row, files_most)).files]
 
     def commit(self, commit_id: str) -> Commit:
         """One commit.
@@ -239,11 +243,15 @@ class History:
     def _is_purged(self, row: ChangeRow) -> bool:
         return (row.seq, str(row.uri)) in self._ledger.past.purged([row.seq])
 
-    def _commit(self, past: PastCommit) -> Commit:
-        rows = [row for row in self._ledger.changes_of([past.seq]) if self.sees(row.uri)]
+    def _commit(self, past: PastCommit, files_most: int | None = None) -> Commit:
+        rows = [row for row in self._ledger.steps_of(past.seq) if self.sees(row.uri)]
+        rows.sort(key=lambda row: row.uri.is_summary)
+        told = rows[:files_most]
+        uris = None if len(told) == len(rows) else [row.uri for row in told]
+        texts = {row.uri: row for row in self._ledger.changes_of([past.seq], uris)}
         purged = {uri for _, uri in self._ledger.past.purged([past.seq])}
-        steps = [_step(row, self._withheld(row, purged)) for row in rows]
-        steps.sort(key=lambda step: step.uri.is_summary)
+        shown = [_step(row, self._withheld(texts[row.uri], purged)) for row in told]
+        steps = [*shown, *(_step(row, None) for row in rows[len(told) :])]
         undoing = self._ledger.past.undone_by(past.commit_id)
         commit = Commit(
             seq=past.seq,
@@ -252,7 +260,7 @@ class History:
             author=past.author,
             kind=past.kind,
             files=tuple(steps),
-            results=tuple(self._results(past.receipt, steps)),
+            results=tuple(self._results(past.receipt, shown)),
             line="",
             undoes=past.undoes,
             undone_by=undoing[-1].commit_id if undoing else None,

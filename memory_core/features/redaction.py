@@ -657,7 +657,7 @@ class Redaction:
 
     def _notes(self, places: Sequence[Place]) -> tuple[str, ...]:
         """A line for each place."""
-        told = "stored as it came, though it looks like a secret" if self._mode == "warn" else "not stored, redacted"
+        told = "stored as it came, though it looks like a secret" if self._mode == "warn" else "stored without a secret"
         lines = list(dict.fromkeys(f"{told}: {place.kind} in {place.where}" for place in places))
         more = len(lines) - _NOTES_LIMIT
         return (*lines[:_NOTES_LIMIT], *((f"and {more} more places with secrets",) if more > 0 else ()))

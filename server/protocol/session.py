@@ -144,13 +144,17 @@ class ServedStore:
         close()
 
     def warm(self) -> None:
-        """Open the store and load the model soon, in the background."""
-        with self._lock:
+        """Open the store and load the model soon, in the background; waits for nobody, for loops of events call it."""
+        if not self._lock.acquire(blocking=False):  # whoever has it opens the store, or asks for it next
+            return
+        try:
             if self._warming is not None or self._memory is not None:
                 return
             self._warming = threading.Timer(_WARM_DELAY_SECONDS, self._open_and_warm)
             self._warming.daemon = True
             self._warming.start()
+        finally:
+            self._lock.release()
 
     def acquire(self) -> None:
         """Count one more user."""

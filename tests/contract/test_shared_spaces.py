@@ -17,6 +17,7 @@ from memory_core.core.memory.requests import (
 from memory_core.core.store.issued_tokens import SharedSpace
 from memory_core.features.history import HISTORY, HistoryRequest
 from memory_core.features.purge import PURGE, PurgeRequest
+from memory_core.features.recall_trail import HOT, TRAIL, HotRequest, TrailRequest
 from memory_core.runebook import Runebook
 from tests.contract.conftest import Place
 
@@ -182,6 +183,20 @@ def test_request_ids_of_two_members_are_two_requests(place: Place) -> None:
     other = dora.commit(CommitRequest("Dora's.", memory_type="notes", space="team", request_id="r"))
     assert other.commit_id != first
     assert told(anna) == first
+
+
+def test_what_one_member_asks_is_told_to_no_other(place: Place) -> None:
+    anna, bob, _ = users(place)
+    told(anna)
+    anna.find(FindRequest("which swordfish lawyer is discreet?"))
+    anna.retrieve(RetrieveRequest("does the swordfish show on my payslip?", session_id="annas"))
+    for reader in (bob.space("team"), anna.space("team")):
+        rows = reader.run(TRAIL, TrailRequest())
+        assert {row.kind for row in rows} == {"find", "retrieve"}
+        assert {uri for row in rows for uri, _ in row.hits} == {TEAM}
+        assert {(row.query, row.session_id, row.project) for row in rows} == {("", None, None)}
+    assert "lawyer" in " ".join(row.query for row in anna.run(TRAIL, TrailRequest()))
+    assert bob.space("team").run(HOT, HotRequest())[0].access_count == 2
 
 
 def test_a_user_who_may_only_read_reads_shared_spaces_only(place: Place) -> None:

@@ -48,6 +48,30 @@ def test_commits_say_when_by_whom_and_what_newest_first(memory: Runebook) -> Non
         history_of(memory).commits(limit=0)
 
 
+def test_a_list_of_large_commits_counts_all_files_and_reads_the_texts_of_the_first(memory: Runebook) -> None:
+    writes = [
+        {"memory_data": {"memory_type": "notes", "fields": {"title": f"N{number:02}", "content": f"Says {number}."}}}
+        for number in range(60)
+    ]
+    project = {"project": "github.com/acme/a", "private": True}
+    memory.commit(CommitRequest(operations={"write_operations": writes}, **project))  # type: ignore[arg-type]
+    [whole], [listed] = history_of(memory).commits(), history_of(memory).commits(files_most=50)
+    assert [step.uri for step in listed.files] == [step.uri for step in whole.files]
+    assert (listed.line, len(listed.files)) == (whole.line, 60)
+    assert [step.withheld is None for step in whole.files] == [False] * 60
+    assert [step.withheld is None for step in listed.files] == [False] * 50 + [True] * 10
+    assert listed.results == ()
+
+
+def test_what_is_private_is_withheld_however_its_writer_spelt_it(memory: Runebook) -> None:
+    uri = "viking://user/default/memories/notes/plan.md"
+    note(memory, "plan", "绝密计划。", project="github.com/acme/a", private=True)
+    path = memory.store.files.path_for(MemoryUri.parse(uri))
+    path.write_text(path.read_text(encoding="utf-8").replace('"private"', '"priv\\u0061te"'), encoding="utf-8")
+    memory.store.adopt()
+    assert [step.withheld for step in history_of(memory).commits()[0].files] == ["private to another project"]
+
+
 def test_the_first_characters_of_an_id_are_enough_where_they_name_one_commit(memory: Runebook) -> None:
     one, two = note(memory, "a", "A."), note(memory, "b", "B.")
     assert history_of(memory).commit(one.commit_id[:-1]).commit_id == one.commit_id

@@ -137,7 +137,7 @@ def test_the_receipt_names_the_place_and_the_kind_and_never_the_secret(opened: O
             )
             assert receipt.status is (Status.DRY_RUN if dry_run else Status.COMMITTED)
             assert receipt.notes == (
-                "not stored, redacted: GitHub token in write_operations[0].memory_data.fields.content",
+                "stored without a secret: GitHub token in write_operations[0].memory_data.fields.content",
             )
             assert TOKEN not in str(as_json(receipt))
     with opened() as memory:

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from memory_core.core.store.locks import store_lock
 from server.protocol.stdio_transport import END_SECONDS
 from tests.fork_server import Starter, starter
 from tests.waiting import PATIENCE_SECONDS, soon
@@ -204,9 +205,13 @@ def test_signals_that_were_ignored_at_the_start_stay_ignored(tmp_path: Path) -> 
 
 def test_second_signal_ends_at_once_with_its_status(start: Callable[..., Program]) -> None:
     program = start(anew=True).open()
-    program.process.send_signal(signal.SIGINT)
-    program.process.send_signal(signal.SIGINT)
-    assert program.ended() == 128 + signal.SIGINT
+    with store_lock(program.home / ".state").held():  # so that the first signal has something to wait for
+        program.ask_tool("commit_memory", memory_content="waits")
+        program.ask("ping", {})
+        assert program.receive()["result"] == {}
+        program.process.send_signal(signal.SIGINT)
+        program.process.send_signal(signal.SIGTERM)
+        assert program.ended() == 128 + signal.SIGTERM
 
 
 def test_half_a_line_and_the_end_of_input_is_answered_and_ends(start: Callable[..., Program]) -> None:

@@ -53,6 +53,8 @@ def _owner(uri: str, features: Features) -> MemoryUri | None:
 
 def is_elsewhere(uri: MemoryUri, text: str, project: str | None, features: Features) -> bool:
     """Whether a file's text is private to another project; of a file with entries, whether any of them is."""
+    if _PRIVATE not in text and "\\u" not in text:  # the word by which each of them says so, escaped or not
+        return False
     scope = ProjectScope(project)
     kind = features.kind_of(uri)
     parts = None if kind is None else kind.assignments(text)
@@ -64,6 +66,7 @@ def is_elsewhere(uri: MemoryUri, text: str, project: str | None, features: Featu
     return not scope.sees(memory.project, private=memory.is_private)
 
 
+_PRIVATE = "private"
 _FRAGMENT = re.compile(r"(?P<uri>.*\.(?:jsonl|md))#(?P<line>\d{1,9})")
 _TURN = re.compile(rf"(?P<session>{SCHEME}{Scope.SESSION}/[^/]+/[^/]+)#(?P<line>\d{{1,9}})")
 _NAMES_SHOWN = 8

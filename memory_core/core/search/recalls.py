@@ -154,6 +154,7 @@ class Recalls:
         spaces: ``scope/space`` names that may be seen.
         features: Their cleaner takes out of a question what must not be kept.
         traces: Whether retrievals are counted and remembered.
+        shared: Whether others see the spaces, too: then only what was given is noted, and not what was asked.
     """
 
     def __init__(
@@ -165,9 +166,11 @@ class Recalls:
         features: Features,
         *,
         traces: bool = True,
+        shared: bool = False,
     ) -> None:
         self._config = config
         self._traces = traces
+        self._shared = shared
         self._store = store
         self._indexer = indexer
         self._spaces = tuple(spaces)
@@ -198,7 +201,7 @@ class Recalls:
         Args:
             kind: What retrieved; a context notes itself once, not the searches it makes.
             query: What was asked; blank of a context without a question, whose hits are not counted. Not kept where
-                the setting says so.
+                the setting says so, nor for others who see the space: a search in one's own asks the shared ones too.
             hits: (URI, score) of what the caller was given, best first.
             milliseconds: That it took.
             cached: Whether a cache answered.
@@ -212,14 +215,14 @@ class Recalls:
         self._store.recalled(
             Recall(
                 at=now or datetime.now(UTC),
-                query=self._cleaner.text(query) if self._config.search.trail else "",
+                query=self._cleaner.text(query) if self._config.search.trail and not self._shared else "",
                 kind=kind,
                 hits=tuple(hits),
                 milliseconds=milliseconds,
                 cached=cached,
                 rank=rank or self._config.search.rank,
-                session_id=None if session_id is None else self._cleaner.text(session_id),
-                project=None if project is None else self._cleaner.text(project),
+                session_id=None if session_id is None or self._shared else self._cleaner.text(session_id),
+                project=None if project is None or self._shared else self._cleaner.text(project),
                 space=self._config.user_space,
                 asked=bool(query.strip()),
             )

@@ -132,6 +132,8 @@ ASIDE_NAME = "aside"
 #: A hand-made file beyond this is listed but neither indexed nor read whole into memory.
 FILE_LIMIT_BYTES = 64 * 1024 * 1024
 _TICK_NS = 20_000_000
+#: How often a file is opened anew whose name changed hands in that moment.
+_OPENINGS = 20
 #: Texts from here on are remembered while their files look the same: logs are read with every message that joins them.
 _LONG_CHARS, _REMEMBERED_TEXTS = 32_768, 4
 #: Copies that editors and tools keep beside a file they change; no memory has such a name.
@@ -209,17 +211,30 @@ class FileStore:
             )
         return resolved
 
-    def _expect_at(self, path: str, descriptor: int, uri: MemoryUri) -> None:
-        """Refuse a file that a folder swapped for a link brought, where the system tells what is open (Linux)."""
+    def _opened(self, uri: MemoryUri) -> tuple[BinaryIO, str]:
+        """The file of ``uri``, open, and its real path.
+
+        A writer lets the old file and the new one change places; whoever opened the old one in that moment opens again.
+        What a folder that was swapped for a link brought is refused, where the system tells what is open (Linux).
+        """
+        for _ in range(_OPENINGS):
+            path = self.real_path_for(uri)
+            stream = opened(path)
+            if self._is_at(path, stream.fileno()):
+                return stream, path
+            stream.close()
+        raise InvalidUri(
+            f"{str(uri)!r} leads elsewhere than a moment ago.", hint="Remove the symbolic link on its way."
+        )
+
+    def _is_at(self, path: str, descriptor: int) -> bool:
+        """Whether the open file is the one that the path names, or was it until it was replaced."""
         try:
             place = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - as text, and quick
         except OSError:
-            return
+            return True
         below = path[len(self._inside) - 1 :].casefold()
-        if not place.removesuffix(" (deleted)").casefold().endswith(below):
-            raise InvalidUri(
-                f"{str(uri)!r} leads elsewhere than a moment ago.", hint="Remove the symbolic link on its way."
-            )
+        return place.removesuffix(" (deleted)").casefold().endswith(below)
 
     def _has_links(self, path: Path) -> bool:
         """Whether a part of the path below the root is a symbolic link; half the time of resolving it."""
@@ -255,8 +270,8 @@ class FileStore:
             path = self.real_path_for(uri)
             if (remembered := self._remembered(path)) is not None:
                 return remembered
-            with opened(path) as stream:
-                self._expect_at(path, stream.fileno(), uri)
+            stream, path = self._opened(uri)
+            with stream:
                 found = os.fstat(stream.fileno())
                 if not stat.S_ISREG(found.st_mode):
                     raise InvalidUri(f"{str(uri)!r} is no plain file.", hint="Remove it; only plain files are memory.")

@@ -145,7 +145,7 @@ def test_a_file_that_is_not_the_expected_one_stays(
     tmp_path: Path, atomic_swap: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not atomic_swap:  # as on a system without that call
-        monkeypatch.setattr(atomic, "_change_places", lambda _one, _other: False)
+        monkeypatch.setattr(atomic, "change_places", lambda _one, _other: False)
     path = tmp_path / "猫.md"
     path.write_text("theirs", encoding="utf-8")
     assert atomic.exchange(path, "ours", lambda there: there.read_text(encoding="utf-8") == "other") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import queue
 import shutil
@@ -52,9 +53,12 @@ def caller(
         yield caller
 
 
+_NUMBERS = itertools.count()
+
+
 def unique(caller: Caller) -> str:
-    """A word that only this caller's memories hold."""
-    return f"tag{id(caller):x}"
+    """A word that only the memories of one test of this caller hold."""
+    return f"tag{id(caller):x}n{next(_NUMBERS)}"
 
 
 def test_each_era_is_spoken(caller: Caller, request: pytest.FixtureRequest) -> None:
