@@ -436,7 +436,7 @@ def test_the_graph_is_walked_and_a_relation_is_added_changed_and_removed(tab: Pa
     edge = _waits(tab, f'[data-testid=graph-edge][data-uri="{_NEW_OFFICE}"]')
     assert (_NEW_OFFICE, "supports", 0.5) in relations(GREEN_TEA)
     edge.get_by_test_id("graph-change").select_option("refines")
-    tab.wait_for_selector(f'[data-testid=graph-edge][data-uri="{_NEW_OFFICE}"]:has-text("refines")')
+    tab.wait_for_selector(f'[data-testid=graph-edge][data-uri="{_NEW_OFFICE}"]:has(.badge:has-text("refines"))')
     assert (_NEW_OFFICE, "refines", 0.5) in relations(GREEN_TEA)
     edge.get_by_test_id("graph-remove").click()
     edge.wait_for(state="detached")
