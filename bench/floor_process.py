@@ -77,9 +77,14 @@ def explicit(home: Path) -> Explicit:
 
 
 def exchange_ms(folder: Path, messages: int, *, repeats: bool = False) -> float:
-    """CPU time of committing two messages into a session of so many; ``repeats`` where the answers recur in it."""
+    """CPU time of committing two messages into a session of so many; ``repeats`` where the answers recur in it.
+
+    What its beginning, one commit of so many messages, leaves to the background is done before.
+    """
     with opened(folder / f"session-{messages}-{repeats}", provider="none") as memory:
         memory.commit(CommitRequest(messages=_messages(0, messages, repeats=repeats), session_id="talk"))
+        memory.indexer.follow(None)
+        memory.opened.background.finish()
 
         def commit(number: int) -> None:
             exchange = _messages(_NEW_FROM + number, 2, repeats=repeats)

@@ -268,7 +268,7 @@ class HttpConfig(Record):
     allowed_origins: tuple[str, ...] = ()
     max_body_bytes: Annotated[int, Within(4_096, 67_108_864)] = 4_194_304
     requests_per_minute: Annotated[int, Within(0, 1_000_000)] = 600
-    requests_at_once: Annotated[int, Within(1, 1_000)] = 4
+    requests_at_once: Annotated[int, Within(1, 1_000)] = 3
     max_connections: Annotated[int, Within(8, 65_536)] = 256
     max_sessions: Annotated[int, Within(1, 100_000)] = 1_000
     session_idle_seconds: Annotated[float, Within(10.0, 604_800.0)] = 1_800.0

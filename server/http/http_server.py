@@ -189,7 +189,7 @@ def build_app(
 
         sharing = Sharing(rates, shared_rates(tokens))
     door = TokenCheck(
-        FairShare(behind, settings.requests_at_once, max(1, settings.requests_at_once // 2)),
+        FairShare(behind, settings.requests_at_once, max(1, settings.requests_at_once - 1)),
         tokens,
         required=required or settings.require_token,
         rates=rates,

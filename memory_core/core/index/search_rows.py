@@ -33,8 +33,9 @@ RAREST_TERMS = 3
 #: Documents that a rare term may have.
 RARE_DOCUMENTS = 1
 VIEWS = 3
-#: Documents from which a term is too common to look at all that hold it.
+#: Documents from which a term is too common to look at all that hold it: to link texts, to name like ones.
 COMMON_FROM = 300
+SHARED_FROM = 100
 #: The terms that link a text to others: so many, each in at most such a share of the documents, or in so few.
 LINK_TERMS, _LINK_SHARE, _LINK_LEAST_DOCUMENTS = 4, 0.15, 4
 #: Turns that hold a name, by which it is known whom somebody calls so.
@@ -225,11 +226,11 @@ def sharing(
     """
     if asks_nothing(terms, scopes):
         return []
-    counted = sorted(zip(_bounded_frequencies(connection, terms, scopes), terms, strict=True))
+    counted = sorted(zip(_bounded_frequencies(connection, terms, scopes, SHARED_FROM), terms, strict=True))
     rarest = [(count, term) for count, term in counted if count > indexed][:RAREST_TERMS]
     if not rarest:
         return []
-    joint = " OR " if sum(count for count, _ in rarest) <= COMMON_FROM else " AND "
+    joint = " OR " if sum(count for count, _ in rarest) <= SHARED_FROM else " AND "
     match = _confined(joint.join(term for _, term in rarest), scopes)
     condition = condition or ANYTHING
     rows = connection.execute(
@@ -258,7 +259,7 @@ def linked(
     """
     if asks_nothing(terms, scopes):
         return {}
-    counted = zip(_bounded_frequencies(connection, terms, scopes), terms, strict=True)
+    counted = zip(_bounded_frequencies(connection, terms, scopes, COMMON_FROM), terms, strict=True)
     shared = sorted((count, term) for count, term in counted if 1 < count <= most_linked(documents))
     weights = {term: idf(documents + FILLER_ROWS, count) for count, term in shared[:LINK_TERMS]}
     within = "" if scopes is None else f" AND scope : ({' OR '.join(scopes)})"
@@ -292,11 +293,11 @@ def turns_with(connection: sqlite3.Connection, term: str, spaces: Sequence[str])
 
 
 def _bounded_frequencies(
-    connection: sqlite3.Connection, terms: Sequence[str], scopes: Sequence[str] | None
+    connection: sqlite3.Connection, terms: Sequence[str], scopes: Sequence[str] | None, most: int
 ) -> tuple[int, ...]:
-    """How many documents hold each term; common ones are not counted out."""
+    """How many documents hold each term, counted up to ``most``."""
     within = "" if scopes is None else f" AND scope : ({' OR '.join(scopes)})"
-    counted = f"(SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT {COMMON_FROM}))"
+    counted = f"(SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT {most}))"
     row = connection.execute(
         f"SELECT {', '.join([counted] * len(terms))}", [f"(own : {term}){within}" for term in terms]
     ).fetchone()

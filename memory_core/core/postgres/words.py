@@ -22,6 +22,7 @@ from memory_core.core.index.search_rows import (
     LINK_TERMS,
     RARE_DOCUMENTS,
     RAREST_TERMS,
+    SHARED_FROM,
     TURNS,
     VIEWS,
     B,
@@ -280,13 +281,13 @@ class PostgresWords:
         operands = {term: _TOKENIZER.operand(term) for term in terms}
         with connection.together() as reading:
             space = _space(reading, scopes)
-            counted = space.counts(operands, COMMON_FROM)
-            ordered = sorted((min(COMMON_FROM, sum(counted[term])), term) for term in terms)
+            counted = space.counts(operands, SHARED_FROM)
+            ordered = sorted((min(SHARED_FROM, sum(counted[term])), term) for term in terms)
             rarest = [(count, operands[term]) for count, term in ordered if count > indexed][:RAREST_TERMS]
             if not rarest:
                 return []
             memories = all_of([Condition("d.context_type <> 'resource'"), condition]) or ANYTHING
-            joint = sum(count for count, _ in rarest) > COMMON_FROM
+            joint = sum(count for count, _ in rarest) > SHARED_FROM
             if all(operand.is_word for _, operand in rarest):
                 words = [(operand.terms[0], count) for count, operand in rarest]
                 best = space.best(words, limit, memories, joint=joint, columns=", d.uri, d.own")

@@ -275,8 +275,9 @@ def date_share(first: date, last: date, start: date, end: date) -> float:
 
 def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
     """Share of all words that both sets hold, in [0, 1]; 0.0 when both are empty."""
-    union = len(left | right)
-    return len(left & right) / union if union else 0.0
+    shared = len(left & right)
+    union = len(left) + len(right) - shared
+    return shared / union if union else 0.0
 
 
 def lexical_share(bm25: float, question: Question) -> float:
