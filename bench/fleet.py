@@ -59,7 +59,7 @@ def measured(action: Callable[[int], object], count: int, root: int | None) -> F
         count: How often.
         root: The process that started those of the database; None for no database.
     """
-    for number in range(3):
+    for number in range(-3, 0):
         action(number)
     times = []
     began, base = time.process_time(), _ticks(root)
@@ -145,7 +145,7 @@ def settle(url: str) -> None:
 def figures(memory: Runebook, users: Sequence[str], memories: int, root: int | None) -> Iterator[str]:
     """Lines about finding and committing by turns as each user."""
     views = [memory.view(user) for user in users]
-    count = max(60, min(200, len(users)))
+    count = 200
     answered: list[bool] = []
 
     def find(number: int) -> None:
@@ -209,8 +209,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _say(f"{name:<8} {len(few)} users x {asked.memories}: {line}")
         copy(database.url, few[0], every[len(few) :])
         settle(database.url)
-        for line in figures(rows, every, asked.memories, database.process):
-            _say(f"database {len(every)} users x {asked.memories}: {line}")
+        for asking, who in (
+            (every[-len(few) :], f"{len(few)} of them"),
+            (every[len(few) : 200 + len(few)], "each once"),
+        ):
+            for line in figures(rows, asking, asked.memories, database.process):
+                _say(f"database {len(every)} users x {asked.memories}, {who}: {line}")
         if asked.big:
             fill(rows, ["big"], asked.big)
             settle(database.url)
