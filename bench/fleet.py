@@ -33,6 +33,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
 
 _FEW = 10
+_INDEX_SECONDS = 1_800.0
 #: Users whom one statement makes.
 _COPIED = 20
 _BATCH = 200
@@ -217,12 +218,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _say(f"database {len(every)} users x {asked.memories}, {who}: {line}")
         if asked.big:
             fill(rows, ["big"], asked.big)
+            _indexed(rows.view("big"))
             settle(database.url)
             for line in figures(rows, ["big"], asked.big, database.process):
                 _say(f"database 1 user x {asked.big}: {line}")
             for line in figures(rows, few, asked.memories, database.process):
                 _say(f"database {len(few)} users x {asked.memories} beside it: {line}")
     return 0
+
+
+def _indexed(memory: Runebook) -> None:
+    """Wait until a large space has its index, as a server has some minutes later."""
+    assert memory.indexer.embedder is not None
+    space, fingerprint = f"user/{memory.config.user_space}", memory.indexer.embedder.fingerprint
+    vectors, connection = memory.indexer.vectors, memory.indexer.catalog.connection()
+    until = time.monotonic() + _INDEX_SECONDS
+    while vectors.status(connection, space, fingerprint).backend != "hnsw" and time.monotonic() < until:
+        vectors.keep_up(connection, space, fingerprint)
+        time.sleep(1.0)
+    _say(f"big: {vectors.status(connection, space, fingerprint).backend}")
 
 
 def _say(line: str) -> None:
