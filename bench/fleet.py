@@ -4,7 +4,8 @@ Fills a folder and a PostgreSQL database with the same made-up memories of a few
 database until there are ``--users``, and measures again; then one user with ``--big`` memories. Vectors of memories are
 made up (unit vectors by chance), those of questions are the encoder's own; everything else is what a server does. The
 further users are copies of the first, made by the database itself: all their rows, under their own names. Before each
-measurement the database looks over its tables, as it does by itself within minutes.
+measurement the database looks over its tables, as it does by itself within minutes. Then a second server is started on
+the same database, and the first one's users are measured beside it.
 
     python -m bench.fleet --users 1000 --memories 1000 --big 200000
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -25,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.chaos import RestartableDatabase
+from bench.chaos import RestartableDatabase, Server, await_ready
 from bench.recall import percentile
 from bench.synthetic import told, write_operation
 from memory_core.core.config import Config, EmbeddingConfig, SearchConfig, StoreConfig
@@ -210,12 +212,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _say(f"{name:<8} {len(few)} users x {asked.memories}: {line}")
         copy(database.url, few[0], every[len(few) :])
         settle(database.url)
-        for asking, who in (
-            (every[-len(few) :], f"{len(few)} of them"),
-            (every[len(few) : 200 + len(few)], "each once"),
-        ):
-            for line in figures(rows, asking, asked.memories, database.process):
+        others = every[len(few) :]
+        for asking, who in ((others[-len(few) :], f"{len(few)} of them"), (others[:200], "each once")):
+            for line in figures(rows, asking, asked.memories, database.process) if others else ():
                 _say(f"database {len(every)} users x {asked.memories}, {who}: {line}")
+        second = Server(place / "second", database.url, ())
+        second.start()
+        stack.callback(second.end, signal.SIGTERM)
+        await_ready([second])
+        for line in figures(rows, few, asked.memories, database.process):
+            _say(f"database {len(few)} users x {asked.memories}, beside a second server: {line}")
         if asked.big:
             fill(rows, ["big"], asked.big)
             _indexed(rows.view("big"))
