@@ -1,8 +1,9 @@
 """A user's store from a folder to a database, or back: texts, history, receipts, queue, counts and tokens.
 
-Ledgers have the same tables on both sides, so rows are copied as they are, and the index is made anew. Nothing is half
-there: in a database everything is one transaction, and a folder gets its name when it is complete, so a move that was
-killed is started again. What was read back is compared by hash before either. The source stays as it is.
+A move copies: the source stays as it is. Ledgers have the same tables on both sides, so rows are copied as they are,
+and the index is made anew. Nothing is half there: in a database all but the tokens is one transaction, and a folder
+gets its name when it is complete, so a move that was killed is started again. Before the commit, or before the rename,
+all texts are read back and compared by hash.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from memory_core.runebook import Runebook, open_memory
 _SCHEMES = ("postgresql://", "postgres://")
 _PARTIAL = ".moving"
 _COMMITS_AT_ONCE = 500
-#: Kept by triggers, by the place where they are, or moved on their own; who logged in does so again.
-_LEFT = frozenset({"directories", "tokens", *TABLES})
-_OWN = {"commits": {"settled"}, "files": {"size_bytes", "mtime_ns"}, "trail": {"id"}}
-_BY_SEQ = frozenset({"commits", "changes", "progress"})
+#: Triggers fill ``directories``, ``_copy_tokens`` copies ``tokens``, and users log in again.
+_SKIPPED_TABLES = frozenset({"directories", "tokens", *TABLES})
+_SKIPPED_COLUMNS = {"commits": {"settled"}, "files": {"size_bytes", "mtime_ns"}, "trail": {"id"}}
+_BATCHED_TABLES = frozenset({"commits", "changes", "progress"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def move(config: Config, to: str) -> Moved:
     Raises:
         InvalidInput: If the source is of the same kind, holds several users or texts that a database cannot keep,
             or the target is not empty.
-        StorageFailed: If something is different there; nothing was left there.
+        StorageFailed: If something is different there; nothing of it counts.
         StoreBusy: If somebody wrote to the source for too long, or a database does not answer.
     """
     if to.startswith(_SCHEMES) == bool(config.store.url):
@@ -80,22 +81,25 @@ def move(config: Config, to: str) -> Moved:
         source.store.adopt()
         source.store.usage.flush()
         _expect_one_user(source)
-        return _to_folder(source, Path(to).expanduser()) if config.store.url else _to_database(source, to)
+        return _to_folder(source, Path(to).expanduser().resolve()) if config.store.url else _to_database(source, to)
 
 
 def _to_database(source: Runebook, url: str) -> Moved:
     config = source.config.model_copy(update={"store": StoreConfig(url=url)})
     with open_memory(config) as target, source.store.writing():
         ledger = target.store.ledger
-        tokens = _copy_tokens(source, target.opened.tokens(), "")
-        with ledger.database.writing() as there, source.store.ledger.database.reading() as here:
-            _expect_empty(there, url)
-            commits = _copy(here, there, _tables(source.store.ledger))
-            (files,) = there.execute("SELECT count(*) FROM files").fetchone()
+        _expect_empty(ledger.database.connection(), url)
+        tokens = _copy_tokens(source, target.opened.tokens(), "")  # first: those of a move that was killed are there
+        with ledger.database.writing() as target_rows, source.store.ledger.database.reading() as source_rows:
+            _expect_empty(target_rows, url)
+            commits = _copy(source_rows, target_rows, _tables(source.store.ledger))
+            (files,) = target_rows.execute("SELECT count(*) FROM files").fetchone()
     return Moved(url.partition("?")[0], files, commits, *tokens)
 
 
 def _to_folder(source: Runebook, target: Path) -> Moved:
+    if not target.name:
+        raise InvalidInput(f"{str(target)!r} is no name of a folder.", hint="Name a folder below it.")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InvalidInput(f"{target.name!r} is not empty.", hint="Name a folder that is empty, or not there yet.")
     partial = target.with_name(f"{target.name}{_PARTIAL}")
@@ -107,9 +111,9 @@ def _to_folder(source: Runebook, target: Path) -> Moved:
     files = FileStore(partial)
     ledger = Ledger(files.state / LEDGER_NAME)
     try:
-        with source.store.ledger.database.writing() as here:
-            with ledger.database.writing() as there:
-                commits = _copy(here, there, _tables(ledger))
+        with source.store.ledger.database.writing() as source_rows:
+            with ledger.database.writing() as target_rows:
+                commits = _copy(source_rows, target_rows, _tables(ledger))
             tokens = _copy_tokens(source, ledger.tokens, source.config.user_space)
             stats: dict[MemoryUri, FileStat | None] = {}
             for uri, text in _texts(ledger.database.connection()):
@@ -128,7 +132,7 @@ def _to_folder(source: Runebook, target: Path) -> Moved:
 
 
 def _expect_one_user(source: Runebook) -> None:
-    """A database keeps users apart; whose the work of an agent is that several of them share, nobody can tell."""
+    """A database keeps users apart; where users share an agent space, nobody knows whose its memories are."""
     own = source.config.user_space
     others: set[str] = set()
     for (uri,) in source.store.ledger.database.connection().execute("SELECT DISTINCT uri FROM changes"):
@@ -158,9 +162,9 @@ def _tables(ledger: Ledger) -> Mapping[str, tuple[str, ...]]:
     named = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
     found: dict[str, tuple[str, ...]] = {}
     for (table,) in named.fetchall():
-        if table not in _LEFT:
+        if table not in _SKIPPED_TABLES:
             columns = (str(row[1]) for row in connection.execute(f"PRAGMA table_info({table})"))
-            found[table] = tuple(name for name in columns if name not in _OWN.get(table, ()))
+            found[table] = tuple(name for name in columns if name not in _SKIPPED_COLUMNS.get(table, ()))
     return found
 
 
@@ -168,9 +172,7 @@ def _copy(here: Any, there: Any, tables: Mapping[str, tuple[str, ...]]) -> int:
     """Copy all rows and compare them; the number of commits."""
     for table, columns in tables.items():
         marks = ", ".join("?" for _ in columns)
-        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
-        if table == "meta":
-            statement = SET_META
+        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})" if table != "meta" else SET_META
         for rows in _rows(here, table, columns):
             for row in rows:
                 if any(isinstance(value, str) and "\0" in value for value in row):
@@ -194,12 +196,12 @@ def _rows(connection: Any, table: str, columns: tuple[str, ...]) -> Iterator[lis
     asked = f"SELECT {', '.join(columns)} FROM {table}"
     if table == "meta":
         yield connection.execute(f"{asked} WHERE name <> 'ledger_id'").fetchall()
-    elif table not in _BY_SEQ:
+    elif table not in _BATCHED_TABLES:
         yield connection.execute(f"{asked} ORDER BY id" if table == "trail" else asked).fetchall()
     else:
         (newest,) = connection.execute("SELECT coalesce(max(seq), 0) FROM commits").fetchone()
         for first in range(0, newest, _COMMITS_AT_ONCE):
-            tell("copying", first, newest, unit="commits")
+            tell(f"copying and comparing {table}", first, newest, unit="commits")
             limits = (first, first + _COMMITS_AT_ONCE)
             yield connection.execute(f"{asked} WHERE seq > ? AND seq <= ?", limits).fetchall()
 

@@ -22,7 +22,15 @@ from memory_core.core.config import Config
 from memory_core.core.errors import AccessDenied, InvalidInput, InvalidUri, NotFound, RunebookError
 from memory_core.core.index.indexer import healed
 from memory_core.core.memory.project import ProjectChoice, ProjectScope
-from memory_core.core.memory.results import Action, CommitReceipt, Listings, ReadResult, Status, joined, merged
+from memory_core.core.memory.results import (
+    Action,
+    CommitReceipt,
+    Listings,
+    ReadResult,
+    Status,
+    merge_listings,
+    merge_results,
+)
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, SCHEME, MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.search.browse import Browser
@@ -206,7 +214,7 @@ class Runebook:
         return Retriever(self.indexer, self.store.ledger, self.spaces, self.config, self.opened.reranker)
 
     @cached_property
-    def catalogue(self) -> MemoryList:
+    def memory_list(self) -> MemoryList:
         """The memories as a list."""
         from memory_core.core.search.memory_list import MemoryList
 
@@ -548,7 +556,7 @@ class Runebook:
             InvalidInput: If an argument is wrong.
         """
         views = self._views_below(request.target_uri)
-        return merged([view._find(request) for view in views], request.limit)
+        return merge_results([view._find(request) for view in views], request.limit)
 
     @healed
     def _find(self, request: FindRequest) -> FindResult:
@@ -662,7 +670,7 @@ class Runebook:
                 absent = absent or error
         if not found and absent is not None:
             raise absent
-        return joined(found, request.node_limit)
+        return merge_listings(found, request.node_limit)
 
     @healed
     def _tree(self, request: TreeRequest) -> Listings:
@@ -692,7 +700,7 @@ class Runebook:
         """The memories as a list, page by page; see ``MemoryList.entries``."""
         self.opened.look()
         self.indexer.follow()
-        return self.catalogue.entries(wanted, now)
+        return self.memory_list.entries(wanted, now)
 
     @healed
     def retrieve(self, request: RetrieveRequest, fit: Fit = lambda _pack, _budget: None) -> ContextPack:

@@ -257,7 +257,6 @@ def _unreadable(uri: MemoryUri) -> FieldRejected:
 
 
 KIND_ACCEPT, KIND_REJECT = "accept", "reject"
-_CHANGING = (Action.CREATED, Action.UPDATED, Action.DELETED)
 _Operation = WriteOp | EditOp | DeleteOp | OverviewOp
 
 
@@ -294,7 +293,7 @@ class _Proposer:
 
     def keep(self, op: str, operation: _Operation, result: OperationResult) -> OperationResult:
         """The result of an operation that is kept for the owner, if it would change anything."""
-        if result.action not in _CHANGING:
+        if not result.action.is_change:
             return result
         action, effect = self._effect(op, operation, result)
         proposal = self._proposal(op, operation, action, effect)
@@ -312,7 +311,7 @@ class _Proposer:
         """What the operation does by itself; what it does among the others where it builds on one of them."""
         single = MemoryOperations.model_validate({GROUPS[op]: [operation]})
         alone = decide(single, self.snapshot, self.context, self.moment, self.features)
-        decided, said = (alone, alone.results[0]) if alone.results[0].action in _CHANGING else (self.decided, result)
+        decided, said = (alone, alone.results[0]) if alone.results[0].action.is_change else (self.decided, result)
         uri = MemoryUri.parse(said.uri)
         before = self.snapshot.text(uri)
         unchanged = FileChange(uri, before, before)

@@ -1,9 +1,8 @@
 """Undo: a new commit that takes an older one back, file by file, and keeps what happened since.
 
-A file that cannot go back without losing somebody's later
-words is refused in the receipt, and the others go back all the same. Summaries of directories are made anew; where
-everything went back exactly, they are the old ones, byte for byte. An undone conversation leaves the queue, an undone
-extraction can be done again.
+A file that cannot go back without losing somebody's later words is refused in the receipt, and the others go back all
+the same. Pages of directories are made anew; where everything went back exactly, they are the old ones, byte for byte.
+An undone conversation leaves the queue, an undone extraction can be done again.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
 KIND = "undo"
-_LEFT = "its extraction was undone"
+_UNDONE = "its extraction was undone"
 _HINT = "Read the file, then change it by hand or with operations."
 _ABSENT: Any = object()
 _DIGITS = 4
-#: What moves with every change of a memory and decides nothing.
+#: Every change sets these fields; a comparison ignores them.
 _INCIDENTAL = frozenset({"version", "updated_at", "rendered_sha256"})
 #: Other memories' commits write these here: a new memory with other links is still the memory that was created.
 _WRITTEN_BY_OTHERS = frozenset({LINKS, CONFIDENCE})
-#: Made of the rest: a later one stays.
+#: Derived from other fields: the current value stays.
 _DERIVED = frozenset({"abstract", "overview"})
 
 
@@ -123,14 +122,14 @@ class _Step:
     refusal: str | None = None
 
     @property
-    def changes(self) -> bool:
+    def is_change(self) -> bool:
         """Whether the file differs afterwards."""
-        return self.refusal is None and self.after != self.versions.now
+        return self.refusal is None and self.after != self.versions.current
 
     @property
     def is_removal(self) -> bool:
         """Whether the file goes."""
-        return self.changes and self.after is None
+        return self.is_change and self.after is None
 
 
 class _Plan:
@@ -146,11 +145,13 @@ class _Plan:
         rows = self._rows()
         steps = [self._step(row) for row in rows if not row.uri.is_summary]
         going = {step.row.uri for step in steps if step.is_removal}
-        steps = [self._unless_taken(step, going) for step in steps]
-        changes = [self._change(step, steps) for step in steps if step.changes]
+        steps = [self._refuse_if_taken(step, going) for step in steps]
+        changes = [self._change(step, steps) for step in steps if step.is_change]
         pages = [self._page(row) for row in rows if row.uri.is_summary]
         results = [self._result(step) for step in (*steps, *pages)]
-        changes += [FileChange(page.row.uri, page.versions.now, page.after) for page in pages if page.refusal is None]
+        changes += [
+            FileChange(page.row.uri, page.versions.current, page.after) for page in pages if page.refusal is None
+        ]
         return ChangeSet(tuple(changes), tuple(results), progress=self._progress(steps))
 
     def _rows(self) -> list[ChangeRow]:
@@ -176,12 +177,12 @@ class _Plan:
         versions = Versions(None, None, None)
         try:
             versions = self._versions(row)
-            if str(row.uri) in self._purged or not _is_whole(row, versions):
+            if str(row.uri) in self._purged or not _texts_are_known(row, versions):
                 return _Step(row, versions, refusal="its text was purged")
-            place = self._ledger.past.moved_to(row.uri, row.seq) if versions.now is None and row.after else None
+            place = self._ledger.past.moved_to(row.uri, row.seq) if versions.current is None and row.after else None
             if place is not None and self._history.sees(place):
                 return _Step(row, versions, refusal=f"it was moved to {place}")
-            text = versions.now if versions.now is not None else versions.given
+            text = versions.current if versions.current is not None else versions.committed
             memory_type = self._context.registry.type_at(row.uri, split(text or "").type_name)
             after = revert(versions, row.uri, appended=row.appended, memory_type=memory_type, at=self._context.now)
             return _Step(row, versions, after)
@@ -192,20 +193,26 @@ class _Plan:
         now = self._snapshot.text(row.uri)
         if not row.appended:
             return Versions(row.before, row.after, now)
-        old = None if row.before_sha256 is None else self._ledger.text_at(row.uri, row.seq - 1)
-        return Versions(old, self._ledger.text_at(row.uri, row.seq), now)
+        before = None if row.before_sha256 is None else self._ledger.text_at(row.uri, row.seq - 1)
+        return Versions(before, self._ledger.text_at(row.uri, row.seq), now)
 
     def _page(self, row: ChangeRow) -> _Step:
         """What somebody wrote on a directory's page, taken back."""
-        versions = Versions(row.before, row.after, self._snapshot.text(row.uri))
-        merged = merge3(row.after or "", versions.now or "", row.before or "")
-        if merged is None or str(row.uri) in self._purged:
+        versions = Versions(row.before, row.after, None)
+        try:
+            versions = replace(versions, current=self._snapshot.text(row.uri))
+        except RunebookError as error:
+            return _Step(row, versions, refusal=error.message.rstrip("."))
+        if str(row.uri) in self._purged:
+            return _Step(row, versions, refusal="its text was purged")
+        merged = merge3(row.after or "", versions.current or "", row.before or "")
+        if merged is None:
             return _Step(row, versions, refusal="its words changed")
         return _Step(row, versions, merged or None)
 
-    def _unless_taken(self, step: _Step, going: set[MemoryUri]) -> _Step:
+    def _refuse_if_taken(self, step: _Step, going: set[MemoryUri]) -> _Step:
         """Refuse to bring a file back where another has its name or its key by now."""
-        if not step.changes or step.versions.now is not None:
+        if not step.is_change or step.versions.current is not None:
             return step
         uri = step.row.uri
         twin = any(other.parent == uri.parent and fold(other.name) == fold(uri.name) for other in going)
@@ -220,19 +227,19 @@ class _Plan:
     def _change(self, step: _Step, steps: Iterable[_Step]) -> FileChange:
         uri, after = step.row.uri, step.after
         memory_type, key = ("", "") if after is None else identify(self._context.registry, uri, after)
-        moved = next((other.row.uri for other in steps if other.row.moved_from == uri and other.changes), None)
-        return FileChange(uri, step.versions.now, after, memory_type, key, moved_from=moved)
+        moved = next((other.row.uri for other in steps if other.row.moved_from == uri and other.is_change), None)
+        return FileChange(uri, step.versions.current, after, memory_type, key, moved_from=moved)
 
     def _result(self, step: _Step) -> OperationResult:
         if step.refusal is not None:
             return self._refused(step.row, step.refusal)
-        uri, now, after = str(step.row.uri), step.versions.now, step.after
-        if step.row.uri.is_summary:
-            return OperationResult(KIND, uri, Action.UPDATED)
-        if not step.changes:
+        uri, current, after = str(step.row.uri), step.versions.current, step.after
+        if not step.is_change:
             return OperationResult(KIND, uri, Action.UNCHANGED, note="it is as it was before the commit")
-        action = Action.DELETED if after is None else Action.CREATED if now is None else Action.UPDATED
-        is_merged = after is not None and now != step.versions.given
+        if step.row.uri.is_summary:  # it has a list below what somebody wrote, whatever becomes of that
+            return OperationResult(KIND, uri, Action.UPDATED)
+        action = Action.DELETED if after is None else Action.CREATED if current is None else Action.UPDATED
+        is_merged = after is not None and current != step.versions.committed
         return OperationResult(KIND, uri, action, note="what changed since was kept" if is_merged else None)
 
     def _refused(self, row: ChangeRow, reason: str) -> OperationResult:
@@ -252,40 +259,40 @@ class _Plan:
 
     def _progress(self, steps: Iterable[_Step]) -> SessionProgress | None:
         """The queue as it was: an undone conversation leaves it, an undone extraction comes back, but waits."""
-        moved = self._ledger.past.progress(self._past.seq)
-        if moved is None or not self._history.sees(moved.log):
+        past = self._ledger.past.progress(self._past.seq)
+        if past is None or not self._history.sees(past.log):
             return None
         whole = all(step.refusal is None for step in steps)
-        own = next((step for step in steps if step.row.uri == moved.log), None)
-        queued = self._ledger.extractions.get(moved.log)
+        own = next((step for step in steps if step.row.uri == past.log), None)
+        queued = self._ledger.extractions.get(past.log)
         stored = extracted = None
         if own is not None and own.refusal is None and queued is not None:
             stored = len(parse_lines(own.after or "")[0])
-        if queued is not None and moved.extracted_before is not None and queued.extracted == _left_at(moved):
-            extracted = min(moved.extracted_before, queued.stored if stored is None else stored)
+        if queued is not None and past.extracted_before is not None and queued.extracted == _extracted_after(past):
+            extracted = min(past.extracted_before, queued.stored if stored is None else stored)
         return SessionProgress(
-            moved.log,
+            past.log,
             stored=stored,
             extracted=extracted if whole or own is not None else None,
             known=stored,
-            call_keys=moved.uncounted if whole else frozenset(),
-            uncounted=moved.counted if whole else frozenset(),
-            left=_LEFT if moved.extracted is not None and whole and self._past.undoes is None else None,
+            call_keys=past.uncounted if whole else frozenset(),
+            uncounted=past.counted if whole else frozenset(),
+            reason=_UNDONE if past.extracted is not None and whole and self._past.undoes is None else None,
         )
 
 
-def _left_at(moved: PastProgress) -> int | None:
+def _extracted_after(past: PastProgress) -> int | None:
     """How many extracted messages a commit left behind."""
-    if moved.extracted is not None or moved.stored is None or moved.extracted_before is None:
-        return moved.extracted
-    return min(moved.extracted_before, moved.stored)
+    if past.extracted is not None or past.stored is None or past.extracted_before is None:
+        return past.extracted
+    return min(past.extracted_before, past.stored)
 
 
-def _is_whole(row: ChangeRow, versions: Versions) -> bool:
+def _texts_are_known(row: ChangeRow, versions: Versions) -> bool:
     """Whether the ledger still knows both texts; a purge may have taken what an append built on."""
-    if row.before_sha256 is None and versions.old is not None:
+    if row.before_sha256 is None and versions.before is not None:
         return False
-    known = ((row.before_sha256, versions.old), (row.after_sha256, versions.given))
+    known = ((row.before_sha256, versions.before), (row.after_sha256, versions.committed))
     return all(_sha256(text) == sha256 for sha256, text in known if sha256 is not None)
 
 
@@ -298,11 +305,11 @@ def _sha256(text: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """A file before a commit, as the commit left it, and now; None is no file."""
+    """A file before a commit, as the commit left it, and as it is now; None is no file."""
 
-    old: str | None
-    given: str | None
-    now: str | None
+    before: str | None
+    committed: str | None
+    current: str | None
 
 
 def revert(
@@ -320,21 +327,23 @@ def revert(
     Raises:
         MemoryChanged: If later words would be lost.
     """
-    old, given, now = versions.old, versions.given, versions.now
-    if now == given:
-        return old
-    if now == old:
-        return now
+    before, committed, current = versions.before, versions.committed, versions.current
+    if current == committed:
+        return before
+    if current == before:
+        return current
     try:
         if appended:
-            return _without_tail(old, given or "", now)
-        if now is None:
+            return _without_tail(before, committed or "", current)
+        if current is None:
             raise _Conflict("the file was removed")
-        if given is None:
+        if committed is None:
             raise _Conflict("another text stands there")
-        if old is not None:
-            return _Merge(split(old), split(given), split(now), memory_type).run(uri, at) or _by_lines(old, given, now)
-        if not _is_untouched(given, now):
+        if before is not None:
+            return _Merge(split(before), split(committed), split(current), memory_type).run(uri, at) or _by_lines(
+                before, committed, current
+            )
+        if not _is_untouched(committed, current):
             raise _Conflict("it was edited")
         return None
     except _Conflict as conflict:
@@ -345,29 +354,29 @@ class _Conflict(Exception):
     """Why a file cannot be taken back: a sentence's end, such as ``its body changed in the same lines``."""
 
 
-def _without_tail(old: str | None, given: str, now: str | None) -> str | None:
-    tail = given[len(old or "") :]
-    if now is None or not now.endswith(tail):
+def _without_tail(before: str | None, committed: str, current: str | None) -> str | None:
+    tail = committed[len(before or "") :]
+    if current is None or not current.endswith(tail):
         raise _Conflict("the log went on, or its end was changed")
-    rest = now.removesuffix(tail)
-    return rest if rest or old is not None else None
+    rest = current.removesuffix(tail)
+    return rest if rest or before is not None else None
 
 
-def _is_untouched(given: str, now: str) -> bool:
+def _is_untouched(committed: str, current: str) -> bool:
     """Whether a created memory only got what no author writes: links from others, a time."""
-    one, other = split(given), split(now)
-    said, says = one.trailer or {}, other.trailer or {}
-    # Evidence comes with a link; a confidence that moved alone is what somebody said.
-    ignored = _INCIDENTAL | (_WRITTEN_BY_OTHERS if said.get(LINKS) != says.get(LINKS) else frozenset())
-    return one.body == other.body and _without(said, ignored) == _without(says, ignored)
+    one, other = split(committed), split(current)
+    created, present = one.trailer or {}, other.trailer or {}
+    # New links also change confidence; where it changed without links, a person changed it.
+    ignored = _INCIDENTAL | (_WRITTEN_BY_OTHERS if created.get(LINKS) != present.get(LINKS) else frozenset())
+    return one.body == other.body and _without(created, ignored) == _without(present, ignored)
 
 
 def _without(trailer: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
     return {name: value for name, value in trailer.items() if name not in names}
 
 
-def _by_lines(old: str, given: str, now: str, what: str = "the same lines changed") -> str:
-    merged = merge3(given, now, old)
+def _by_lines(before: str, committed: str, current: str, what: str = "the same lines changed") -> str:
+    merged = merge3(committed, current, before)
     if merged is None:
         raise _Conflict(what)
     return merged
@@ -377,63 +386,66 @@ def _by_lines(old: str, given: str, now: str, what: str = "the same lines change
 class _Merge:
     """A memory with its fields judged one by one."""
 
-    old: Parts
-    given: Parts
-    now: Parts
+    before: Parts
+    committed: Parts
+    current: Parts
     memory_type: MemoryType | None
 
     def run(self, uri: MemoryUri, at: str) -> str | None:
-        """The memory's text; None where it is no memory all along, but plain text."""
-        old, given, now = (parts.trailer for parts in (self.old, self.given, self.now))
-        if old is None or given is None or now is None:
+        """The memory's text; None if one of the three texts has no trailer."""
+        before, committed, current = (parts.trailer for parts in (self.before, self.committed, self.current))
+        if before is None or committed is None or current is None:
             return None
         values = {
-            name: self._field(name, *(trailer.get(name, _ABSENT) for trailer in (old, given, now)))
-            for name in dict.fromkeys((*now, *old))
+            name: self._field(name, *(trailer.get(name, _ABSENT) for trailer in (before, committed, current)))
+            for name in dict.fromkeys((*current, *before))
         }
         trailer = {name: value for name, value in values.items() if value is not _ABSENT}
-        trailer |= {"version": Metadata(now).next_version} if "version" in now else {}
-        trailer |= {"updated_at": at} if at and "updated_at" in now else {}
+        trailer |= {"version": Metadata(current).next_version} if "version" in current else {}
+        trailer |= {"updated_at": at} if at and "updated_at" in current else {}
         if self.memory_type is not None and self.memory_type.template_mode:
-            memory = parse_as(uri, join(self.now.body, trailer), self.memory_type)
+            memory = parse_as(uri, join(self.current.body, trailer), self.memory_type)
             if not memory.hand_edited:
                 body = render(self.memory_type, memory.fields)
                 return join(body, {**trailer, "rendered_sha256": body_digest(body)})
-        body = _by_lines(self.old.body, self.given.body, self.now.body, "its body changed in the same lines")
+        body = _by_lines(self.before.body, self.committed.body, self.current.body, "its body changed in the same lines")
         return join(body, trailer)
 
-    def _field(self, name: str, old: Any, given: Any, now: Any) -> Any:
+    def _field(self, name: str, before: Any, committed: Any, current: Any) -> Any:
         """One trailer field."""
-        if _same(old, given) or _same(now, old) or name in _INCIDENTAL:
-            return now
-        if _same(now, given):
-            return old
+        if _same(before, committed) or _same(current, before) or name in _INCIDENTAL:
+            return current
+        if _same(current, committed):
+            return before
         if name == CONFIDENCE:
-            return round(taken_back(*(share_of(value, 1.0) for value in (old, given, now))), _DIGITS)
+            return round(taken_back(*(share_of(value, 1.0) for value in (before, committed, current))), _DIGITS)
         declared = None if self.memory_type is None else self.memory_type.field(name)
         if declared is not None and declared.merge_op is MergeOp.SUM:
-            numbers = [_number(value) for value in (old, given, now)]
+            numbers = [_number(value) for value in (before, committed, current)]
             if None not in numbers:
                 before, added, total = (number or 0 for number in numbers)
                 return total - (added - before)
-        if all(isinstance(value, str) for value in (old, given, now)) and (text := merge3(given, now, old)) is not None:
+        if (
+            all(isinstance(value, str) for value in (before, committed, current))
+            and (text := merge3(committed, current, before)) is not None
+        ):
             return text
-        if all(value is _ABSENT or isinstance(value, list) for value in (old, given, now)):
-            return _list(*([] if value is _ABSENT else value for value in (old, given, now)))
+        if all(value is _ABSENT or isinstance(value, list) for value in (before, committed, current)):
+            return _list(*([] if value is _ABSENT else value for value in (before, committed, current)))
         if name not in _DERIVED:
             raise _Conflict(f"its field {name!r} changed")
-        return now
+        return current
 
 
-def _list(old: list[Any], given: list[Any], now: list[Any]) -> Any:
+def _list(before: list[Any], committed: list[Any], current: list[Any]) -> Any:
     """A list without what the commit put in, with what it took out."""
-    kept = [item for item in now if item in old or item not in given]
-    back = [item for item in old if item not in given and item not in kept]
+    kept = [item for item in current if item in before or item not in committed]
+    back = [item for item in before if item not in committed and item not in kept]
     return [*kept, *back] or _ABSENT
 
 
 def _number(value: Any) -> float | int | None:
-    """A number; nothing counts as zero."""
+    """A number; a missing field counts as 0."""
     if value is _ABSENT:
         return 0
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,6 +1,6 @@
 """Memories in and out: export, import, backup and restore.
 
-Progress goes to stderr, what was done to stdout; no text of a memory is ever printed, but by an export to ``-``.
+Progress goes to stderr, what was done to stdout; only an export to ``-`` prints the text of memories.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ def _check_options(arguments: argparse.Namespace, *, own: bool) -> None:
         }
     else:
         given = {"--on-conflict": arguments.on_conflict != "keep", "--partial": arguments.partial}
-    useless = [name for name, is_given in given.items() if is_given]
-    if useless:
+    inapplicable = [name for name, is_given in given.items() if is_given]
+    if inapplicable:
         what = "an export of Runebook" if own else "memories of another program"
-        raise InvalidInput(f"{', '.join(useless)}: not for {what}.", hint="Leave it out; see runebook import --help.")
+        raise InvalidInput(
+            f"{', '.join(inapplicable)}: not for {what}.", hint="Leave it out; see runebook import --help."
+        )
 
 
 def _spaces(arguments: argparse.Namespace) -> tuple[str, str] | None:
-
     if arguments.into is None:
         return None
     user, slash, agent = arguments.into.partition("/")
@@ -106,9 +107,9 @@ def export(arguments: argparse.Namespace) -> int:
         MemoryUri.parse(arguments.target_uri),
         arguments.project,
         arguments.memory_type,
-        not arguments.no_sessions,
-        arguments.history,
-        arguments.messages,
+        sessions=not arguments.no_sessions,
+        history=arguments.history,
+        messages=arguments.messages,
     )
     name = arguments.file
     if name != "-" and Path(name).suffix.lower() not in (".zip", ".jsonl"):
@@ -116,15 +117,18 @@ def export(arguments: argparse.Namespace) -> int:
     _check_type(arguments, selection)
     with open_memory_of(arguments, warm=False) as memory, Progress():
         if name == "-":
-            write(memory, sys.stdout.buffer, selection)
-            return 0
-        done = write(memory, Path(name), selection, force=arguments.force)
+            done = write(memory, sys.stdout.buffer, selection)
+        else:
+            done = write(memory, Path(name), selection, force=arguments.force)
     counts = done.counts
     text = (
         f"{counts['files']:,} files ({counts['memories']:,} memories, {counts['sessions']:,} conversations) and "
         f"{counts['commits']:,} commits in {done.path}"
     )
     lost = [f"left out: {uri} (its text is neither on disk nor in the history)" for uri in done.left_out]
+    if name == "-":  # standard output is the export
+        print(*lost, sep="\n", end="\n" * bool(lost), file=sys.stderr)
+        return 1 if lost else 0
     show(arguments, as_json(done), "\n".join([text, *lost]))
     return 1 if lost else 0
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memory_core.core.caller import Access, authored
 from memory_core.core.commit.receipts import EXTRACTION
 from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError, StoreBusy
-from memory_core.core.extract.trigger import WAITING
+from memory_core.core.extract.trigger import WAITING, ExtractionTrigger
 from memory_core.core.llm.client import COMMAND, PROVIDERS
 from memory_core.core.memory.project import project_at
 from memory_core.core.memory.requests import RetrieveRequest
@@ -56,19 +56,19 @@ _log = logging.getLogger(__name__)
 TEXT_LIMIT_CHARS = 9_500
 _INPUT = "\n<current_input>\n"
 _LEAST_TOKENS = 200
-#: One at a time in a process: they store the same conversations.
-_afterwards = threading.Lock()
+#: What is done in the background waits for its turn: all of it stores the same conversations.
+_background = threading.Lock()
 
 _PART_BYTES = 16 * 1024 * 1024
 #: Read again each time, so that calls and their results come together.
 _OVERLAP_BYTES = 128 * 1024
 _HEAD_BYTES = 256
 _DAY_SECONDS = 86_400.0
-_READ_SECONDS = 60 * _DAY_SECONDS
+_MEMO_KEPT_SECONDS = 60 * _DAY_SECONDS
 
 _TOOL_EVENTS = frozenset({"PostToolUse", "AfterTool", "postToolUse"})
 _READERS = frozenset({"read", "read_file", "readfile", "read_text_file", "view", "view_file", "open_file"})
-_SHELLS = frozenset({"bash", "shell", "run_shell_command", "powershell"})
+_SHELL_TOOLS = frozenset({"bash", "shell", "run_shell_command", "powershell"})
 _PATHS = ("file_path", "path", "absolute_path", "filePath", "target_file")
 _COMMAND_CHARS = 10_000
 _NAME_CHARS = 200
@@ -110,7 +110,7 @@ def answer(
     if not getattr(memory.config.hooks, event.replace("-", "_")):
         return HookAnswer()
     if event in STORING:
-        return _keep(memory, read, resident=resident)
+        return _store_event(memory, read, resident=resident)
     if memory.access is Access.READ_WRITE and PrivateTimes(memory.store.files.state, read.cwd).is_on:
         memory = memory.view(access=Access.PRIVATE)
     here = _project(memory.config, read.cwd)
@@ -120,7 +120,7 @@ def answer(
     if event == SESSION_START:
         if resident:
             begin_taking_in(memory)
-        return HookAnswer(_opening(memory, read, here), due=_is_left(memory))
+        return HookAnswer(_opening(memory, read, here), due=_has_unfinished(memory))
     return HookAnswer(_recalled(memory, read, here))
 
 
@@ -144,7 +144,7 @@ def _recalled(memory: Runebook, event: HookEvent, here: str | None) -> str:
     if not messages:
         said = last_said(event.transcript, count)
         said = said[:-1] if said and said[-1] == event.prompt.strip() else said
-        messages = [{"role": "user", "content": text} for text in said[1 - count :]]
+        messages = [{"role": "user", "content": text} for text in said[max(0, len(said) - (count - 1)) :]]
     if event.prompt:
         messages.append({"role": "user", "content": event.prompt})
     if not messages:
@@ -168,38 +168,42 @@ def _fits(limit_chars: int) -> Any:
     return fit
 
 
-def skill_named(event: Mapping[str, Any]) -> str | None:
+def skill_named(given: Mapping[str, Any]) -> str | None:
     """The skill that a host's model just read or loaded, by the event after a tool call; None for any other event."""
-    tool, given = event.get("tool_name"), event.get("tool_input")
-    called = event.get("hook_event_name", "PostToolUse")
+    tool, tool_input = given.get("tool_name"), given.get("tool_input")
+    called = given.get("hook_event_name", "PostToolUse")
     if not (isinstance(called, str) and called in _TOOL_EVENTS and isinstance(tool, str)):
         return None
-    if not isinstance(given, Mapping):
+    if not isinstance(tool_input, Mapping):
         return None
     tool = tool.rsplit("__", 1)[-1].casefold()
     if tool == "skill":
-        loaded = given.get("skill") or given.get("command") or given.get("name")
+        loaded = tool_input.get("skill") or tool_input.get("command") or tool_input.get("name")
         name = loaded.rsplit(":", 1)[-1].strip().lstrip("/") if isinstance(loaded, str) else ""
         return name if 0 < len(name) <= _NAME_CHARS else None
-    return next((found for path in _paths(tool, given) if (found := skill_name_of(path)) is not None), None)
+    return next((found for path in _paths(tool, tool_input) if (found := skill_name_of(path)) is not None), None)
 
 
-def _paths(tool: str, given: Mapping[str, Any]) -> Iterator[str]:
+def _paths(tool: str, tool_input: Mapping[str, Any]) -> Iterator[str]:
     """Files that the tool read, as far as its input says."""
     if tool in _READERS:
-        yield from (path for name in _PATHS if isinstance(path := given.get(name), str))
-    elif tool in _SHELLS and isinstance(command := given.get("command"), str) and len(command) <= _COMMAND_CHARS:
+        yield from (path for name in _PATHS if isinstance(path := tool_input.get(name), str))
+    elif (
+        tool in _SHELL_TOOLS
+        and isinstance(command := tool_input.get("command"), str)
+        and len(command) <= _COMMAND_CHARS
+    ):
         try:
             yield from shlex.split(command)
         except ValueError:  # an open quotation mark
             yield from command.split()
 
 
-def _keep(memory: Runebook, event: HookEvent, *, resident: bool) -> HookAnswer:
+def _store_event(memory: Runebook, event: HookEvent, *, resident: bool) -> HookAnswer:
     """Store the conversation; memories are made of it afterwards."""
     if memory.access is not Access.READ_WRITE or not (event.messages or path_of(event.transcript)):
         return HookAnswer()
-    stored = record(memory, event)
+    stored = record_conversation(memory, event)
     if _by_command(memory):
         row = memory.store.ledger.extractions.get(memory.commits.session_uri(_session(memory, event)))
         due = row is not None and row.waiting > 0
@@ -207,7 +211,7 @@ def _keep(memory: Runebook, event: HookEvent, *, resident: bool) -> HookAnswer:
             due = due and memory.trigger.takes_own(row, datetime.now(UTC), first=not (row.extracted or row.attempts))
         return stored._replace(due=due)
     if resident and (event.name != STOP or hook_notes.waiting(memory.store.files.state)):
-        _begin_afterwards(memory, extracts=stored.stored > 0 and event.name != STOP)
+        _start_background(memory, extracts=stored.stored > 0 and event.name != STOP)
     return stored
 
 
@@ -221,10 +225,10 @@ def take_in(memory: Runebook) -> int:
         StoreBusy: If another writer held the store too long; the notes stay.
         StorageFailed: If the disk refuses; the notes stay.
     """
-    return len(_followed(memory)) if memory.access is Access.READ_WRITE else 0
+    return len(_store_notes(memory)) if memory.access is Access.READ_WRITE else 0
 
 
-def _followed(memory: Runebook) -> list[Pending]:
+def _store_notes(memory: Runebook) -> list[Pending]:
     """Store what the notes are about; the notes that were followed."""
     state = memory.store.files.state
     followed: list[Pending] = []
@@ -233,7 +237,7 @@ def _followed(memory: Runebook) -> list[Pending]:
         try:
             event = read_event(note.event, note.given, note.host)
             if event.messages or event.transcript not in transcripts:
-                record(memory.view(*note.spaces) if any(note.spaces) else memory, event)
+                record_conversation(_view_of(memory, note.spaces), event)
                 transcripts.add(event.transcript)
         except (InvalidInput, ConfigInvalid) as error:
             _log.warning("a hook's note cannot be followed: %s", error.message)
@@ -245,7 +249,7 @@ def _followed(memory: Runebook) -> list[Pending]:
         followed.append(note)
     with suppress(OSError):  # how far transcripts were read that nobody wrote to for long
         for memo in (state / "hooks" / "read").iterdir():
-            if memo.stat().st_mtime < time.time() - _READ_SECONDS:
+            if memo.stat().st_mtime < time.time() - _MEMO_KEPT_SECONDS:
                 memo.unlink(missing_ok=True)
     return followed
 
@@ -253,8 +257,8 @@ def _followed(memory: Runebook) -> list[Pending]:
 def make_memories(memory: Runebook) -> Iterator[str]:
     """Have the program of ``llm.command`` make memories of the conversations that have ended.
 
-    What has ended is what notes are there of; a note goes when memories were made or it is known why not, so that what
-    is killed is taken up by whoever comes next. One process of the store does it: another leaves its notes to it.
+    A note names a conversation that has ended. It is deleted once memories were made of it, or it is known why not.
+    Where this process is killed, the next one goes on. One process of a store does it; others leave their notes to it.
 
     Yields:
         Why a conversation waits on, at its first failure.
@@ -264,19 +268,27 @@ def make_memories(memory: Runebook) -> Iterator[str]:
     state = memory.store.files.state
     lock = StoreLock(state / "locks" / "memories.lock", timeout_seconds=0.0)
     tried: set[Path] = set()
-    while not tried or any(note.path not in tried for note in hook_notes.pending(state)):
+    while True:
         try:
             with lock.held():
-                tried |= {state, *(note.path for note in hook_notes.pending(state))}
-                notes = _followed(memory)  # another process may have left the note and not stored it yet
+                tried |= {note.path for note in hook_notes.pending(state)}
+                notes = _store_notes(memory)  # another process may have left the note and not stored it yet
                 for spaces in dict.fromkeys((("", ""), *(note.spaces for note in notes))):
-                    view = memory.view(*spaces) if any(spaces) else memory
-                    yield from _made(view, [note for note in notes if note.spaces == spaces])
+                    yield from _extract_for_notes(
+                        _view_of(memory, spaces), [note for note in notes if note.spaces == spaces]
+                    )
         except StoreBusy:  # whoever has it looks for notes again after it
+            return
+        if all(note.path in tried for note in hook_notes.pending(state)):
             return
 
 
-def _made(memory: Runebook, notes: Sequence[Pending]) -> Iterator[str]:
+def _view_of(memory: Runebook, spaces: tuple[str, str]) -> Runebook:
+    """The view that a note names; empty names are those of the settings."""
+    return memory.view(*spaces) if any(spaces) else memory
+
+
+def _extract_for_notes(memory: Runebook, notes: Sequence[Pending]) -> Iterator[str]:
     """Make memories of what the notes are about, and of what else is due; see ``make_memories``."""
     ended: dict[Path, str] = {}
     for note in notes:
@@ -298,14 +310,12 @@ def _made(memory: Runebook, notes: Sequence[Pending]) -> Iterator[str]:
             hook_notes.settle(note.path)
 
 
-def _is_left(memory: Runebook) -> bool:
-    """Whether something has ended, or failed before, that no process is at work on for all that is known."""
+def _has_unfinished(memory: Runebook) -> bool:
+    """Whether conversations that have ended, or failed before, wait, and no process is known to work on them."""
     if not _by_command(memory):
         return False
     if hook_notes.waiting(memory.store.files.state):
         return True
-    from memory_core.core.extract.trigger import ExtractionTrigger
-
     config, queue, now = memory.config, memory.store.ledger.extractions, datetime.now(UTC)
     trigger = ExtractionTrigger(config.extraction, queue, lambda _row: 0)
     due = queue.waiting(MemoryUri((Scope.SESSION.value, config.user_space)), due_at=now.isoformat(timespec="seconds"))
@@ -313,49 +323,43 @@ def _is_left(memory: Runebook) -> bool:
 
 
 def _by_command(memory: Runebook) -> bool:
-    """Whether a program of this machine makes memories of what has ended; with ``heat``, use decides."""
-    config = memory.config
-    wanted = config.hooks.extract and config.extraction.trigger != "heat" and config.extractor != "none"
-    return wanted and config.llm.provider == COMMAND and memory.access is Access.READ_WRITE
+    """Whether a program of this machine makes memories of what has ended."""
+    named = memory.config.llm.provider == COMMAND and memory.access is Access.READ_WRITE
+    return named and _wants_extraction(memory.config)
 
 
 def begin_taking_in(memory: Runebook) -> None:
     """Follow the notes of earlier hooks in the background, if there are any."""
     if hook_notes.waiting(memory.store.files.state):
-        _begin_afterwards(memory, extracts=False)
+        _start_background(memory, extracts=False)
 
 
-def _begin_afterwards(memory: Runebook, *, extracts: bool) -> None:
+def _start_background(memory: Runebook, *, extracts: bool) -> None:
     """Follow notes, and have the model make memories of what waits, while the host goes on."""
-    wanted = extracts and _may_extract(memory.config)
-    thread = threading.Thread(target=_after, args=(memory, wanted), name="runebook-hook", daemon=True)
-    thread.start()
+    wanted = extracts and memory.config.llm.provider in PROVIDERS and _wants_extraction(memory.config)
+    threading.Thread(target=_run_background, args=(memory, wanted), name="runebook-hook", daemon=True).start()
 
 
-def _after(memory: Runebook, extracts: bool) -> None:
-    if not _afterwards.acquire(blocking=False):
-        return
+def _run_background(memory: Runebook, extracts: bool) -> None:
     try:
-        take_in(memory)
-        if extracts:
-            for receipt in memory.extract_waiting():
-                _log.info("after a session: %d files changed", len(receipt.changed_uris))
+        with _background:
+            take_in(memory)
+            if extracts:
+                for receipt in memory.extract_waiting():
+                    _log.info("after a session: %d files changed", len(receipt.changed_uris))
     except RunebookError as error:
         _log.warning("after a session: %s", error.message)
     except sqlite3.Error as error:  # the store was closed meanwhile
         _log.info("after a session: %s", error)
-    finally:
-        _afterwards.release()
 
 
-def _may_extract(config: Config) -> bool:
-    """Whether the server itself may ask a model now; with ``heat``, use decides what becomes a memory."""
-    own = config.llm.provider in PROVIDERS and config.extractor != "none"
-    return config.hooks.extract and own and config.extraction.trigger != "heat"
+def _wants_extraction(config: Config) -> bool:
+    """Whether memories are made of what has ended; with ``heat``, use decides what becomes a memory."""
+    return config.hooks.extract and config.extractor != "none" and config.extraction.trigger != "heat"
 
 
-def record(memory: Runebook, event: HookEvent) -> HookAnswer:
-    """Store what is new of the conversation that an event is about, but what was said while nothing was to be kept.
+def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
+    """Store what is new of the conversation that an event is about, except messages from private mode.
 
     Args:
         memory: The store; must be writable.
@@ -372,8 +376,8 @@ def record(memory: Runebook, event: HookEvent) -> HookAnswer:
     assignment = memory.projects.assignment(None, None, _project(config, event.cwd))
     private = PrivateTimes(state, event.cwd)
     path = path_of(event.transcript)
-    growing = None if path is None or event.messages else _Growing(path, state, config.user_space)
-    # Since when what tells no time may have been said.
+    growing = None if path is None or event.messages else _TranscriptReader(path, state, config.user_space)
+    # The earliest time of a message that tells none.
     earliest = time.time() - _DAY_SECONDS if growing is None else growing.left_at
     stored, left_out = 0, list[str]()
     with authored(f"hook of {event.host}"):
@@ -388,7 +392,7 @@ def record(memory: Runebook, event: HookEvent) -> HookAnswer:
     return HookAnswer(stored=stored, notes=tuple(left_out))
 
 
-def _conversations(event: HookEvent, session: str, growing: _Growing | None) -> Iterator[ConversationItem]:
+def _conversations(event: HookEvent, session: str, growing: _TranscriptReader | None) -> Iterator[ConversationItem]:
     """What an event brings: the conversation, after the system prompt if the host told it, and subagents' talks."""
     from memory_core.features.imports import claude_code
     from memory_core.features.imports.sources import lines
@@ -434,7 +438,7 @@ def _moment(message: Any) -> Any:
     return message.get("time", message.get("timestamp")) if isinstance(message, Mapping) else None
 
 
-class _Growing:
+class _TranscriptReader:
     """A transcript that is only added to, from where it was left."""
 
     def __init__(self, path: Path, state: Path, user_space: str) -> None:
@@ -463,12 +467,16 @@ class _Growing:
                 stream.seek(start)
                 start += len(stream.readline()) if start else 0
             stream.seek(start)
-            while part := _whole_lines(stream.read(_PART_BYTES) + stream.readline()):
-                yield part
+            while read := stream.read(_PART_BYTES) + stream.readline():
+                part = _whole_lines(read)
+                if part:
+                    yield part
                 start += len(part)
                 if start >= _HEAD_BYTES:  # else its beginning may still grow
                     make_private(self._memo.parent)
                     write_json(self._memo, {"head": head, "end": start})
+                if len(part) < len(read):  # its last line is being written
+                    return
 
     def _known(self, head: str) -> int:
         """How far it was read; 0 for a file that is new, or not the one it was."""
@@ -480,7 +488,7 @@ class _Growing:
 
 
 def _whole_lines(part: bytes) -> bytes:
-    """Without a last line that is half written; one that is JSON lacks only its end."""
+    """Without a last line that is half written; a last line that is JSON lacks only its line feed."""
     end = part.rfind(b"\n") + 1
     return part if value_of(part[end:]) is not None else part[:end]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from memory_core.features.imports.items import CODEX_MACHINE, MACHINE
+from memory_core.features.imports.items import CLAUDE_CODE_MARKUP, CODEX_CONTEXT
 
 #: Of the end of a transcript, for what was said last.
 _TAIL_BYTES = 2 * 1024 * 1024
@@ -110,7 +110,7 @@ def _said(record: Any) -> str:
     if message is None or message.get("role") != "user" or any(record.get(mark) for mark in _ASIDE):
         return ""
     text = message.get("content")
-    return text.strip() if isinstance(text, str) and not MACHINE.match(text) else ""
+    return text.strip() if isinstance(text, str) and not CLAUDE_CODE_MARKUP.match(text) else ""
 
 
 def _from_end(path: Path) -> Iterator[Any]:
@@ -142,7 +142,7 @@ def _codex(item: Mapping[str, Any], stamp: Any) -> dict[str, Any] | None:
     time = {"time": stamp} if isinstance(stamp, str) else {}
     if kind == "message":
         role, text = _ROLES.get(str(item.get("role"))), _text(item.get("content"))
-        own = role == "user" and CODEX_MACHINE.match(text)
+        own = role == "user" and CODEX_CONTEXT.match(text)
         return {"role": role, "content": text, **time} if role and text.strip() and not own else None
     if not isinstance(call_id, str):
         return None

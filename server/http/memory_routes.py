@@ -100,7 +100,7 @@ def entry_facts(memory: Runebook, found: Memory) -> dict[str, Any]:
     version, source = found.metadata.get("version"), found.metadata.get("source")
     body = found.body[:_TEXT_CHARS]
     return {
-        **as_json(memory.catalogue.summary(document)),
+        **as_json(memory.memory_list.summary(document)),
         "text": found.text[:_TEXT_CHARS],
         "body": body,
         "html": plain(body[:_SHOWN_CHARS]) if is_log else render(body),
@@ -430,7 +430,7 @@ def about(memory: Reader, request: Request) -> Any:
         rank=config.search.rank,
         ranks=_RANKS,
         types=[known.name for known in memory.registry.list_all()],
-        counts=memory.catalogue.counts(),
+        counts=memory.memory_list.counts(),
         latest=next((commit.commit_id for commit in past_of(memory).commits(limit=1)), None),
         passes=[each.name for each in passes(memory)],
         model=model,
@@ -448,7 +448,7 @@ def labels(memory: Reader) -> Any:
     """Which tags and projects there are."""
     memory.opened.look()
     memory.indexer.follow()
-    tags, projects = memory.catalogue.labels()
+    tags, projects = memory.memory_list.labels()
     return {"tags": tags, "projects": projects}
 
 

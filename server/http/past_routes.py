@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, Any
 
 import anyio.to_thread
@@ -57,7 +56,7 @@ from server.http.memory_routes import EntryPath, field_facts, message_facts, pas
 from server.http.page_files import render
 from server.http.settings_routes import OWNER_ALONE
 
-past = APIRouter(tags=["past"])
+history_routes = APIRouter(tags=["past"])
 CommitId = Annotated[
     str, Path(max_length=64, description='Its id, or "last".', examples=["20261121T214112-c263029f", "last"])
 ]
@@ -68,7 +67,7 @@ _ROWS_MOST = 5_000
 _FILES_LISTED = 50
 
 
-@route(past, "GET", "/history", "HistoryAnswer", 404)
+@route(history_routes, "GET", "/history", "HistoryAnswer", 404)
 def history(
     memory: Reader,
     uri: Annotated[str | None, Query(max_length=4_096, description="Only what touched it, or is below it.")] = None,
@@ -81,27 +80,27 @@ def history(
     return {"commits": [_listed(commit) for commit in found[:limit]], "more": len(found) > limit}
 
 
-@route(past, "GET", "/commits/{commit_id}", "CommitDiffAnswer", 404)
+@route(history_routes, "GET", "/commits/{commit_id}", "CommitDiffAnswer", 404)
 def read_commit(memory: Reader, commit_id: CommitId, context: Context = 3) -> Any:
     """One commit with what it changed, file by file, side by side."""
-    past = past_of(memory)
-    commit = past.commit(commit_id)
+    history = past_of(memory)
+    commit = history.commit(commit_id)
     files: list[dict[str, Any]] = []
-    room = _ROWS_MOST
-    for diff in past.diff(commit.commit_id):
-        rows, room = _within(room, diff, context)
+    rows_left = _ROWS_MOST
+    for diff in history.diff(commit.commit_id):
+        rows, rows_left = _shown_rows(diff, context, rows_left)
         files.append({**as_json(diff.step), "rows": rows})
     return {"commit": commit, "files": files}
 
 
-@route(past, "POST", "/commits/{commit_id}/undo", "CommitReceipt", 404, 409)
+@route(history_routes, "POST", "/commits/{commit_id}/undo", "CommitReceipt", 404, 409)
 def undo(memory: Writer, commit_id: CommitId, asked: DryRun | None = None) -> Any:
     """Take a commit back, and keep what happened since. "last" is the bearer's own last one."""
     own = current_author() if commit_id == LAST and identity() is not None else None
-    return memory.run(UNDO, UndoRequest(commit_id, author=own, dry_run=asked is not None and asked.dry_run))
+    return memory.run(UNDO, UndoRequest(commit_id, author=own, dry_run=_is_dry_run(asked)))
 
 
-@route(past, "GET", "/versions/{path:path}", "VersionsAnswer", 404)
+@route(history_routes, "GET", "/versions/{path:path}", "VersionsAnswer", 404)
 def versions(
     memory: Reader,
     path: EntryPath,
@@ -111,15 +110,19 @@ def versions(
     """The versions of a file, newest first, through its renames; it may be gone by now."""
     memory.opened.look()
     listed: list[dict[str, Any]] = []
-    room = _ROWS_MOST
+    rows_left = _ROWS_MOST
     for version in past_of(memory).versions(f"{SCHEME}{path}", limit):
-        rows, room = _within(room, version.diff, context)
+        rows, rows_left = _shown_rows(version.diff, context, rows_left)
         listed.append(answer_from("VersionAnswer", version.diff.step, commit=version.commit, rows=rows))
     return {"versions": listed}
 
 
+def _is_dry_run(asked: DryRun | None) -> bool:
+    return asked is not None and asked.dry_run
+
+
 def _listed(commit: Commit) -> dict[str, Any]:
-    """A commit of a list; of one that touched very many files the first are named."""
+    """A commit as a list shows it; one with many files names only the first ones."""
     count = len(commit.files)
     if count <= _FILES_LISTED:
         whole: dict[str, Any] = as_json(commit)
@@ -128,31 +131,27 @@ def _listed(commit: Commit) -> dict[str, Any]:
     return {**as_json(shown), "file_count": count}
 
 
-def _within(room: int, diff: FileDiff, context: int) -> tuple[list[Row], int]:
-    """The rows of one of several files of an answer, and for how many more there is room in it."""
-    if room > 0:
-        rows = _shown(diff.before, diff.after, context, room)
-        return rows, room - len(rows)
-    lines = max(diff.before.count("\n"), diff.after.count("\n"), 1)
-    return ([Row("skipped", count=lines)] if diff.before != diff.after else []), 0
-
-
-def _shown(before: str, after: str, context: int, most: int = _ROWS_MOST) -> list[Row]:
-    """The rows, as many as a page can show; the others are counted."""
-    rows = side_by_side(before, after, context)
-    left_out = len(rows) - most
-    return [*rows[:most], Row("skipped", count=left_out)] if left_out > 0 else list(rows)
+def _shown_rows(diff: FileDiff, context: int, most: int) -> tuple[list[Row], int]:
+    """The rows of one file, at most so many and one that counts the lines of the others; how many more may come."""
+    if most <= 0:
+        lines = max(diff.before.count("\n"), diff.after.count("\n"), 1)
+        return ([Row("skipped", count=lines)] if diff.before != diff.after else []), 0
+    rows = list(side_by_side(diff.before, diff.after, context))
+    if len(rows) <= most:
+        return rows, most - len(rows)
+    return [*rows[:most], Row("skipped", count=sum(row.count or 1 for row in rows[most:]))], 0
 
 
 conversations = APIRouter(tags=["conversations"])
 _TEXT_CHARS = 40_000
 _HOT_MEMORIES = 50
+_SECONDS_PER_DAY = 86_400.0
 _HEAT_SEGMENTS = 500
 _SHOWN_SEGMENTS = 200
 _TITLE_TOPICS, _TITLE_CHARS = 2, 90
-#: Memories of one conversation that are shown, and its messages that they are compared with, the latest ones.
-_TOLD_MOST, _READ_MESSAGES = 100, 2_000
-#: Of a longer log without topics the beginning is not read for its title.
+#: At most so many memories of a conversation are shown; they are compared with the last so many messages.
+_MEMORIES_MOST, _READ_MESSAGES = 100, 2_000
+#: A larger log without topics is not read for a title.
 _TITLE_BYTES = 262_144
 
 
@@ -200,14 +199,14 @@ def conversation(
 
 
 @route(conversations, "GET", "/sessions/{session_id}/memories", "ToldAnswer", 404)
-def told_memories(memory: Reader, session_id: SessionId) -> Any:
+def session_memories(memory: Reader, session_id: SessionId) -> Any:
     """The memories that come from a conversation, each with the lines that it most likely came from."""
     log, everything = _said_in(memory, session_id)
     said = everything[-_READ_MESSAGES:]
     words = words_said(said)
     scope = memory.projects.scope(None, None)
     found = []
-    for uri in _told_uris(memory, log.parent.name):
+    for uri in _memory_uris(memory, log.parent.name):
         try:
             each = stored(memory, uri.removeprefix(SCHEME))
         except RunebookError:  # deleted, archived, or not to be seen
@@ -216,7 +215,7 @@ def told_memories(memory: Reader, session_id: SessionId) -> Any:
             continue
         document = memory_document(each)
         lines = [line for line, _ in source_lines(document.own, said, words=words)]
-        found.append({**as_json(memory.catalogue.summary(document)), "lines": lines})
+        found.append({**as_json(memory.memory_list.summary(document)), "lines": lines})
     return {"memories": found}
 
 
@@ -228,12 +227,13 @@ def _said_in(memory: Runebook, session_id: str) -> tuple[MemoryUri, list[tuple[i
     return log, list(numbered(text))
 
 
-def _told_uris(memory: Runebook, session: str) -> list[str]:
+def _memory_uris(memory: Runebook, session: str) -> list[str]:
     """Memories whose trailer names a session, or did."""
     named = f'"session_id": {json.dumps(session, ensure_ascii=False)}'
     spaces = [space for space in memory.spaces if not space.startswith("session/")]
     past = memory.store.ledger.past
-    return [uri for space in spaces for uri in past.files_saying(f"{SCHEME}{space}/memories", named, _TOLD_MOST)]
+    found = (past.files_saying(f"{SCHEME}{space}/memories", named, _MEMORIES_MOST) for space in spaces)
+    return list(islice(chain.from_iterable(found), _MEMORIES_MOST))
 
 
 def _title(segments: Sequence[StoredSegment], said: Iterable[tuple[int, Message]]) -> str | None:
@@ -271,7 +271,7 @@ def heat(memory: Reader, limit: Annotated[int, Query(ge=1, le=_HEAT_SEGMENTS)] =
         "alpha": tiers.heat_alpha,
         "beta": tiers.heat_beta,
         "gamma": tiers.heat_gamma,
-        "memories": _hot_memories(memory, rate, now),
+        "memories": _hot_memories(memory, now),
         "lambda": rate,
     }
 
@@ -340,12 +340,12 @@ def _segment_facts(each: StoredSegment) -> dict[str, Any]:
     }
 
 
-def _hot_memories(memory: Runebook, rate: float, now: datetime) -> list[dict[str, Any]]:
+def _hot_memories(memory: Runebook, now: datetime) -> list[dict[str, Any]]:
     page = memory.entries(EntryFilter(sort="accesses", limit=_HOT_MEMORIES), now)
     return [
-        answer_from("HeatMemory", entry, age_days=max(0.0, -math.log(entry.decay) / rate) if entry.decay > 0.0 else 0.0)
+        answer_from("HeatMemory", entry, age_days=max(0.0, (now - accessed).total_seconds() / _SECONDS_PER_DAY))
         for entry in page.entries
-        if entry.accesses
+        if entry.accesses and (accessed := read_moment(entry.last_access)) is not None
     ]
 
 
@@ -384,7 +384,7 @@ def archive(memory: Writer, asked: Archiving) -> Any:
 
 @route(keeping, "POST", "/archive/restore", "CommitReceipt", 404, 409)
 def restore(memory: Writer, asked: Restoring) -> Any:
-    """Bring files back from the archive; the place where one was names it too."""
+    """Bring files back from the archive; a file's original URI names it as well."""
     return memory.run(RESTORE, ArchiveRequest(asked.uris, dry_run=asked.dry_run))
 
 
@@ -423,19 +423,19 @@ def review(memory: Reader) -> Any:
 @route(keeping, "POST", "/review/{name}/accept", "CommitReceipt", 404, 409)
 def accept(memory: Writer, name: ProposalName, asked: DryRun | None = None) -> Any:
     """Do what a proposal proposes."""
-    return memory.run(ACCEPT, DecisionRequest([name], dry_run=asked is not None and asked.dry_run))[0]
+    return memory.run(ACCEPT, DecisionRequest([name], dry_run=_is_dry_run(asked)))[0]
 
 
 @route(keeping, "POST", "/review/{name}/reject", "CommitReceipt", 404, 409)
 def reject(memory: Writer, name: ProposalName, asked: DryRun | None = None) -> Any:
     """Drop a proposal; the same is not proposed again from the same conversation."""
-    return memory.run(REJECT, DecisionRequest([name], dry_run=asked is not None and asked.dry_run))[0]
+    return memory.run(REJECT, DecisionRequest([name], dry_run=_is_dry_run(asked)))[0]
 
 
 def _with_archive_days(memory: Runebook, days: int) -> Runebook:
     """The same view with another age from which logs are archived."""
     settings = memory.config.maintenance.model_copy(update={"archive_days": days})
-    return Runebook(memory.config.model_copy(update={"maintenance": settings}), memory.opened, memory.access)
+    return memory.configured(memory.config.model_copy(update={"maintenance": settings}))
 
 
 def _summary_facts(memory: Runebook, response: Response) -> dict[str, Any]:
@@ -472,12 +472,11 @@ def procedural(memory: Reader, limit: Annotated[int, Query(ge=1, le=LIMIT_MOST)]
     def listed(memory_type: str) -> tuple[EntrySummary, ...]:
         return memory.entries(EntryFilter(memory_type=memory_type, limit=limit)).entries
 
-    return {
-        "patterns": listed("patterns"),
-        "tools": [{**as_json(entry), "figures": _figures(memory, entry)} for entry in listed("tools")],
-        "skills": [{**as_json(entry), "figures": _figures(memory, entry)} for entry in listed("skills")],
-        "cases": listed("cases"),
+    counted = {
+        name: [{**as_json(entry), "figures": _figures(memory, entry)} for entry in listed(name)]
+        for name in ("tools", "skills")
     }
+    return {"patterns": listed("patterns"), **counted, "cases": listed("cases")}
 
 
 @route(insight, "GET", "/calendar", "CalendarAnswer")
@@ -488,7 +487,7 @@ def calendar(
     """What happened in a month, as memories tell it, and how many memories were made on each day."""
     memory.opened.look()
     memory.indexer.follow()
-    events, made = memory.catalogue.calendar(f"{month}-01", f"{month}-31")
+    events, made = memory.memory_list.calendar(f"{month}-01", f"{month}-31")
     named = [dict(zip(("day", "uri", "name", "memory_type"), each, strict=True)) for each in events]
     return {"month": month, "events": named, "made": made}
 
@@ -499,7 +498,7 @@ def growth(memory: Reader) -> Any:
     memory.opened.look()
     memory.indexer.follow()
     memory.store.usage.flush()
-    found = memory.catalogue.growth(memory.config.user_space)
+    found = memory.memory_list.growth(memory.config.user_space)
     return {
         "months": [{"month": month, "count": count} for month, count in found.months],
         "recalls": [{"day": day, "count": count} for day, count in found.recalls],
@@ -551,23 +550,23 @@ async def health(memory: Reader, request: Request) -> Any:
     state = request.app.state
     running: asyncio.Task[dict[str, Any]] | None = getattr(state, "examination", None)
     if running is None or running.done():
-        running = state.examination = asyncio.create_task(_examined(memory))
-        running.add_done_callback(_heard)
+        running = state.examination = asyncio.create_task(_run_doctor(memory))
+        running.add_done_callback(_consume_error)
     return await asyncio.shield(running)
 
 
 @route(insight, "POST", "/health/repair", "Report", dependencies=OWNER_ALONE)
-def mend(memory: Writer, asked: DryRun | None = None) -> Any:
-    """Mend what can be mended, and examine the store again; as a dry run, examine it only. For the owner."""
-    return memory.run(DOCTOR, DoctorRequest(repair=asked is None or not asked.dry_run))
+def repair_store(memory: Writer, asked: DryRun | None = None) -> Any:
+    """Repair what can be repaired, and examine the store again; as a dry run, examine it only. For the owner."""
+    return memory.run(DOCTOR, DoctorRequest(repair=not _is_dry_run(asked)))
 
 
-async def _examined(memory: Runebook) -> dict[str, Any]:
+async def _run_doctor(memory: Runebook) -> dict[str, Any]:
     return await anyio.to_thread.run_sync(lambda: as_json(memory.run(DOCTOR, DoctorRequest())))
 
 
-def _heard(examination: asyncio.Task[dict[str, Any]]) -> None:
-    """Its error is for those who wait for it, if anybody still does."""
+def _consume_error(examination: asyncio.Task[dict[str, Any]]) -> None:
+    """Mark its error as seen: asyncio would log it where nobody waits for it any more."""
     if not examination.cancelled():
         examination.exception()
 
@@ -580,4 +579,4 @@ def _figures(memory: Runebook, entry: EntrySummary) -> dict[str, float | None]:
     return {field["name"]: field["value"] for field in field_facts(found) if field["type"] in _NUMBERS}
 
 
-ROUTERS = (past, conversations, keeping, insight)
+ROUTERS = (history_routes, conversations, keeping, insight)

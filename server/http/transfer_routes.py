@@ -200,7 +200,7 @@ def _check(memory: Runebook) -> Work:
             "created_at": facts.get("created_at"),
             "files": files,
             "counts": facts.get("counts", {}),
-            "replaces": sum(memory.catalogue.counts().values()),
+            "replaces": sum(memory.memory_list.counts().values()),
         }
 
     return work

@@ -81,7 +81,7 @@ def test_growth_is_counted_where_the_rows_are(place: Place) -> None:
         memory.recalls.note_read("viking://user/default/memories/notes/Boat.md", now)
         memory.find(FindRequest("tea", now=now))
         memory.store.usage.flush()
-        found = memory.catalogue.growth("default", now)
+        found = memory.memory_list.growth("default", now)
         assert found.months == (("2025-05", 2), ("2026-05", 1))
         assert found.recalls == (("2026-05-20", 1),)
         assert found.freshness == ((0.75, 2), (0.5, 0), (0.25, 0), (0.0, 1))

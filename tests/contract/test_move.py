@@ -165,6 +165,16 @@ def test_a_move_that_was_killed_left_nothing_and_is_done_when_it_is_started_agai
             move(config, to)
 
 
+def test_a_move_that_is_refused_brings_no_token_along(lived_in: Path, tmp_path: Path, database: str) -> None:
+    with open_memory(config_of(lived_in)) as memory:
+        memory.opened.tokens().issue("phone", user_space="default", agent_space="default")
+    with open_memory(config_of(tmp_path / "cache", database)) as memory:
+        memory.commit(CommitRequest("Somebody is here already.", memory_type="notes"))
+        with pytest.raises(InvalidInput, match="already"):
+            move(config_of(lived_in), database)
+        assert memory.opened.tokens().rows() == []
+
+
 @pytest.mark.slow
 def test_several_users_with_thousands_of_memories_move_there_and_back(tmp_path: Path, database: str) -> None:
     """Anna has 5,000 memories, Bob a few; each comes back byte for byte, also from moves that were killed."""

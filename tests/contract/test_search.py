@@ -190,7 +190,7 @@ def test_the_list_is_filtered_by_tags_and_names_tags_and_projects(place: Place) 
         data = {"memory_type": "notes", "fields": {"title": title, "content": f"About {title}."}, "tags": tags}
         memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}, project="acme"))
     assert [entry.name for entry in memory.entries(EntryFilter(tags=["茶", "DRINK"])).entries] == ["Tea"]
-    assert memory.catalogue.labels() == ({"drink": 2, "茶": 1}, {"acme": 2})
+    assert memory.memory_list.labels() == ({"drink": 2, "茶": 1}, {"acme": 2})
 
 
 def test_the_graph_of_memories_is_the_same_and_is_walked(place: Place) -> None:
@@ -218,7 +218,7 @@ def test_the_calendar_tells_what_happened_and_what_was_made(place: Place) -> Non
         fields = {"event_name": name, "event_time": when}
         memory.commit(CommitRequest(f"About {name}.", memory_type="events", fields=fields, now=made))
     memory.indexer.follow()
-    events, counts = memory.catalogue.calendar("2026-05-01", "2026-05-31")
+    events, counts = memory.memory_list.calendar("2026-05-01", "2026-05-31")
     assert [(day, "Flight" in name or "搬家" in name) for day, _, name, _ in events] == [
         ("2026-05-02", True),
         ("2026-05-31", True),

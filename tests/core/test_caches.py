@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_core.core.caches import tallied
-from memory_core.core.memory.exchange import ExchangeStarts, begins, exchanges, opener_of, speaker_of
+from memory_core.core.memory.exchange import ExchangeStarts, exchange_spans, opener_of, speaker_of, starts_exchange
 from memory_core.core.memory.message import Message
 
 
@@ -58,16 +58,16 @@ def test_whatever_was_counted_before_a_sequence_gives_its_own_count(sequences: l
 )
 def test_exchanges_start_where_they_are_found_in_the_whole(said: list[tuple[str, str | None]], since: int) -> None:
     messages = [Message(role=role, text=str(at), name=name) for at, (role, name) in enumerate(said)]
-    spans = exchanges(messages)
+    spans = exchange_spans(messages)
     speakers = [speaker_of(message) for message in messages]
     opener = opener_of(speakers)
     spoken = next((at for at, speaker in enumerate(speakers) if speaker is not None), 0)
-    later = [at for at in range(spoken + 1, len(messages)) if begins(speakers.__getitem__, at, opener)]
+    later = [at for at in range(spoken + 1, len(messages)) if starts_exchange(speakers.__getitem__, at, opener)]
     assert [first for first, _ in spans] == [0, *later][: len(messages)]
     starts = tallied(ExchangeStarts, messages)
     assert starts.starts == [first for first, _ in spans]
     places = range(min(since, len(messages)), len(messages))
-    assert starts.holding(places, ()) == sum(end > places.start for _, end in spans if places)
+    assert starts.count_touched(places, ()) == sum(end > places.start for _, end in spans if places)
     odd = frozenset(place for place in places if place % 2)
     left = {place for place in places if not place % 2}
-    assert starts.holding(places, odd) == sum(not left.isdisjoint(range(*span)) for span in spans) or not odd
+    assert starts.count_touched(places, odd) == sum(not left.isdisjoint(range(*span)) for span in spans) or not odd

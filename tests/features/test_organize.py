@@ -61,7 +61,7 @@ def test_the_list_is_filtered_by_tags_and_names_those_there_are(memory: Runebook
     assert listed("茶") == {tea, trip}
     assert listed("茶", "kitchen") == {tea}
     assert listed("nothing") == set()
-    assert memory.catalogue.labels() == ({"茶": 2, "Kitchen": 1}, {"acme": 1})
+    assert memory.memory_list.labels() == ({"茶": 2, "Kitchen": 1}, {"acme": 1})
 
 
 def test_memories_move_to_a_project_but_never_onto_another(memory: Runebook) -> None:

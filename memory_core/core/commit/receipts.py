@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memory_core.core.llm.client import TokenUsage
-from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, as_json, overall
+from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, as_json, status_of
 from memory_core.core.memory.uri import MemoryUri
 
 #: The line of a receipt that says what became of a conversation's memories.
@@ -38,7 +38,7 @@ def added(recorded: CommitReceipt, extracted: CommitReceipt) -> CommitReceipt:
     return replace(
         recorded,
         commit_id=recorded.commit_id or extracted.commit_id,
-        status=overall(results),
+        status=status_of(results),
         results=results,
         similar=(*recorded.similar, *extracted.similar),
         notes=notes,
@@ -52,7 +52,7 @@ def summed(receipts: Sequence[CommitReceipt], results: Sequence[OperationResult]
     told = [receipt.working_memory["summary"] for receipt in receipts if receipt.working_memory]
     return CommitReceipt(
         commit_id=next((receipt.commit_id for receipt in reversed(receipts) if receipt.commit_id), ""),
-        status=overall(every),
+        status=status_of(every),
         results=every,
         notes=tuple(dict.fromkeys(note for receipt in receipts for note in receipt.notes)),
         usage=as_json(usage) if usage.requests else None,

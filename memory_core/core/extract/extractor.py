@@ -142,7 +142,7 @@ class SessionReader:
     def waiting_exchanges(self, row: Extraction) -> int:
         """Exchanges of a session that hold messages to extract."""
         starts = tallied(ExchangeStarts, self.messages(row.log))
-        return starts.holding(range(row.extracted, min(row.stored, starts.count)), self._analysed_by_now(row.log))
+        return starts.count_touched(range(row.extracted, min(row.stored, starts.count)), self._analysed_by_now(row.log))
 
     def _analysed_by_now(self, log: MemoryUri) -> frozenset[int]:
         """See ``analysed``; asked again only after a commit that brought more than messages and a feature's records."""

@@ -1,7 +1,7 @@
-"""Where the pages of a conversation begin: a page is one exchange, what one person asked and what was answered.
+"""Where the exchanges of a conversation start: an exchange is what one person asked and what was answered.
 
-A page begins where the one who began the conversation speaks after somebody else, so a page of a chat is a question
-with its answers, and a page of a talk between people is a turn with its replies. Pure: knows speakers, not texts.
+An exchange starts where the one who began the conversation speaks after somebody else. So in a chat it is a question
+with its answers, and in a talk between people a turn with its replies. Pure: knows speakers, not texts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PROMPTS = frozenset({"system", "developer"})
 
 
 def speaker_of(message: Message | None) -> Speaker:
-    """Who says a message; what tools answer is nobody's word, also where it comes in the user's name."""
+    """Who says a message; a tool result has the speaker of tools, even if its role is that of the user."""
     if message is None or message.role in _PROMPTS:
         return None
     if message.tool_results and not message.text.strip() and not message.tool_calls:
@@ -33,15 +33,15 @@ def opener_of(speakers: Iterable[Speaker]) -> Speaker:
     return next((speaker for speaker in speakers if speaker is not None and speaker[0] == "user"), None)
 
 
-def begins(speaker: Callable[[int], Speaker], at: int, opener: Speaker) -> bool:
+def starts_exchange(speaker_at: Callable[[int], Speaker], at: int, opener: Speaker) -> bool:
     """Whether the opener speaks after somebody else.
 
     Args:
-        speaker: Of a message, by its place.
+        speaker_at: The speaker of a message, by its place.
         at: Place of the message, >= 1.
         opener: See ``opener_of``.
     """
-    return speaker(at) == opener and speaker(at - 1) != opener
+    return speaker_at(at) == opener and speaker_at(at - 1) != opener
 
 
 class ExchangeStarts:
@@ -75,25 +75,25 @@ class ExchangeStarts:
         self.count += 1
 
     def copy(self) -> ExchangeStarts:
-        """The same count, to be gone on with."""
+        """A copy that counts on by itself."""
         twin = copy(self)
         twin.starts = self.starts.copy()
         return twin
 
-    def holding(self, places: range, without: Collection[int]) -> int:
-        """How many exchanges hold any of these messages, some apart."""
-        if without:
-            return len({bisect_right(self.starts, place) for place in places if place not in without})
+    def count_touched(self, places: range, excluded: Collection[int]) -> int:
+        """How many exchanges hold any of these messages but the excluded ones."""
+        if excluded:
+            return len({bisect_right(self.starts, place) for place in places if place not in excluded})
         return bisect_right(self.starts, places[-1]) - bisect_right(self.starts, places[0]) + 1 if places else 0
 
 
-def exchanges(messages: Sequence[Message], opener: Speaker = None) -> list[tuple[int, int]]:
-    """The pages of a conversation as ``(first, end)`` places of messages, ``end`` not included.
+def exchange_spans(messages: Sequence[Message], opener: Speaker = None) -> list[tuple[int, int]]:
+    """The exchanges of a conversation as ``(first, end)`` places of messages, ``end`` not included.
 
-    Together they hold every message once, in order; prompts before the first question belong to its page.
+    Together they hold every message once, in order; prompts before the first question belong to its exchange.
 
     Args:
-        messages: The conversation, or what follows a page's end.
+        messages: The conversation, or what follows an exchange's end.
         opener: Who began it; default the first user among these.
     """
     counted = ExchangeStarts(opener)

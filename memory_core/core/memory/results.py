@@ -1,4 +1,4 @@
-"""What reading and searching return: entries, passages of files, hits and context packs."""
+"""What commits, reads and searches return: entries, passages of files, hits and context packs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import Enum, StrEnum
 from functools import cache, partial
@@ -21,10 +21,10 @@ from memory_core.core.memory.uri import MemoryUri, Scope
 def as_json(value: Any) -> Any:
     """The JSON form of a result, or of what is in one.
 
-    A dataclass becomes an object of its fields in their order; one that has its default, and that is None, False or
-    empty, is left out. A class that differs says so by ``JSON``, the names of its members, which are fields or
-    properties: ``name?`` is left out where it says nothing, ``name:member`` is called ``member``, the members of
-    ``*name`` stand among the others, and ``*`` is every field. A class whose form is made otherwise has ``as_dict``.
+    A dataclass becomes an object of its fields in their order; a field is left out if it equals its default, and that
+    is None, False, () or an empty string. A class that differs says so by ``JSON``, the names of its members, which are
+    fields or properties: ``name?`` is left out where it says nothing, ``name:member`` is called ``member``, the members
+    of ``*name`` stand among the others, and ``*`` is every field. A class whose form is made otherwise has ``as_dict``.
     """
     if value is None or isinstance(value, bool | int | float):
         return value
@@ -71,7 +71,7 @@ def json_members(kind: Any) -> list[tuple[str, str, bool]]:
 
 
 def _left_out_as(default: Any) -> Callable[[Any], bool]:
-    """Leaves a value out that is a default which says nothing."""
+    """Whether a value is left out: it is the default, and that says nothing."""
     if default is None or default is False or default in ((), ""):
         return partial(operator.eq, default)
     return _never
@@ -108,6 +108,14 @@ class Action(StrEnum):
     UNCHANGED = "unchanged"
     QUEUED = "queued"
     REJECTED = "rejected"
+
+    @property
+    def is_change(self) -> bool:
+        """Whether a file differs afterwards."""
+        return self in _CHANGES
+
+
+_CHANGES = frozenset({Action.CREATED, Action.UPDATED, Action.DELETED})
 
 
 class Status(StrEnum):
@@ -177,10 +185,10 @@ class SessionProgress:
         log: The session's message log.
         stored: Messages that the log now holds; None leaves it as it is.
         extracted: Messages that have been turned into memories, or judged; None leaves it as it is.
-        known: Messages that were in the log before; a log that a person shortened holds no more extracted ones.
-        call_keys: Tool calls that were counted, by ``update.statistics``.
+        known: Messages that were in the log before; if a person shortened the log, at most so many are extracted.
+        call_keys: Tool calls that were counted, by ``features.statistics``.
         uncounted: Tool calls whose count was taken back.
-        left: Why an undone extraction is not done again by itself; it waits until somebody asks for it.
+        reason: Why an undone extraction is not done again by itself; it waits until somebody asks for it.
     """
 
     log: MemoryUri
@@ -189,7 +197,7 @@ class SessionProgress:
     known: int | None = None
     call_keys: frozenset[str] = frozenset()
     uncounted: frozenset[str] = frozenset()
-    left: str | None = None
+    reason: str | None = None
 
 
 @frozen
@@ -202,7 +210,7 @@ class ChangeSet:
     changes: tuple[FileChange, ...] = ()
     results: tuple[OperationResult, ...] = ()
     notes: tuple[str, ...] = ()
-    usage: Mapping[str, int] | None = field(default=None)
+    usage: Mapping[str, int] | None = None
     progress: SessionProgress | None = None
 
 
@@ -238,17 +246,16 @@ class CommitReceipt:
     results: tuple[OperationResult, ...] = ()
     similar: tuple[Similar, ...] = ()
     notes: tuple[str, ...] = ()
-    usage: Mapping[str, int] | None = field(default=None)
+    usage: Mapping[str, int] | None = None
     brief: str | None = None
-    working_memory: Mapping[str, Any] | None = field(default=None)
+    working_memory: Mapping[str, Any] | None = None
     space: str | None = None
     author: str | None = None
 
     @property
     def changed_uris(self) -> tuple[str, ...]:
         """URIs of files that were created, updated or deleted, each once."""
-        changed = (Action.CREATED, Action.UPDATED, Action.DELETED)
-        return tuple(dict.fromkeys(result.uri for result in self.results if result.action in changed))
+        return tuple(dict.fromkeys(result.uri for result in self.results if result.action.is_change))
 
     @classmethod
     def from_dict(cls, receipt: Mapping[str, Any]) -> CommitReceipt:
@@ -275,13 +282,15 @@ class CommitReceipt:
             usage=receipt.get("usage"),
             brief=receipt.get("brief"),
             working_memory=receipt.get("working_memory"),
+            space=receipt.get("space"),
+            author=receipt.get("author"),
         )
 
 
-def overall(results: tuple[OperationResult, ...]) -> Status:
+def status_of(results: tuple[OperationResult, ...]) -> Status:
     """The status that a commit with these results has, as if applied."""
     actions = {result.action for result in results}
-    changed = actions & {Action.CREATED, Action.UPDATED, Action.DELETED}
+    changed = actions & _CHANGES
     rejected = Action.REJECTED in actions or any(
         result.reason is not None for result in results if result.action in changed
     )
@@ -401,12 +410,12 @@ class FindResult:
         return tuple(sorted((*self.memories, *self.resources, *self.skills), key=lambda hit: hit.score, reverse=True))
 
 
-def merged(parts: Sequence[FindResult], limit: int) -> FindResult:
+def merge_results(parts: Sequence[FindResult], limit: int) -> FindResult:
     """The best hits of searches in several spaces, whose scores are on one scale."""
     if len(parts) == 1:
         return parts[0]
     kept = sorted((hit for part in parts for hit in part.hits), key=lambda hit: -hit.score)[:limit]
-    telling = [part for part in parts if part.total] or parts  # who found nothing says so, which does not hold for all
+    telling = [part for part in parts if part.total] or parts  # that one space holds nothing is no news of all
     return FindResult(
         memories=tuple(hit for hit in kept if hit.context_type == "memory"),
         resources=tuple(hit for hit in kept if hit.context_type == "resource"),
@@ -456,7 +465,7 @@ class LinkedMemory:
     at: str | None = None
 
 
-def joined(parts: Sequence[Listings], limit: int) -> Listings:
+def merge_listings(parts: Sequence[Listings], limit: int) -> Listings:
     """Listings of one directory in several spaces, each entry once; those below one top directory stay together."""
     if len(parts) == 1:
         return parts[0]
@@ -520,7 +529,7 @@ class ContextPack:
     Attributes:
         parts: In reading order.
         text: All of them, with what stands around them.
-        shown: What stands for them where a client shows text alone: the text, or the messages as JSON.
+        shown: The text for clients that show only text: the parts, or the messages as JSON.
         structured: The same as JSON.
         tokens: What it costs, as ``shown`` with ``told`` or as JSON, whichever costs more.
         left_out: URIs that did not fit.

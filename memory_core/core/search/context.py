@@ -18,7 +18,7 @@ from memory_core.core.errors import InvalidInput, StorageFailed, StoreBusy
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.requests import CONTEXT_FORMATS, FindRequest, RetrieveRequest
-from memory_core.core.memory.results import ContextItem, ContextPack, ContextPart, FindResult, merged
+from memory_core.core.memory.results import ContextItem, ContextPack, ContextPart, FindResult, merge_results
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.context_formats import (
     Blocks,
@@ -225,7 +225,7 @@ class ContextEngine:
         def find(query: str, *, limit: int, filter: Mapping[str, Any] | None) -> FindResult:
             wanted = FindRequest(query, limit=limit, filter=filter, now=now)
             own = self._retriever.find(wanted, project)
-            return merged([own, *(each._knowledge(wanted, project) for each in self._shared.values())], limit)
+            return merge_results([own, *(each._knowledge(wanted, project) for each in self._shared.values())], limit)
 
         pack = self._build(request, find, fit)
         given = [item for part in pack.parts if part.kind != "directory" for item in part.items]

@@ -23,7 +23,7 @@ from memory_core.core.frozen import frozen
 from memory_core.core.index.documents import MESSAGES_NAME, STANDING_SALIENCE
 from memory_core.core.index.filter import in_use
 from memory_core.core.memory.directory_page import abstract_line
-from memory_core.core.memory.exchange import Speaker, begins, opener_of, speaker_of
+from memory_core.core.memory.exchange import Speaker, opener_of, speaker_of, starts_exchange
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import CONTENT, MemoryTypeRegistry
 from memory_core.core.memory.message import Message, parse_lines, search_text, transcript_line
@@ -150,7 +150,7 @@ class ConversationLog:
 
     def _begins(self, at: int) -> bool:
         """Whether the opener speaks after somebody else."""
-        return begins(self._speaker, at, self._opener)
+        return starts_exchange(self._speaker, at, self._opener)
 
     def _speaker(self, at: int) -> Speaker:
         return speaker_of(self._message(at))

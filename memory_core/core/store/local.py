@@ -29,7 +29,7 @@ from memory_core.core.memory.results import (
     FileProblem,
     Status,
     as_json,
-    overall,
+    status_of,
 )
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import tell
@@ -348,9 +348,9 @@ class Store:
             if change_set.progress is not None:
                 self.ledger.advance(change_set.progress, at)
             change_set = _without_effect(change_set)
-            return _receipt("", overall(change_set.results), change_set)
+            return _receipt("", status_of(change_set.results), change_set)
         external = self.adoption.record(self._edited_by_hand(change_set.changes), moment, newest)
-        receipt = _receipt(new_commit_id(), overall(change_set.results), change_set)
+        receipt = _receipt(new_commit_id(), status_of(change_set.results), change_set)
         seq = self.ledger.record(
             change_set.changes,
             commit_id=receipt.commit_id,
@@ -510,10 +510,9 @@ class Store:
 
 def _without_effect(change_set: ChangeSet) -> ChangeSet:
     """The change set of operations that undid each other: what they did is nothing, and their results say so."""
-    changed = (Action.CREATED, Action.UPDATED, Action.DELETED)
     note = "undone by another operation of the same commit"
     results = tuple(
-        replace(result, action=Action.UNCHANGED, note=result.note or note) if result.action in changed else result
+        replace(result, action=Action.UNCHANGED, note=result.note or note) if result.action.is_change else result
         for result in change_set.results
     )
     return replace(change_set, results=results)

@@ -179,10 +179,10 @@ def record_progress(connection: sqlite3.Connection, progress: SessionProgress, a
             "WHERE log = ?",
             (progress.extracted, log),
         )
-    if progress.left is not None:
+    if progress.reason is not None:
         connection.execute(
             "UPDATE extractions SET reason = ?, retry_at = ? WHERE log = ? AND stored > extracted",
-            (progress.left, NEVER, log),
+            (progress.reason, NEVER, log),
         )
     connection.executemany("DELETE FROM counted_calls WHERE key = ?", [(key,) for key in progress.uncounted])
     connection.executemany(

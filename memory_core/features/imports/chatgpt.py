@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memory_core.features.imports.items import ConversationItem, Format, Item, Passed, session_name, system_messages
+from memory_core.features.imports.items import ConversationItem, Format, Item, Skipped, session_name, system_messages
 from memory_core.features.imports.sources import Entry, Record, Source, branch, conversation_files, elements, has_member
 
 _ROLES = frozenset({"user", "assistant", "system", "tool"})
@@ -38,18 +38,18 @@ def _conversation(conversation_id: str, place: str, told: Record) -> Iterator[It
     taken = branch(parents, _leaf(nodes, told.text("current_node")))
     left = sum(1 for key, node in nodes.items() if node.get("message") and key not in set(taken))
     if left:
-        yield Passed("messages of branches that were left", left)
+        yield Skipped("messages of branches that were left", left)
     messages = system_messages("title", told.text("title").strip())
     for key in taken:
         said = _message(nodes[key].record("message"), key, parents[key] or key)
         if isinstance(said, str):
-            yield Passed(said)
+            yield Skipped(said)
         elif said is not None:
             messages.append(said)
     if any(message["role"] != "system" for message in messages):
         yield ConversationItem(conversation_id, place, session_name("chatgpt", conversation_id), tuple(messages))
     else:
-        yield Passed("conversations without a word")
+        yield Skipped("conversations without a word")
 
 
 def _leaf(nodes: Mapping[str, Record], current: str) -> str:

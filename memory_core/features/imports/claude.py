@@ -16,7 +16,7 @@ from memory_core.features.imports.items import (
     Item,
     LeftOut,
     MemoryItem,
-    Passed,
+    Skipped,
     digest_of,
     session_name,
     system_messages,
@@ -38,7 +38,7 @@ def _files(source: Source) -> list[Entry]:
 
 def _read(source: Source, entry: Entry) -> Iterator[Item]:
     if entry.base == "projects.json":
-        yield Passed("documents of Claude projects")
+        yield Skipped("documents of Claude projects")
         return
     for found in elements(source, entry):
         told, conversation_id = found.record, found.record.text("uuid", "id")
@@ -54,7 +54,7 @@ def _conversation(conversation_id: str, place: str, told: Record) -> Iterator[It
     given = told.records("chat_messages")
     taken = _last_branch(given, told.text("current_leaf_message_uuid"))
     if len(taken) < len(given):
-        yield Passed("messages of branches that were left", len(given) - len(taken))
+        yield Skipped("messages of branches that were left", len(given) - len(taken))
     said: list[dict[str, Any]] = []
     for index, message in enumerate(taken):
         role, content = _ROLES.get(message.text("sender", "role")), _content(message)
@@ -67,7 +67,7 @@ def _conversation(conversation_id: str, place: str, told: Record) -> Iterator[It
         messages = (*system_messages("title", told.text("name").strip()), *said)
         yield ConversationItem(conversation_id, place, session_name("claude", conversation_id), messages)
     else:
-        yield Passed("conversations without a word")
+        yield Skipped("conversations without a word")
 
 
 def _last_branch(messages: Sequence[Record], leaf: str) -> Sequence[Record]:

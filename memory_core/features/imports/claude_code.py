@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from memory_core.features.imports.items import (
-    MACHINE,
+    CLAUDE_CODE_MARKUP,
     ConversationItem,
     Format,
     Item,
-    Passed,
+    Skipped,
     digest_of,
     session_name,
     system_messages,
@@ -71,7 +71,7 @@ class _Transcript:
             said = (*messages,) if talk else (*self._titles, *messages)
             yield ConversationItem(item_id, self._entry.name, session_id, said, self._folders.get(talk))
         for what, count in self._passed.items():
-            yield Passed(what, count)
+            yield Skipped(what, count)
 
     def take(self, record: Record, place: str) -> None:
         """One line of the file."""
@@ -123,7 +123,7 @@ def _content(message: Record) -> Any:
 
 def _is_machine(content: Any) -> bool:
     texts = [content] if isinstance(content, str) else [Record(block).text("text") for block in content or ()]
-    return bool(texts) and all(MACHINE.match(text) for text in texts)
+    return bool(texts) and all(CLAUDE_CODE_MARKUP.match(text) for text in texts)
 
 
 def _duration(result: Record) -> dict[str, Any]:

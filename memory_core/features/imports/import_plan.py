@@ -28,11 +28,11 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
 from memory_core.features.daily_logs import LogEntry, entries, log_uri, new_entry, with_entry
 from memory_core.features.imports.items import (
+    BatchItem,
     LeftOut,
     LinkItem,
     LogItem,
     MemoryItem,
-    Stored,
     SummaryItem,
     digest_of,
 )
@@ -109,20 +109,20 @@ class EarlierImports:
         """The marks of all that came from a file, by identity; without an id, of those items that came from any."""
         if file_id:
             return self._by_file.get(file_id, {})
-        former = [self.identity(item.within("")) for item in items]
+        former = [self.identity(item.with_file_id("")) for item in items]
         return {each: self._marks[each] for each in former if each in self._marks and not self._marks[each].file_id}
 
-    def get(self, item: Stored) -> Mark | None:
+    def get(self, item: BatchItem) -> Mark | None:
         """The item's mark, if it came in before."""
         return self._marks.get(self.identity(item))
 
-    def marked(self, result: OperationResult, item: Stored) -> OperationResult:
+    def marked(self, result: OperationResult, item: BatchItem) -> OperationResult:
         """The line of a receipt with the item's mark."""
         file_id = item.file_id if isinstance(item, MemoryItem) else ""
         mark = " ".join(filter(None, (self.identity(item), item.digest, file_id)))
         return replace(result, op="import", note=" ".join(filter(None, (result.note, f"[import {mark}]"))))
 
-    def identity(self, item: Stored) -> str:
+    def identity(self, item: BatchItem) -> str:
         """Names an item of this format in these spaces."""
         return digest_of([*self._scope, item.item_id])
 
@@ -131,7 +131,7 @@ class EarlierImports:
 class Placed:
     """What became of one item."""
 
-    item: Stored
+    item: BatchItem
     action: Action
     uri: str
 
@@ -168,7 +168,7 @@ class Batch:
 
     def __init__(
         self,
-        items: Sequence[Stored],
+        items: Sequence[BatchItem],
         context: PlanContext,
         known: EarlierImports,
         redaction: Cleaner,
@@ -189,8 +189,8 @@ class Batch:
         """The batch's changes; an item that cannot be taken is left out alone."""
         self.outcome, self._changes, self._results = Outcome(), [], []
         naming = _Naming(WorkingCopy(snapshot, self._context), self._context)
-        writes: list[tuple[Stored, WriteOp]] = []
-        edits: list[tuple[Stored, EditOp]] = []
+        writes: list[tuple[BatchItem, WriteOp]] = []
+        edits: list[tuple[BatchItem, EditOp]] = []
         logged: list[LogItem] = []
         for item in self._items:
             mark = self._known.get(item)
@@ -221,7 +221,7 @@ class Batch:
         notes = (*decided.notes, *(self._files[each].note for each in named))
         return replace(decided, changes=changes, results=(*results, *self._results), notes=notes)
 
-    def _settled(self, item: Stored, result: OperationResult) -> OperationResult:
+    def _settled(self, item: BatchItem, result: OperationResult) -> OperationResult:
         result = self._redaction.result(result)
         if result.action is Action.REJECTED:
             self._leave(item, result.reason or "it was refused")
@@ -347,10 +347,10 @@ class Batch:
             self._results.append(self._known.marked(_result(uri, before), item))
             self._note(item, self._results[-1].action, str(uri))
 
-    def _note(self, item: Stored, action: Action, uri: str) -> None:
+    def _note(self, item: BatchItem, action: Action, uri: str) -> None:
         self.outcome.placed.append(Placed(item, action, uri))
 
-    def _leave(self, item: Stored, reason: str) -> None:
+    def _leave(self, item: BatchItem, reason: str) -> None:
         self.outcome.left_out.append(LeftOut(item.place, reason))
 
 

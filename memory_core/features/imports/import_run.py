@@ -30,14 +30,14 @@ from memory_core.features.imports.conversation_recorder import ConversationRecor
 from memory_core.features.imports.import_plan import KIND, Batch, EarlierImports, Outcome
 from memory_core.features.imports.items import (
     MIGRATED,
+    BatchItem,
     ConversationItem,
     Format,
     Item,
     LeftOut,
     LinkItem,
     MemoryItem,
-    Passed,
-    Stored,
+    Skipped,
 )
 from memory_core.features.imports.known_files import KnownFile, KnownFiles
 from memory_core.features.imports.sources import Entry, Source, open_source
@@ -91,7 +91,7 @@ def detect(source: Source, named: str | None = None) -> Format:
             return each
     if named is not None:
         raise InvalidInput(f"there is no format {named[:64]!r}.", hint=f"Use one of: {', '.join(imports.FORMATS)}.")
-    looked = "; ".join(f"{each.name}: {each.sign}" for each in known)
+    looked = "; ".join(f"{each.name}: {each.description}" for each in known)
     raise InvalidInput(
         f"{source.label!r} is of no format that is known.",
         hint=f"Looked for an export of runebook (.zip or .jsonl with a manifest); {looked}. Or name it with --from.",
@@ -231,7 +231,7 @@ def import_memories(memory: Runebook, request: ImportRequest) -> ImportReport:
     """
     with open_source(request.path) as source:
         found = detect(source, request.format)
-        if request.move_originals and not found.originals:
+        if request.move_originals and not found.may_rename:
             raise InvalidInput(f"originals of {found.name} stay what they are.", hint="Leave --move-originals out.")
         memory.store.adopt()
         run = _Run(memory, request, found)
@@ -278,7 +278,7 @@ class _Run:
         context = memory.commits.context(self._now, KIND, None, said_at=self._now)
         self._context = replace(context, source={**context.source, "from": found.name}, assignment=request.assignment)
         self._conversations = ConversationRecorder(memory, scope)
-        self._batch: list[Stored] = []
+        self._batch: list[BatchItem] = []
         self._bytes = 0
         self._seen: set[str] = set()
         self._links: list[LinkItem] = []
@@ -295,7 +295,7 @@ class _Run:
         narrowed = replace(source, entries=files)
         for entry in files:
             items = self._items_of(narrowed, entry, beside)
-            for item in self._identified(entry, items) if self._format.by_file else items:
+            for item in self._identified(entry, items) if self._format.ids_per_file else items:
                 self._take(item)
                 self._items += 1
                 if len(self.report.commits) - self._indexed >= _INDEXED_EVERY:
@@ -308,7 +308,7 @@ class _Run:
         for link in self._links:
             self._put(link, 0)
         self._flush()
-        moves = self._format.moves if self._request.move_originals is None else self._request.move_originals
+        moves = self._format.renames if self._request.move_originals is None else self._request.move_originals
         for entry in files if moves else ():
             self._rename(entry)
 
@@ -325,12 +325,12 @@ class _Run:
         found = list(items)
         file = self._known_files.file(entry, [item for item in found if isinstance(item, MemoryItem)])
         self._files[file.file_id] = file
-        return [item.within(file.file_id) if isinstance(item, MemoryItem | LinkItem) else item for item in found]
+        return [item.with_file_id(file.file_id) if isinstance(item, MemoryItem | LinkItem) else item for item in found]
 
     def _take(self, item: Item) -> None:
         if isinstance(item, LeftOut):
             self.report.left_out.append(item)
-        elif isinstance(item, Passed):
+        elif isinstance(item, Skipped):
             self.report.passed[item.what] += item.count
         elif isinstance(item, ConversationItem):
             self._flush()
@@ -351,7 +351,7 @@ class _Run:
         given = self._request.assignment
         return given if given.named or item.folder is None else replace(given, project=_project(item.folder))
 
-    def _put(self, item: Stored, size_bytes: int) -> None:
+    def _put(self, item: BatchItem, size_bytes: int) -> None:
         """Have an item wait for the next commit."""
         if self._bytes + size_bytes > self._memory.config.limits.commit_bytes or len(self._batch) >= _BATCH_ITEMS:
             self._flush()

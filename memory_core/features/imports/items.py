@@ -21,17 +21,19 @@ if TYPE_CHECKING:
 
 
 #: Claude Code's own commands, their output and its reminders.
-MACHINE = re.compile(r"\s*<(?:command-(?:name|message|args)|local-command-\w+|bash-(?:input|stdout|stderr)|system-)")
+CLAUDE_CODE_MARKUP = re.compile(
+    r"\s*<(?:command-(?:name|message|args)|local-command-\w+|bash-(?:input|stdout|stderr)|system-)"
+)
 #: What Codex tells its model about the machine and the folder.
-CODEX_MACHINE = re.compile(
+CODEX_CONTEXT = re.compile(
     r"\s*(?:<(?:environment_context|user_instructions|permissions|turn_aborted|skill)|# AGENTS\.md)"
 )
 
 
 Scalar = str | int | float | bool
-#: Ending of the name of an original that is in.
+#: Suffix of a source file that was imported.
 MIGRATED = ".migrated"
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,98}[A-Za-z0-9_]|[A-Za-z0-9_]")
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_])?")
 
 
 @frozen
@@ -55,7 +57,7 @@ class MemoryItem:
         accesses: How often it was used there; ``accessed_at`` is the last time.
         accessed_at: See ``accesses``.
         former_id: The id by which versions before 0.2 knew it, where that differs.
-        file_id: The file that it stands in, where ids mean something only within one; see ``within``.
+        file_id: The file that it stands in, where ids mean something only within one; see ``with_file_id``.
     """
 
     item_id: str
@@ -76,8 +78,8 @@ class MemoryItem:
     former_id: str | None = None
     file_id: str = ""
 
-    def within(self, file_id: str) -> MemoryItem:
-        """The same with an id that no item of another file has; an empty one gives the former id."""
+    def with_file_id(self, file_id: str) -> MemoryItem:
+        """The same with an id that no item of another file has; with an empty one, the item with its former id."""
         if not file_id:
             return self if self.former_id is None else replace(self, item_id=self.former_id)
         return replace(self, item_id=digest_of([file_id, self.item_id]), file_id=file_id)
@@ -90,7 +92,7 @@ class MemoryItem:
 
 @frozen
 class LogItem:
-    """One entry of a day's log; ``moment`` has the offset of the clock on the wall."""
+    """One entry of a day's log; ``moment`` has the local UTC offset."""
 
     item_id: str
     place: str
@@ -133,15 +135,15 @@ class LinkItem:
     word: str
     former: tuple[str, str, str] | None = None
 
-    def within(self, file_id: str) -> LinkItem:
-        """The same between the items of one file; see ``MemoryItem.within``."""
+    def with_file_id(self, file_id: str) -> LinkItem:
+        """The same between the items of one file; see ``MemoryItem.with_file_id``."""
         ids = (self.item_id, self.source_id, self.target_id)
         own = tuple(digest_of([file_id, each]) for each in ids) if file_id else self.former or ids
         return replace(self, item_id=own[0], source_id=own[1], target_id=own[2])
 
     @property
     def digest(self) -> str:
-        """Names what it says; it says no more than its id."""
+        """The same for every link: a link has no content."""
         return digest_of("")
 
 
@@ -153,7 +155,7 @@ class ConversationItem:
         item_id: Its id in the source.
         place: Where it stands in the source.
         session_id: The session it becomes.
-        messages: In the shapes that ``model.message_shapes`` reads, in order; each has an ``id``.
+        messages: In the shapes that ``core.memory.message_shapes`` reads, in order; each has an ``id``.
         folder: The folder it was held in, if it was held in one.
     """
 
@@ -166,22 +168,22 @@ class ConversationItem:
 
 @frozen
 class LeftOut:
-    """What could not be taken, where it stands and why; shown, never used."""
+    """What could not be imported, where it stands and why; shown, never used."""
 
     place: str
     reason: str
 
 
 @frozen
-class Passed:
-    """What is not meant to come along, counted by what it is."""
+class Skipped:
+    """What is not imported on purpose, counted by what it is."""
 
     what: str
     count: int = 1
 
 
-Stored: TypeAlias = MemoryItem | LogItem | SummaryItem | LinkItem
-Item: TypeAlias = Stored | ConversationItem | LeftOut | Passed
+BatchItem: TypeAlias = MemoryItem | LogItem | SummaryItem | LinkItem
+Item: TypeAlias = BatchItem | ConversationItem | LeftOut | Skipped
 
 
 @frozen
@@ -190,23 +192,23 @@ class Format:
 
     Attributes:
         name: As ``--from`` takes it.
-        sign: What it is known by, for a person whose file was not recognised.
+        description: What it is known by, for a person whose file was not recognised.
         recognises: Whether a source is of this format, by its content.
         files: The files of a source that it reads; a later one may count on these being all that there are.
         read: The items of one of them, in its order. Raises InvalidInput or StorageFailed for one that is damaged.
-        originals: Whether a file may be renamed once its items are in.
-        moves: Whether it is, unless the caller says otherwise.
-        by_file: Whether an item's id means something only within its file; see ``known_files``.
+        may_rename: Whether a source file may be renamed once its items are imported.
+        renames: Whether it is, unless the caller says otherwise.
+        ids_per_file: Whether an item's id means something only within its file; see ``known_files``.
     """
 
     name: str
-    sign: str
+    description: str
     recognises: Callable[[Source], bool]
     files: Callable[[Source], list[Entry]]
     read: Callable[[Source, Entry], Iterator[Item]]
-    originals: bool = False
-    moves: bool = False
-    by_file: bool = False
+    may_rename: bool = False
+    renames: bool = False
+    ids_per_file: bool = False
 
 
 def digest_of(value: Any) -> str:

@@ -137,7 +137,7 @@ class KnownFiles:
     def _share(self, file_id: str, items: Sequence[MemoryItem]) -> float:
         """How much of what came from a file, and of what stands in another now, is the same, in [0, 1]."""
         marks = self.known.of_file(file_id, items)
-        here = {self.known.identity(item.within(file_id)): _words(item.content) for item in items}
+        here = {self.known.identity(item.with_file_id(file_id)): _words(item.content) for item in items}
         there = {identity: _words(self._text(mark)) for identity, mark in marks.items()}
         size = sum(map(len, here.values())) + sum(map(len, there.values()))
         if not there or not size:

@@ -194,6 +194,6 @@ FORMAT = Format(
     lambda source: any(map(_is_markdown, source.entries)),
     _files,
     _read,
-    originals=True,
-    by_file=True,
+    may_rename=True,
+    ids_per_file=True,
 )

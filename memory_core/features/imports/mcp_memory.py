@@ -96,6 +96,6 @@ FORMAT = Format(
     lambda source: bool(_graphs(source)),
     _graphs,
     _read,
-    originals=True,
-    by_file=True,
+    may_rename=True,
+    ids_per_file=True,
 )

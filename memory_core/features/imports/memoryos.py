@@ -18,15 +18,15 @@ from memory_core.features.imports.items import (
     Item,
     LeftOut,
     MemoryItem,
-    Passed,
+    Skipped,
     digest_of,
     session_name,
     system_messages,
 )
-from memory_core.features.imports.sources import Entry, Record, Source, time_of, whole
+from memory_core.features.imports.sources import Entry, Record, Source, whole
 
 _KNOWLEDGE = {"knowledge_base": "facts", "user_knowledge": "facts", "assistant_knowledge": "assistant_knowledge"}
-_NOTHING = frozenset({"", "none", "- none", "- none."})
+_EMPTY_ANSWERS = frozenset({"", "none", "none.", "- none", "- none."})
 
 
 def _files(source: Source) -> list[Entry]:
@@ -61,52 +61,53 @@ def _read(source: Source, entry: Entry) -> Iterator[Item]:
         for name, memory_type in _KNOWLEDGE.items():
             yield from _knowledge(f"{entry.name}: {name}", name, memory_type, store.items(name))
     else:
-        yield Passed("JSON files that are no store of MemoryOS")
+        yield Skipped("JSON files that are no store of MemoryOS")
 
 
-def _conversation(place: str, name: str, pages: Sequence[Record], summary: str) -> Iterator[Item]:
+def _conversation(place: str, session_id: str, pages: Sequence[Record], summary: str) -> Iterator[Item]:
     messages = system_messages("summary", summary)
     for index, page in enumerate(pages):
         said = {"user": page.text("user_input"), "assistant": page.text("agent_response")}
         page_id = page.text("page_id") or digest_of([page.get("timestamp"), *said.values()])
-        common = {"time": page.time("timestamp")}
         messages += [
-            {"role": role, "content": text, "id": f"{page_id}-{role}", **common} for role, text in said.items() if text
+            {"role": role, "content": text, "id": f"{page_id}-{role}", "time": page.time("timestamp")}
+            for role, text in said.items()
+            if text
         ]
         if not any(said.values()):
             yield LeftOut(f"{place}[{index}]", "it is no page: neither user_input nor agent_response is there")
     if messages:
-        yield ConversationItem(name, place, session_name("memoryos", name), tuple(messages))
+        yield ConversationItem(session_id, place, session_name("memoryos", session_id), tuple(messages))
 
 
 def _profiles(entry: Entry, store: Record) -> Iterator[Item]:
     for user, profile in store.record("user_profiles").members.items():
-        given = Record(profile)
-        data = given.get("data") if given.members else profile
+        record = Record(profile)
+        data = record.get("data") if record.members else profile
+        place = f"{entry.name}: user_profiles[{user}]"
         if isinstance(data, dict):
-            data = "\n".join(f"- {name}: {_shown(value)}" for name, value in data.items())
-        if isinstance(data, str) and data.strip().casefold() not in _NOTHING:
-            place = f"{entry.name}: user_profiles[{user}]"
-            said_at = given.time("last_updated") or entry.modified
-            yield MemoryItem(
-                f"profile {user}", place, "profile", data.strip(), name=f"Profile of {user}", said_at=said_at
-            )
+            data = "\n".join(f"- {name}: {_as_text(value)}" for name, value in data.items())
+        if not isinstance(data, str) or data.strip().casefold() in _EMPTY_ANSWERS:
+            yield LeftOut(place, "it says nothing")
+            continue
+        said_at = record.time("last_updated") or entry.modified
+        yield MemoryItem(f"profile {user}", place, "profile", data.strip(), name=f"Profile of {user}", said_at=said_at)
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _knowledge(place: str, name: str, memory_type: str, pieces: Sequence[Any]) -> Iterator[Item]:
     for index, piece in enumerate(pieces):
-        given = Record(piece)
-        content = (piece if isinstance(piece, str) else given.text("knowledge")).strip().removeprefix("- ")
-        if content.casefold() in _NOTHING:
+        record = Record(piece)
+        content = (piece if isinstance(piece, str) else record.text("knowledge")).strip().removeprefix("- ")
+        if content.casefold() in _EMPTY_ANSWERS:
             yield LeftOut(f"{place}[{index}]", "it says nothing")
             continue
-        identity = digest_of([name, given.get("timestamp"), content])
-        said_at = time_of(given.get("timestamp"))
-        yield MemoryItem(identity, f"{place}[{index}]", memory_type, content, said_at=said_at, category=name)
+        item_id = digest_of([name, record.get("timestamp"), content])
+        said_at = record.time("timestamp")
+        yield MemoryItem(item_id, f"{place}[{index}]", memory_type, content, said_at=said_at, category=name)
 
 
 FORMAT = Format(
@@ -115,5 +116,5 @@ FORMAT = Format(
     _recognises,
     _files,
     _read,
-    originals=True,
+    may_rename=True,
 )

@@ -23,7 +23,7 @@ from memory_core.features.imports.items import (
     LeftOut,
     LogItem,
     MemoryItem,
-    Passed,
+    Skipped,
     SummaryItem,
     digest_of,
 )
@@ -88,7 +88,7 @@ def _memories_1(entry: Entry, lines: list[str]) -> Iterator[Item]:
             place = f"{entry.name}, entry {number}"
             yield _memory(own_id or digest_of([day, content]), place, category, content, said_at=said_at)
     if passed:
-        yield Passed("lines of MEMORY.md that are no entries", passed)
+        yield Skipped("lines of MEMORY.md that are no entries", passed)
 
 
 def _logged_1(entry: Entry, lines: list[str], day: str) -> Iterator[Item]:
@@ -135,8 +135,8 @@ V1 = Format(
     _recognises_1,
     _files_1,
     _read_1,
-    originals=True,
-    moves=True,
+    may_rename=True,
+    renames=True,
 )
 
 
@@ -220,5 +220,5 @@ V2 = Format(
     _recognises_2,
     _files_2,
     _read_2,
-    originals=True,
+    may_rename=True,
 )

@@ -267,8 +267,7 @@ def _free(draft: WorkingCopy, log: MemoryUri, segment: Segment) -> MemoryUri:
 
 def _logs(receipt: CommitReceipt) -> Iterable[MemoryUri]:
     """Logs of conversations that a commit changed."""
-    changes = (Action.CREATED, Action.UPDATED, Action.DELETED)
     for result in receipt.results:
         place = file_of(result.uri)
-        if result.action in changes and place.startswith("viking://session/") and place.endswith(f"/{MESSAGES_NAME}"):
+        if result.action.is_change and place.startswith("viking://session/") and place.endswith(f"/{MESSAGES_NAME}"):
             yield MemoryUri.parse(place)

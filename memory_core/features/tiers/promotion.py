@@ -26,7 +26,7 @@ from memory_core.core.memory.results import (
     OperationResult,
     SessionProgress,
     Status,
-    overall,
+    status_of,
 )
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
@@ -281,7 +281,7 @@ def _sort(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitR
         except _OF_ONE_SESSION as error:
             unread.append(OperationResult(SEGMENT, log, Action.REJECTED, error.message, error.hint))
     if unread:
-        yield CommitReceipt("", Status.DRY_RUN if dry_run else overall(tuple(unread)), tuple(unread))
+        yield CommitReceipt("", Status.DRY_RUN if dry_run else status_of(tuple(unread)), tuple(unread))
 
 
 def _run_each(

@@ -24,7 +24,7 @@ from memory_core.core.commit.forgotten import is_forgotten
 from memory_core.core.config import TiersConfig
 from memory_core.core.feature import Feature, RecordKind
 from memory_core.core.index.documents import MESSAGES_NAME
-from memory_core.core.memory.exchange import exchanges, opener_of, speaker_of
+from memory_core.core.memory.exchange import exchange_spans, opener_of, speaker_of
 from memory_core.core.memory.message import Message, parse_lines, search_text, transcript_line
 from memory_core.core.memory.names import render, summary_line
 from memory_core.core.memory.results import text_sha256
@@ -385,7 +385,7 @@ class SessionLog:
         """First and last line of each page from a line on, which should begin one, up to another, not included."""
         numbered = self._numbered(since, len(self._lines) if until is None else min(until, len(self._lines)))
         opener = opener_of(speaker_of(self._message(line)) for line in range(len(self._lines)))
-        found = exchanges([message for _, message in numbered], opener)
+        found = exchange_spans([message for _, message in numbered], opener)
         return [(numbered[first][0], numbered[end - 1][0]) for first, end in found]
 
     def page(self, first: int, last: int) -> LoggedExchange | None:

@@ -17,7 +17,7 @@ from memory_core.runebook import Runebook, open_memory
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
     settings = {"embedding": {"provider": "none"}, "maintenance": {"automatic": "off"}, "watch": "off"}
-    config = Config.model_validate({"home": tmp_path_factory.mktemp("catalogue"), **settings})
+    config = Config.model_validate({"home": tmp_path_factory.mktemp("memory_list"), **settings})
     with open_memory(config) as opened:
         secret = "Lin's salary is secret 林的工资保密"
         opened.commit(CommitRequest(secret, memory_type="facts", fields={"topic": "Lin"}, project="acme", private=True))
@@ -70,7 +70,7 @@ def test_decay_counts_from_the_last_change_or_use(memory: Runebook) -> None:
 
 
 def test_counts_are_of_what_is_in_use(memory: Runebook) -> None:
-    assert memory.catalogue.counts() == {"facts": 2, "notes": 1}
+    assert memory.memory_list.counts() == {"facts": 2, "notes": 1}
 
 
 @pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": 501}, {"offset": -1}, {"words": "x" * 501}])

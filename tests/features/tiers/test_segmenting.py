@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from memory_core.core.commit.forgotten import without_lines
-from memory_core.core.memory.exchange import exchanges
+from memory_core.core.memory.exchange import exchange_spans
 from memory_core.core.memory.message import dump_lines
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.text.extractive_summary import keywords
@@ -66,13 +66,13 @@ def firsts(segment: Segment) -> list[int]:
 def test_a_page_is_a_question_with_all_its_answers() -> None:
     roles = ["system", "user", "assistant", "tool", "assistant", "user", "user", "assistant"]
     messages = parse_messages([{"role": role, "content": f"{role} says"} for role in roles])
-    assert exchanges(messages) == [(0, 5), (5, 8)]
+    assert exchange_spans(messages) == [(0, 5), (5, 8)]
 
 
 def test_a_page_of_a_talk_between_people_is_a_turn_with_its_replies() -> None:
     names = ["Ann", "Bob", "Ann", "Bob", "Cai"]
     messages = parse_messages([{"role": "user", "name": name, "content": "well"} for name in names])
-    assert exchanges(messages) == [(0, 2), (2, 5)]
+    assert exchange_spans(messages) == [(0, 2), (2, 5)]
 
 
 def test_only_what_is_over_the_capacity_overflows_and_the_oldest_first() -> None:

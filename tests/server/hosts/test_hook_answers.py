@@ -239,7 +239,18 @@ def test_a_half_written_last_line_is_left_for_the_next_time(
 ) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(content)
-    assert b"".join(hook_answers._Growing(path, tmp_path, "").parts()) == (content if taken is None else taken)
+    assert b"".join(hook_answers._TranscriptReader(path, tmp_path, "").parts()) == (content if taken is None else taken)
+
+
+def test_a_line_that_is_finished_while_it_is_read_comes_whole_the_next_time(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b'{"a":1}\n{"b')
+    parts = hook_answers._TranscriptReader(path, tmp_path, "").parts()
+    assert next(parts) == b'{"a":1}\n'
+    with path.open("ab") as stream:
+        stream.write(b'":2}\n')
+    assert list(parts) == []
+    assert b"".join(hook_answers._TranscriptReader(path, tmp_path, "").parts()).endswith(b'{"b":2}\n')
 
 
 @pytest.mark.parametrize(

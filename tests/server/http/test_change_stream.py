@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from memory_core.core.errors import StoreBusy
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.store.issued_tokens import SharedSpace
 from memory_core.runebook import open_memory
@@ -73,6 +74,22 @@ def test_an_answer_names_what_was_committed_since(tmp_path: Path) -> None:
         assert desk.anna.facts("GET", f"/changes?since={seen}")["commits"] == []
         head = desk.owner.ask("HEAD", "/changes", accept="text/event-stream")
         assert (head.status_code, head.headers["content-type"]) == (200, "application/json")
+
+
+def test_what_a_busy_store_did_not_tell_the_next_look_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        memory.commit(CommitRequest("Green tea.", memory_type="notes", fields={"title": "Tea"}))
+        feed = change_stream.ChangeFeed(memory, None)
+
+        def busy(_memory: Any) -> Any:
+            raise StoreBusy("it is busy.", hint="Again.")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(change_stream, "past_of", busy)
+            with pytest.raises(StoreBusy):
+                feed.news()
+        assert feed.news() is not None
+        assert feed.news() is None
 
 
 def test_a_stream_tells_of_other_processes_and_goes_on_where_it_was(
@@ -155,7 +172,7 @@ def test_so_many_streams_of_one_client_and_no_more(tmp_path: Path, start_http: C
 def test_a_stream_ends_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(change_stream, "STREAM_SECONDS", 0.2)
     monkeypatch.setattr(change_stream, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(change_stream, "PULSE_SECONDS", 0.05)
+    monkeypatch.setattr(change_stream, "HEARTBEAT_SECONDS", 0.05)
     with desk_at(tmp_path) as desk:
         answer = desk.owner.ask("GET", "/changes", accept="text/event-stream")
         assert answer.status_code == 200
