@@ -78,7 +78,7 @@ class IdentityProvider:
         except ImportError as error:
             raise ConfigInvalid(
                 f"http.oauth.issuer needs a package that is not installed: {error.name}.",
-                hint="Install it: pip install 'runebook[oauth]'.",
+                hint="Install it: pip install 'pyjwt[crypto]'.",
             ) from error
         self._jwt = jwt
         self.issuer = issuer

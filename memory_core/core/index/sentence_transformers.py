@@ -28,7 +28,7 @@ from memory_core.core.index.encoder import BackgroundModel, Scale, measure_scale
 if TYPE_CHECKING:
     from memory_core.core.index.encoder import Vectors
 
-_INSTALL = "pip install 'runebook[sentence-transformers]'"
+_INSTALL = "pip install sentence-transformers"
 #: Of each weight tensor so many bytes at either end are hashed: training changes them all.
 _SAMPLED_BYTES = 16_384
 _RERANKED_CHARS = 4_000

@@ -24,7 +24,7 @@ T = TypeVar("T")
 #: Providers that the server calls, by their name in ``llm.provider``: the module, and what pip installs for it.
 PROVIDERS: Mapping[str, tuple[str, str]] = {
     "anthropic": ("memory_core.core.llm.anthropic", "anthropic>=2.11,<3"),
-    "openai": ("memory_core.core.llm.openai", "runebook[openai]"),
+    "openai": ("memory_core.core.llm.openai", "openai>=3.52,<4"),
 }
 #: In ``llm.provider``: a program of this machine is asked.
 COMMAND = "command"

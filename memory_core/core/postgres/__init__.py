@@ -18,5 +18,5 @@ def needing_packages() -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise ConfigInvalid(
             f"store.url needs packages that are missing: {error}.",
-            hint='Install them: pip install "runebook[postgres]".',
+            hint="Install them: pip install 'psycopg[binary,pool]' pgvector.",
         ) from error

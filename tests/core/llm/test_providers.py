@@ -502,7 +502,7 @@ def test_a_provider_is_a_module_and_a_line(monkeypatch: pytest.MonkeyPatch) -> N
     assert KEY in json.dumps(dict(server.requests[0].headers))
 
 
-@pytest.mark.parametrize(("provider", "install"), [("anthropic", "anthropic"), ("openai", "runebook[openai]")])
+@pytest.mark.parametrize(("provider", "install"), [("anthropic", "anthropic"), ("openai", "openai")])
 def test_a_missing_package_says_how_to_install_it(provider: str, install: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, PROVIDERS[provider][0], raising=False)
     monkeypatch.setitem(sys.modules, provider, None)

@@ -653,7 +653,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "jwt", None)
     with pytest.raises(ConfigInvalid, match="a package that is not installed: jwt") as refusal:
         IdentityProvider("https://login.example.com", [])
-    assert refusal.value.hint == "Install it: pip install 'runebook[oauth]'."
+    assert refusal.value.hint == "Install it: pip install 'pyjwt[crypto]'."
 
 
 def test_without_an_issuer_nothing_of_it_is_imported() -> None:
