@@ -213,7 +213,7 @@ ATTACKS: dict[str, Callable[[Door, float], None]] = {
 
 #: What one client asks for that is much, and allowed.
 LOADS: dict[str, Callable[[Door, float], None]] = {
-    "60,000 messages": many_messages,
+    "conversations of 5,000 messages": many_messages,
     "texts of 180 KB": ATTACKS["texts of 180 KB"],
     "maintenance": side_by_side(
         lambda door, number: door.ask("POST", ("/api/memory/consolidate", "/api/memory/archive")[number % 2], {})

@@ -80,7 +80,7 @@ class PrefixCache(Generic[W, V]):
 
 def _begins(whole: W, beginning: W) -> bool:
     if isinstance(whole, str):
-        return whole.startswith(beginning)
+        return whole is beginning or whole.startswith(beginning)
     return whole[: len(beginning)] == beginning
 
 

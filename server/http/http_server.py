@@ -103,7 +103,7 @@ _FRAMED_TWICE = frozenset({b"content-length", b"transfer-encoding"})
 _PATH = "/mcp"
 _API = "/api/"
 _BODY_SECONDS = 30.0
-_SWITCH_SECONDS = 0.001
+_SWITCH_SECONDS = 0.0002
 _HEAD_BYTES = 32_768
 #: Of the connections, and of the sessions, what one token may hold.
 _SHARE = 4

@@ -180,8 +180,8 @@ def build_server(
     return server
 
 
-#: Longer than the longest memory.
-_RESOURCE_CHARS = 524_288
+#: Longer than the longest memory with its trailer.
+_RESOURCE_CHARS = 294_912
 _OVERVIEWS_OFFERED = 12
 _MEMORIES_OFFERED = 12
 _OFFERED_CHARS = 80

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from memory_core.core.caches import PrefixCache
 from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
 from memory_core.core.index import filter
 from memory_core.core.index.documents import MESSAGES_NAME
@@ -70,6 +71,9 @@ _PRIVATE = "private"
 _FRAGMENT = re.compile(r"(?P<uri>.*\.(?:jsonl|md))#(?P<line>\d{1,9})")
 _TURN = re.compile(rf"(?P<session>{SCHEME}{Scope.SESSION}/[^/]+/[^/]+)#(?P<line>\d{{1,9}})")
 _NAMES_SHOWN = 8
+#: Line ends of the long texts that were read last: a log of megabytes is read page by page.
+_LONG_ENDS: PrefixCache[str, int] = PrefixCache(4)
+_LONG_CHARS = 32_768
 _LINKED_LINE_CHARS = 160
 #: A file that is in no catalog is opened for its abstract up to this size.
 _ABSTRACT_BYTES = 1024 * 1024
@@ -348,23 +352,21 @@ def page_of(uri: str, text: str, offset: int = 0, limit: int = -1, limit_chars: 
         InvalidInput: If offset or limit is out of range.
     """
     check_range(offset, limit)
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    if offset > len(lines) or (offset == len(lines) and lines):
+    total = _ends(text) + (text[-1:] not in ("", "\n"))
+    if offset > total or (offset == total and total):
         raise InvalidInput(
-            f"{uri!r} has {len(lines)} lines; there is no line {offset}.",
+            f"{uri!r} has {total} lines; there is no line {offset}.",
             hint="Start at a smaller offset.",
         )
-    end = len(lines) if limit == -1 else min(len(lines), offset + limit)
-    end = _within(lines, offset, end, limit_chars)
-    content = "\n".join(lines[offset:end])
+    first = _after_lines(text, offset)
+    end, stop = _fitting(text, offset, first, total if limit == -1 else min(total, offset + limit), limit_chars)
+    content = text[first:stop]
     if limit_chars is not None and len(content) > limit_chars:
         cut = f" […line {offset} has {len(content)} characters; the resource {uri} holds it whole]"
         content = content[: max(0, limit_chars - len(cut))] + cut
-    elif end == len(lines) and text.endswith("\n") and lines:
+    elif end == total and text.endswith("\n"):
         content += "\n"
-    return ReadResult(uri, content, offset, len(lines), end if end < len(lines) else None)
+    return ReadResult(uri, content, offset, total, end if end < total else None)
 
 
 def check_range(offset: int, limit: int) -> None:
@@ -380,16 +382,36 @@ def check_range(offset: int, limit: int) -> None:
         )
 
 
-def _within(lines: Sequence[str], start: int, end: int, limit_chars: int | None) -> int:
-    """The last line that still fits, at least one."""
-    if limit_chars is None:
-        return end
-    used = 0
-    for index in range(start, end):
-        used += len(lines[index]) + 1
-        if used > limit_chars:
-            return max(index, start + 1)
-    return end
+def _ends(text: str) -> int:
+    """How many line ends a text has."""
+    return _LONG_ENDS.value(text, 0, _more_ends) if len(text) >= _LONG_CHARS else text.count("\n")
+
+
+def _more_ends(count: int, text: str) -> int:
+    return count + text.count("\n")
+
+
+def _after_lines(text: str, count: int) -> int:
+    """Where the line after so many begins."""
+    place = 0
+    for _ in range(count):
+        place = text.find("\n", place) + 1
+    return place
+
+
+def _fitting(text: str, line: int, first: int, end: int, limit_chars: int | None) -> tuple[int, int]:
+    """The line, up to ``end``, before which a page that begins with a line ends, and where its text ends.
+
+    A page has one line at least; looks no farther than it reaches, for a log may have any size.
+    """
+    stop = first
+    for at in range(line, end):
+        following = text.find("\n", stop if at == line else stop + 1)
+        following = len(text) if following < 0 else following
+        if limit_chars is not None and at > line and following + 1 - first > limit_chars:
+            return at, stop
+        stop = following
+    return end, stop
 
 
 def _absent(uri: MemoryUri) -> NotFound:

@@ -281,16 +281,16 @@ class FileStore:
                         hint="Split the file into smaller ones.",
                     )
                 content = stream.read()
-            text = content.decode("utf-8", "strict" if strict else "replace")
+            text, is_sound = _decoded(content)
+            if strict and not is_sound:
+                raise InvalidInput(
+                    f"{str(uri)!r} is not UTF-8 text.", hint="Save the file as UTF-8, then send the same request again."
+                )
             settled = is_settled(found.st_mtime_ns)
             seen = Seen(text_sha256(text), looks_of(found) if settled else None, stat_of(found))
-            if settled and strict:
+            if settled and is_sound:
                 self._remember(path, text, seen)
             return text, seen
-        except UnicodeDecodeError as error:
-            raise InvalidInput(
-                f"{str(uri)!r} is not UTF-8 text.", hint="Save the file as UTF-8, then send the same request again."
-            ) from error
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None, Seen(None)
         except OSError as error:
@@ -572,6 +572,14 @@ def _changed(uri: MemoryUri) -> MemoryChanged:
         hint="Read the file, then send what is still to change.",
         uri=str(uri),
     )
+
+
+def _decoded(content: bytes) -> tuple[str, bool]:
+    """The text of UTF-8 bytes, and whether they are sound; others are read as U+FFFD."""
+    try:
+        return content.decode("utf-8"), True
+    except UnicodeDecodeError:
+        return content.decode("utf-8", "replace"), False
 
 
 def _refused(verb: str, uri: MemoryUri, error: OSError) -> StorageFailed:
