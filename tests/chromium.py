@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _ARGUMENTS = (
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
-    *("--disable-sync", "--no-first-run"),
+    *("--disable-sync", "--no-first-run", "--disable-dev-shm-usage"),
 )
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
