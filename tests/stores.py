@@ -33,6 +33,16 @@ def replaced(memory: Runebook, memory_type: str, content: str, **keys: str) -> C
     return memory.commit(CommitRequest(operations={"write_operations": [{"replace": True, "memory_data": data}]}))
 
 
+def note(memory: Runebook, title: str, content: str, **more: Any) -> CommitReceipt:
+    """A note of that title is stored."""
+    return memory.commit(CommitRequest(content, memory_type="notes", fields={"title": title}, **more))
+
+
+def fact(memory: Runebook, topic: str, content: str, **more: Any) -> str:
+    """A fact on that topic is stored; its URI."""
+    return only(memory.commit(CommitRequest(content, memory_type="facts", fields={"topic": topic}, **more))).uri
+
+
 def only(receipt: CommitReceipt) -> OperationResult:
     """What became of the one operation."""
     (result,) = receipt.results

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import ContentRejected
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, Status
-from memory_core.runebook import Runebook, open_memory
+from memory_core.runebook import Runebook
 
 LOG = "viking://user/default/logs/2026-05-07.md"
 #: Seven in the evening in London, three in the morning of the next day in Shanghai.
 LONDON = datetime(2026, 5, 7, 19, 0, tzinfo=timezone(timedelta(hours=0)))
 SHANGHAI = LONDON.astimezone(timezone(timedelta(hours=8)))
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as opened:
-        yield opened
 
 
 def log_file(memory: Runebook, day: str = "2026-05-07") -> Path:

@@ -8,7 +8,6 @@ import json
 import os
 import sqlite3
 import stat
-import subprocess
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -26,8 +25,8 @@ from memory_core.features.export import Selection
 from memory_core.features.export import export as write_export
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.runebook import Runebook
-from tests.features.moving import PAYMENTS, exported, files, imported, opened
-from tests.fork_server import starter
+from tests.features.moving import PAYMENTS, exported, imported, opened, run
+from tests.kept import kept_files
 
 USER = "viking://user/default/memories"
 TEA = f"{USER}/preferences/Tea.md"
@@ -84,10 +83,10 @@ def test_an_empty_store_becomes_the_exported_one_byte_for_byte_and_twice_is_once
         for policy in ("keep", "replace", "both"):
             again = imported(target, path, policy)
             assert (again.commits, again.created, again.kept) == ([], [], [])
-    assert files(tmp_path / "target") == files(tmp_path / "source")
-    before = files(tmp_path / "source")
+    assert kept_files(tmp_path / "target") == kept_files(tmp_path / "source")
+    before = kept_files(tmp_path / "source")
     assert imported(memory, path).commits == []
-    assert files(tmp_path / "source") == before
+    assert kept_files(tmp_path / "source") == before
 
 
 def test_the_archive_describes_each_file(memory: Runebook, tmp_path: Path) -> None:
@@ -171,7 +170,7 @@ def test_history_goes_into_an_empty_store_with_authors_times_and_texts(
         assert target.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
         assert target.find(FindRequest("草稿")).total == 0
         assert imported(target, path).history == 0
-    assert files(tmp_path / "target") == files(tmp_path / "source")
+    assert kept_files(tmp_path / "target") == kept_files(tmp_path / "source")
 
 
 def test_history_that_was_purged_in_part_moves_all_the_same(memory: Runebook, tmp_path: Path) -> None:
@@ -315,7 +314,7 @@ def test_a_dry_run_tells_and_writes_nothing(memory: Runebook, tmp_path: Path) ->
     with opened(tmp_path / "target") as target:
         told = imported(target, path, dry_run=True)
         assert target.store.ledger.newest_seq() == 0
-        assert files(tmp_path / "target") == {}
+        assert kept_files(tmp_path / "target") == {}
         done = imported(target, path)
         assert (told.created, told.history) == (done.created, done.history)
 
@@ -346,7 +345,7 @@ def test_an_export_is_one_moment_while_others_write(memory: Runebook, tmp_path: 
         for number in range(6)
     ]
     memory.commit(CommitRequest(operations={"write_operations": writes}))
-    before = files(tmp_path / "source")
+    before = kept_files(tmp_path / "source")
     uris = [f"{USER}/notes/笔记 {number}.md" for number in range(6)]
 
     def write_on(stage: Stage) -> None:
@@ -359,10 +358,10 @@ def test_an_export_is_one_moment_while_others_write(memory: Runebook, tmp_path: 
 
     with listening(write_on):
         exported(memory, tmp_path / form)
-    assert files(tmp_path / "source") != before
+    assert kept_files(tmp_path / "source") != before
     with opened(tmp_path / "target") as target:
         imported(target, tmp_path / form)
-    assert files(tmp_path / "target") == before
+    assert kept_files(tmp_path / "target") == before
 
 
 def test_what_people_wrote_by_hand_is_exported_byte_for_byte(memory: Runebook, tmp_path: Path) -> None:
@@ -378,7 +377,7 @@ def test_what_people_wrote_by_hand_is_exported_byte_for_byte(memory: Runebook, t
         assert [(problem.name, problem.reason) for problem in done.refused] == [
             (f"{USER}/notes/latin.md", "it is not UTF-8 text")
         ]
-        arrived = files(tmp_path / "target")
+        arrived = kept_files(tmp_path / "target")
         assert arrived["user/default/memories/notes/crlf.md"] == odd["crlf.md"]
         assert arrived["user/default/memories/notes/empty.md"] == b""
 
@@ -422,12 +421,6 @@ def test_an_export_that_fails_leaves_nothing(memory: Runebook, tmp_path: Path, m
     assert [found.name for found in tmp_path.iterdir()] == ["source"]
 
 
-def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
-    environment["RUNEBOOK_EMBEDDING_PROVIDER"] = "none"
-    return starter().call(*arguments, "--home", str(home), env=environment)
-
-
 def test_the_command_line_moves_a_store(memory: Runebook, tmp_path: Path) -> None:
     memory.close()
     piped = run(tmp_path / "source", "export", "-", "--history")
@@ -440,7 +433,7 @@ def test_the_command_line_moves_a_store(memory: Runebook, tmp_path: Path) -> Non
     facts = json.loads(done.stdout)
     assert PAYMENTS in facts["created"]
     assert facts["history"] > 0
-    assert files(tmp_path / "target") == files(tmp_path / "source")
+    assert kept_files(tmp_path / "target") == kept_files(tmp_path / "source")
     refused = run(tmp_path / "target", "export", str(tmp_path / "all.txt"))
     assert refused.returncode == 1
     assert b"Next: " in refused.stderr

@@ -11,20 +11,13 @@ from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.features.graph import GRAPH, RELATE, Graph, GraphRequest, RelateRequest
 from memory_core.features.undo import UNDO, UndoRequest
-from memory_core.runebook import Runebook, open_memory
-from tests.stores import only, trailer, words_only
+from memory_core.runebook import Runebook
+from tests.stores import only, trailer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 EARLY, LATE = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(words_only(tmp_path)) as memory:
-        yield memory
 
 
 def keep(memory: Runebook, memory_type: str, content: str, **fields: str) -> str:

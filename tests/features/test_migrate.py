@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, as_json
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.progress import listening
 from memory_core.features.migrate import MIGRATE, MigrateRequest, Migration
 from memory_core.features.older_format import day_in, is_random_name
-from memory_core.runebook import Runebook, open_memory
+from memory_core.runebook import Runebook
+from tests.features.moving import opened
 from tests.fork_server import starter
-from tests.stores import files_below
+from tests.stores import files_below, trailer
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "older_store"
 USER = "viking://user/default/memories"
@@ -45,10 +45,6 @@ NAMES = {
     "user/default/memories/preferences/会议时间.md",
     "user/default/memories/profile.md",
 }
-
-
-def opened(home: Path) -> Runebook:
-    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none")))
 
 
 def run(memory: Runebook, **settings: Any) -> Migration:
@@ -79,10 +75,6 @@ def files(home: Path) -> dict[str, bytes]:
 
 def entities(home: Path) -> set[str]:
     return {path.stem for path in (home / "user/default/memories/entities").glob("[!.]*.md")}
-
-
-def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(split(memory.read(ReadRequest(uri)).content).trailer or {})
 
 
 @pytest.fixture

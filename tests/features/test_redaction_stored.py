@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import ContentRejected
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, Status, as_json
-from memory_core.core.memory.trailer import split
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import files_below
+from tests.stores import body, fact, files_below, only, words_only
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
 OTHER = "npm_" + "a1B2c3D4e5F6" * 3
@@ -31,10 +29,7 @@ Opened = Callable[..., AbstractContextManager[Runebook]]
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Opened:
-    def open_with(**settings: Any) -> Runebook:
-        return open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"), **settings))
-
-    return open_with
+    return lambda **settings: open_memory(words_only(tmp_path, **settings))
 
 
 def on_disk(home: Path, *words: str) -> list[str]:
@@ -124,7 +119,7 @@ def test_a_secret_in_any_part_of_a_commit_or_question_never_touches_the_disk(
 def test_the_owner_can_have_all_stored(opened: Opened, mode: str) -> None:
     with opened(secrets=mode) as memory:
         receipt = memory.commit(CommitRequest(f"my key is {TOKEN}"))
-        assert TOKEN in memory.read(ReadRequest(receipt.results[0].uri)).content
+        assert TOKEN in memory.read(ReadRequest(only(receipt).uri)).content
     assert bool(receipt.notes) is (mode == "warn")
     assert TOKEN not in str(receipt.notes)
 
@@ -141,15 +136,16 @@ def test_the_receipt_names_the_place_and_the_kind_and_never_the_secret(opened: O
             )
             assert TOKEN not in str(as_json(receipt))
     with opened() as memory:
-        assert split(memory.read(ReadRequest(receipt.results[0].uri)).content).body == f"my key is {MARK} for builds"
+        assert body(memory, only(receipt).uri) == f"my key is {MARK} for builds"
 
 
 def test_refusing_spares_the_other_operations(opened: Opened) -> None:
-    def fact(topic: str, content: str) -> dict[str, Any]:
-        return {"memory_data": {"memory_type": "facts", "fields": {"topic": topic, "content": content}}}
-
+    writes = [
+        {"memory_data": {"memory_type": "facts", "fields": {"topic": topic, "content": content}}}
+        for topic, content in (("a", "safe"), ("b", TOKEN))
+    ]
     with opened(secrets="refuse") as memory:
-        receipt = memory.commit(CommitRequest(operations={"write_operations": [fact("a", "safe"), fact("b", TOKEN)]}))
+        receipt = memory.commit(CommitRequest(operations={"write_operations": writes}))
         assert receipt.status is Status.PARTIAL
         assert [result.action for result in receipt.results] == [Action.CREATED, Action.REJECTED]
         assert "GitHub token" in (receipt.results[1].reason or "")
@@ -184,11 +180,7 @@ def test_a_conversation_stored_before_it_was_redacted_is_known_too(opened: Opene
 
 def test_a_secret_can_be_patched_out_of_a_file_that_a_person_wrote(opened: Opened, tmp_path: Path) -> None:
     with opened() as memory:
-        uri = (
-            memory.commit(CommitRequest("how we deploy", memory_type="facts", fields={"topic": "deploy"}))
-            .results[0]
-            .uri
-        )
+        uri = fact(memory, "deploy", "how we deploy")
         path = tmp_path / "user" / "default" / "memories" / "facts" / "deploy.md"
         path.write_text(
             path.read_text(encoding="utf-8").replace("how we deploy", f"key {TOKEN}\nnext"), encoding="utf-8"
@@ -196,7 +188,7 @@ def test_a_secret_can_be_patched_out_of_a_file_that_a_person_wrote(opened: Opene
         memory.store.adopt()
         beside = f"<<<<<<< SEARCH\nkey {TOKEN}\nnext\n=======\nkey {TOKEN}\nlast {OTHER}\n>>>>>>> REPLACE"
         memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": beside}}]}))
-        assert split(memory.read(ReadRequest(uri)).content).body == f"key {TOKEN}\nlast [redacted: npm token]"
+        assert body(memory, uri) == f"key {TOKEN}\nlast [redacted: npm token]"
         out = [{"search": f"key {TOKEN}", "replace": "key is in the vault"}]
         (result,) = memory.commit(
             CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": out}}]})
@@ -225,6 +217,4 @@ def test_names_that_must_stay_exact_are_refused_with_a_secret_in_them(opened: Op
 def test_the_owner_allows_single_strings_or_their_hashes(opened: Opened) -> None:
     with opened(secrets_allowed=(hashlib.sha256(TOKEN.encode()).hexdigest(), "4111 1111 1111 1111")) as memory:
         receipt = memory.commit(CommitRequest(f"fixtures: {TOKEN}, 4111 1111 1111 1111, {OTHER}"))
-        assert split(memory.read(ReadRequest(receipt.results[0].uri)).content).body == (
-            f"fixtures: {TOKEN}, 4111 1111 1111 1111, [redacted: npm token]"
-        )
+        assert body(memory, only(receipt).uri) == (f"fixtures: {TOKEN}, 4111 1111 1111 1111, [redacted: npm token]")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_core.core.caller import authored
-from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, Status
@@ -23,30 +21,16 @@ from memory_core.features.history import history_of
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
-from tests.stores import replaced
+from tests.stores import note, replaced, words_only
 
 NOTES = "viking://user/default/memories/notes"
 STYLE = "viking://user/default/memories/preferences/Python code style.md"
-
-
-def settings_of(root: Path, **more: Any) -> Config:
-    return Config.model_validate({"home": root, "embedding": {"provider": "none"}, **more})
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(settings_of(tmp_path)) as opened:
-        yield opened
 
 
 def tree(memory: Runebook) -> dict[str, str | None]:
     """Every file with its text; of pages what somebody wrote."""
     texts = {entry.uri: memory.store.look(entry.uri)[0] for entry in memory.store.files.walk()}
     return {str(uri): text for uri, text in texts.items() if text is not None}
-
-
-def note(memory: Runebook, title: str, content: str) -> CommitReceipt:
-    return memory.commit(CommitRequest(content, memory_type="notes", fields={"title": title}))
 
 
 def style(memory: Runebook, content: str) -> CommitReceipt:
@@ -284,7 +268,7 @@ STEPS = st.one_of(
 @settings(max_examples=12, deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=8))
 def test_whatever_was_done_undoing_the_undo_is_as_if_nothing_had_been(steps: list[tuple[str, str, str]]) -> None:
-    with tempfile.TemporaryDirectory() as folder, open_memory(settings_of(Path(folder))) as memory:
+    with tempfile.TemporaryDirectory() as folder, open_memory(words_only(Path(folder))) as memory:
         for kind, name, body in steps:
             _step(memory, kind, name, body)
         queue = memory.store.ledger.extractions
@@ -345,7 +329,7 @@ with open_memory(config, step=step) as memory:
 
 @pytest.mark.parametrize("stop_at", ["planned", "acknowledged", "file", "renamed", "synced", "never"])
 def test_an_undo_killed_at_any_step_leaves_all_of_it_or_nothing(tmp_path: Path, stop_at: str) -> None:
-    with open_memory(settings_of(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         old = tree(memory)
         note(memory, "first", "Stays.")
         before = tree(memory)
@@ -356,7 +340,7 @@ def test_an_undo_killed_at_any_step_leaves_all_of_it_or_nothing(tmp_path: Path, 
     assert old != before
     run = starter().run(_KILLED_UNDO, tmp_path, stop_at, commit)
     assert (run.returncode == -signal.SIGKILL) is (stop_at != "never"), run.stderr
-    with open_memory(settings_of(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         found = tree(memory)
         assert found == (after if stop_at == "planned" else before)
         assert found == before or b"acknowledged" not in run.stdout

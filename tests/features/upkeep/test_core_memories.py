@@ -23,7 +23,8 @@ from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
 from memory_core.features.upkeep.core_memories import parcels
 from memory_core.runebook import Runebook, open_memory
-from tests.features.upkeep.maintained import NOW, away, kept, maintained, settings_of, text
+from tests.features.upkeep.maintained import NOW, away, kept, maintained, text
+from tests.stores import words_only
 
 OLD = 100
 TEXTS = (
@@ -359,7 +360,7 @@ def _originals(core: str) -> list[str]:
 
 
 def test_compression_can_be_switched_off(tmp_path: Path) -> None:
-    with open_memory(settings_of(tmp_path, maintenance={"compression": False})) as memory:
+    with open_memory(words_only(tmp_path, maintenance={"compression": False})) as memory:
         stored(memory)
         assert maintained(memory, "compression") == []
 
