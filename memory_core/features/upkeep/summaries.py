@@ -202,18 +202,15 @@ def _judged(
     requests: Sequence[SummaryRequest], asked: Sequence[int], batch: SummaryBatch, usage: TokenUsage
 ) -> Summaries:
     """The answer, item by item: the first entry of a number counts."""
-    given: dict[int, SummaryItem] = {}
-    for entry in batch.summaries:
-        given.setdefault(entry.number, entry)
+    given = {entry.number: entry for entry in reversed(batch.summaries)}
     items: list[Summary | None] = []
     reasons: list[str] = []
     for number, request in enumerate(requests, start=1):
         answer = given.get(number) if number in asked else None
         why = _fault(request, answer) if number in asked else "too long for one request"
-        reasons.append(why)
+        reasons += [why] if why else []
         items.append(None if why or answer is None else _summary(answer))
-    kept = sum(item is None for item in items)
-    notes = (f"{kept} of {len(items)} summaries are extracts: {_told(reasons)}",) if kept else ()
+    notes = (f"{len(reasons)} of {len(items)} summaries are extracts: {_few(reasons)}",) if reasons else ()
     return Summaries(tuple(items), usage, notes)
 
 
@@ -233,8 +230,8 @@ def _summary(entry: SummaryItem) -> Summary:
     return Summary(entry.text.strip(), title or first_words(entry.text))
 
 
-def _told(reasons: Sequence[str]) -> str:
+def _few(reasons: Sequence[str]) -> str:
     """The distinct reasons, a few of them."""
-    distinct = list(dict.fromkeys(reason for reason in reasons if reason))
+    distinct = list(dict.fromkeys(reasons))
     more = f", and {len(distinct) - _NAMED} more" if len(distinct) > _NAMED else ""
     return "; ".join(distinct[:_NAMED]) + more
