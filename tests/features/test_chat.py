@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.caller import Access
-from memory_core.core.config import ChatConfig, Config, EmbeddingConfig, ExtractionConfig, LLMConfig
+from memory_core.core.config import ChatConfig, Config, ExtractionConfig, LLMConfig
 from memory_core.core.errors import (
     AnswerUnusable,
     ConfigInvalid,
@@ -32,6 +32,7 @@ from memory_core.features.metrics import STATS, StatsRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.core.llm.stand_ins import Reply, StandIn, anthropic_message, failure, openai_completion
+from tests.stores import fact, words_only
 
 NOW = datetime(2026, 5, 7, 9, 30, tzinfo=UTC)
 OPERATIONS = json.dumps(
@@ -49,8 +50,7 @@ OPERATIONS = json.dumps(
 
 
 def config(home: Path, **settings: Any) -> Config:
-    given: dict[str, Any] = {"embedding": EmbeddingConfig(provider="none"), "extractor": "none"}
-    return Config(home=home, **(given | settings))
+    return words_only(home, **({"extractor": "none"} | settings))
 
 
 @contextmanager
@@ -61,8 +61,7 @@ def talking(home: Path, answers: Sequence[Scripted], **settings: Any) -> Iterato
 
 
 def tea(memory: Runebook, content: str = "她每天早上喝绿茶。 Green tea each morning.") -> str:
-    (result,) = memory.commit(CommitRequest(content, memory_type="facts", fields={"topic": "茶 tea"})).results
-    return result.uri
+    return fact(memory, "茶 tea", content)
 
 
 def stored(memory: Runebook, session_id: str) -> list[tuple[str, str]]:
@@ -89,7 +88,7 @@ def test_what_is_recalled_reaches_the_provider_and_both_sides_are_stored(
             assert reply_1.receipt is not None
             assert reply_1.receipt.status == "committed"
             assert [role for role, _ in stored(memory, "trip")] == ["user", "assistant"] * 2
-            calls = memory.run(STATS, StatsRequest()).model_calls
+            calls = memory.run(STATS, StatsRequest()).models
             assert [(made.purpose, made.calls, made.prompt_tokens, made.completion_tokens) for made in calls] == [
                 ("chat", 2, 20, 10)
             ]
@@ -156,7 +155,7 @@ def test_what_is_said_stays_when_the_model_fails_and_the_next_answer_recalls_ane
         assert uri in {item["uri"] for item in chat.say("我早上喝绿茶吗?").as_dict()["recalled"]}
         assert stored(memory, "s1")[-1] == ("assistant", "你喜欢绿茶。")
         assert [turn.role for turn in llm.requests[-1].turns] == ["user"]
-        (calls,) = memory.run(STATS, StatsRequest()).model_calls
+        (calls,) = memory.run(STATS, StatsRequest()).models
         assert (calls.calls, calls.failures) == (3, 1)
 
 
@@ -179,7 +178,7 @@ def test_a_conversation_is_extracted_by_the_usual_rules_and_its_calls_are_counte
         created = [result.uri for result in reply.receipt.results if result.action == "created"]
         assert "viking://user/default/memories/preferences/咖啡.md" in created
         assert [request.purpose for request in llm.requests] == ["chat", "extraction"]
-        assert {(made.purpose, made.calls) for made in memory.run(STATS, StatsRequest()).model_calls} == {
+        assert {(made.purpose, made.calls) for made in memory.run(STATS, StatsRequest()).models} == {
             ("chat", 1),
             ("extraction", 1),
         }
@@ -196,7 +195,7 @@ def test_in_private_nothing_is_kept_or_counted_and_memories_are_still_recalled(t
         assert stored(memory, "s1") == []
         assert memory.run(TRAIL, TrailRequest()) == []
         metrics = memory.run(STATS, StatsRequest())
-        assert (metrics.model_calls, metrics.messages, metrics.accesses) == ((), 0, 0)
+        assert (metrics.models, metrics.messages, metrics.accesses) == ((), 0, 0)
         chat.private = False
         chat.say("and now?")
         assert stored(memory, "s1") == [("user", "and now?"), ("assistant", "b")]
@@ -275,5 +274,5 @@ def test_calls_of_a_clients_own_model_are_counted_with_those_that_fail(tmp_path:
             message = {"role": "user", "content": words}
             recorded = memory.commit(CommitRequest(messages=[message], session_id=words[:4], extract=False))
             drive(memory.extraction(recorded), model, 10.0)
-        (calls,) = memory.run(STATS, StatsRequest()).model_calls
+        (calls,) = memory.run(STATS, StatsRequest()).models
         assert (calls.purpose, calls.calls, calls.failures) == ("extraction", len(model.requests), 1)
