@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -15,6 +16,7 @@ from memory_core.core.extract.extractor import PROMOTION, Part, SessionReader
 from memory_core.core.extract.intake import FollowUp
 from memory_core.core.feature import Feature
 from memory_core.core.llm.client import Completion, LLMRequest, drive
+from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.metadata import Metadata
 from memory_core.core.memory.project import ProjectScope
@@ -95,11 +97,9 @@ class Promoter:
         logs = dict.fromkeys([*([] if log is None else [str(log)]), *(uri.rpartition("#")[0] for uri in turns)])
         stored: list[StoredSegment] = []
         for each in logs:
-            try:
-                found = segments_in(self._memory.store, MemoryUri.parse(each)).used
-            except RunebookError:
-                continue
-            stored += [each for each in found if not all(page.analysed for page in each.segment.pages)]
+            with suppress(RunebookError):
+                used = segments_in(self._memory.store, MemoryUri.parse(each)).used
+                stored += [segment for segment in used if not all(page.analysed for page in segment.segment.pages)]
         return self._hot(stored, now)
 
     def everywhere(self, now: datetime) -> list[Hot]:
@@ -234,17 +234,14 @@ class Promoted:
         if self.last:
             after = self._cooled(after)
         note = f"{len(read)} exchanges became memories" + ("; cooled" if self.last else "")
-        return replace(
-            decided,
-            changes=(*decided.changes, FileChange(self.uri, before, dump_segment(after))),
-            results=(*decided.results, changed(self.uri, created=False, note=note)),
-            progress=SessionProgress(self.row.log, extracted=self._extracted(snapshot, after)),
-        )
+        progress = SessionProgress(self.row.log, extracted=self._extracted(snapshot, after))
+        change = FileChange(self.uri, before, dump_segment(after))
+        return replace(decided.with_file(change, changed(self.uri, created=False, note=note)), progress=progress)
 
     def _cooled(self, segment: Segment) -> Segment:
         (warm,) = warmth(self.memory.store, self.memory.config.tiers, [StoredSegment(self.uri, segment)], self.now)
         last = None if warm.last_visit is None else warm.last_visit.isoformat(timespec="seconds")
-        return replace(segment, interactions=0, visits_counted=warm.visits_in_all, last_visit_at=last)
+        return replace(segment, interactions=0, visits_counted=warm.visits, last_visit_at=last)
 
     def _extracted(self, snapshot: Snapshot, after: Segment) -> int:
         """How far the queue has come: past everything that was taken without a gap."""
@@ -329,8 +326,8 @@ def _promote(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Comm
         note = f"heat {hot.heat:.1f}: {len(hot.pages)} exchanges would become memories"
         return changed(hot.stored.uri, created=False, note=note)
 
-    hot = promoter.everywhere(now)
-    return _run_each(memory, hot, lambda each: promoter.promotion(each, now), would, dry_run=dry_run)
+    due = promoter.everywhere(now)
+    return _run_each(memory, due, lambda hot: promoter.promotion(hot, now), would, dry_run=dry_run)
 
 
 def _summarise(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
@@ -370,23 +367,17 @@ def _evict(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Commit
     if beyond <= 0:
         return
     store.usage.flush()
-    held = brought_back(memory, now)
-    free = [each for each in stored if not Metadata(each.segment.more).is_pinned and str(each.uri) not in held]
-    visits = [warm.visits_in_all for warm in warmth(store, tiers, free, now)]
+    kept = brought_back(memory, now)
+    free = [each for each in stored if not Metadata(each.segment.more).is_pinned and str(each.uri) not in kept]
+    visits = [warm.visits for warm in warmth(store, tiers, free, now)]
     worth = sorted(zip(free, visits, strict=True), key=lambda pair: (pair[1], pair[0].segment.updated_at, pair[0].uri))
-    leaving = {
-        each.uri: f"used least of the segments beyond their capacity ({count} visits)" for each, count in worth[:beyond]
-    }
-    yield from archive_due(
-        memory,
-        _EVICTION,
-        list(leaving),
-        lambda found: leaving.get(found.uri),
-        now,
-        dry_run=dry_run,
-        op=SEGMENT,
-        typed=False,
-    )
+    why = "used least of the segments beyond their capacity ({} visits)"
+    due = {each.uri: why.format(count) for each, count in worth[:beyond]}
+
+    def reason(found: Memory) -> str | None:
+        return due.get(found.uri)
+
+    yield from archive_due(memory, _EVICTION, list(due), reason, now, dry_run=dry_run, op=SEGMENT, typed=False)
 
 
 def _is_outdated(stored: StoredSegment) -> bool:
@@ -403,12 +394,8 @@ def _follow_up(memory: Runebook) -> FollowUp:
         own: MemoryUri | None, scope: ProjectScope, now: datetime
     ) -> Generator[LLMRequest, Completion, CommitReceipt | None]:
         memory.opened.background.finish()
-        hot = (
-            each
-            for each in promoter.after(own, now)
-            if memory.extractor.sessions.is_seen(each.stored.log, scope.current)
-        )
-        hottest = next(hot, None)
+        is_seen = memory.extractor.sessions.is_seen
+        hottest = next((hot for hot in promoter.after(own, now) if is_seen(hot.stored.log, scope.current)), None)
         return None if hottest is None else (yield from promoter.promotion(hottest, now))
 
     return promoted
