@@ -16,7 +16,6 @@ from memory_core.core.extract.extractor import PROMOTION, Part, SessionReader
 from memory_core.core.extract.intake import FollowUp
 from memory_core.core.feature import Feature
 from memory_core.core.llm.client import Completion, LLMRequest, drive
-from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.metadata import Metadata
 from memory_core.core.memory.project import ProjectScope
@@ -54,7 +53,7 @@ from memory_core.features.tiers.stored import (
     warmth,
 )
 from memory_core.features.upkeep.passes import Pass, archive_due, brought_back
-from memory_core.features.upkeep.summaries import ITEMS_LIMIT, Improvement, Summary, SummaryRequest, improve
+from memory_core.features.upkeep.summaries import ITEMS_LIMIT, Improvement, SummaryTask, improve
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -337,13 +336,13 @@ def _summarise(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Co
     at = memory.plan_context(now).now
 
     def improvement(shown: StoredSegment, texts: tuple[str, ...]) -> Improvement:
-        def written(text: str | None, item: Summary) -> str | None:
+        def written(text: str | None, summary: str) -> str | None:
             if parse_segment(text or "") != shown.segment:
                 return None
-            return dump_segment(replace(shown.segment.summed_up(item.text, MODEL), updated_at=at))
+            return dump_segment(replace(shown.segment.summed_up(summary, MODEL), updated_at=at))
 
-        request = SummaryRequest(texts, SUMMARY_CHARS)
-        return Improvement(shown.uri, request, written, SEGMENT, "summarised by the model")
+        task = SummaryTask(texts, SUMMARY_CHARS)
+        return Improvement(shown.uri, task, written, SEGMENT, "summarised by the model")
 
     due = [improvement(each, texts) for each in newest if not dry_run and (texts := _texts(memory, each))]
     return improve(memory, _SUMMARIES, due, now)
@@ -373,11 +372,9 @@ def _evict(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Commit
     worth = sorted(zip(free, visits, strict=True), key=lambda pair: (pair[1], pair[0].segment.updated_at, pair[0].uri))
     why = "used least of the segments beyond their capacity ({} visits)"
     due = {each.uri: why.format(count) for each, count in worth[:beyond]}
-
-    def reason(found: Memory) -> str | None:
-        return due.get(found.uri)
-
-    yield from archive_due(memory, _EVICTION, list(due), reason, now, dry_run=dry_run, op=SEGMENT, typed=False)
+    yield from archive_due(
+        memory, _EVICTION, list(due), lambda found: due.get(found.uri), now, dry_run=dry_run, op=SEGMENT, typed=False
+    )
 
 
 def _is_outdated(stored: StoredSegment) -> bool:

@@ -46,7 +46,7 @@ from memory_core.features.upkeep.log_summary import (
     summary_month,
 )
 from memory_core.features.upkeep.passes import Pass, commit, rows, stored
-from memory_core.features.upkeep.summaries import Improvement, Summary, SummaryRequest, improve
+from memory_core.features.upkeep.summaries import Improvement, SummaryTask, improve
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -108,15 +108,15 @@ def _months(memory: Runebook, now: datetime) -> Iterator[Improvement]:
         if not complete or summary.edited or not summary.blocks or summary.overview_of == summary.digest:
             continue
 
-        def written(text: str | None, item: Summary, shown: MonthSummary = summary) -> str | None:
+        def written(text: str | None, overview: str, shown: MonthSummary = summary) -> str | None:
             if read_summary(shown.month, shown.project, text) != shown:
                 return None
-            after = replace(shown, overview=item.text, overview_of=shown.digest)
+            after = replace(shown, overview=overview, overview_of=shown.digest)
             return dump_summary(after.showing(shown.blocks), at)
 
         shown_to_model = condense(plain_lines(summary.blocks.values()), _MONTH_CHARS).lines
-        request = SummaryRequest(tuple(filter(None, shown_to_model)), OVERVIEW_CHARS)
-        yield Improvement(uri, request, written, "summary", "overview written by the model")
+        task = SummaryTask(tuple(filter(None, shown_to_model)), OVERVIEW_CHARS)
+        yield Improvement(uri, task, written, "summary", "overview written by the model")
 
 
 def _page(memory: Runebook, now: datetime) -> Iterator[Improvement]:
@@ -129,15 +129,15 @@ def _page(memory: Runebook, now: datetime) -> Iterator[Improvement]:
         return
     at = memory.plan_context(now).now
 
-    def written(text: str | None, item: Summary) -> str | None:
+    def written(text: str | None, summary: str) -> str | None:
         page = read_rolling_summary(text)
         if page is None or page.authored or page.sources != sources_digest(lines):
             return None
-        after = RollingSummary(item.text, False, page.sources, page.created_at, lines)
+        after = RollingSummary(summary, False, page.sources, page.created_at, lines)
         return dump_rolling_summary(after, at, {"kind": SOURCE, "author": "model"})
 
-    request = SummaryRequest(tuple(map(_part_text, parts)), ROLLING_CHARS)
-    yield Improvement(uri, request, written, "summary", "written by the model")
+    task = SummaryTask(tuple(map(_part_text, parts)), ROLLING_CHARS)
+    yield Improvement(uri, task, written, "summary", "written by the model")
 
 
 def sources(memory: Runebook, now: datetime) -> Parts:

@@ -312,7 +312,7 @@ def test_pages_are_taken_from_the_best_segments(tmp_path: Path) -> None:
 
 
 def test_a_model_writes_summaries_in_one_call_and_never_over_a_persons(tmp_path: Path) -> None:
-    answer = json.dumps({"summaries": [{"number": 1, "title": "t", "text": "Temple gardens of Kyoto in winter."}]})
+    answer = json.dumps({"summaries": [{"number": 1, "text": "Temple gardens of Kyoto in winter."}]})
     with opened(tmp_path, [answer], **small()) as (memory, llm):
         say(memory, *TEMPLES, *PAYMENTS)
         temples, payments = segments(memory)

@@ -262,8 +262,8 @@ def test_one_call_gives_the_page_and_each_complete_month_the_models_words(tmp_pa
     def answer(request: LLMRequest) -> Completion:
         assert request.turns[0].text.count("## Item") == 2
         items = [
-            {"number": 1, "title": "December", "text": "The shop moved to the new cluster."},
-            {"number": 2, "title": "User", "text": "A nurse turned analyst who dislikes coriander. 不吃香菜。"},
+            {"number": 1, "text": "The shop moved to the new cluster."},
+            {"number": 2, "text": "A nurse turned analyst who dislikes coriander. 不吃香菜。"},
         ]
         text = json.dumps({"summaries": items}, ensure_ascii=False)
         return Completion(text, usage=TokenUsage(50, 20, 0, 1))
