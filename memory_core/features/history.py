@@ -560,7 +560,7 @@ def diff(memory: Runebook, request: DiffRequest) -> CommitDiff | Comparison:
     """
     past = history_of(memory, memory.projects.current(request.here))
     if "://" in request.what:
-        return Comparison(request.what, tuple(past.compare(request.what, request.earlier, request.later)))
+        return Comparison(request.what, past.compare(request.what, request.earlier, request.later))
     if request.earlier or request.later:
         raise InvalidInput("--from and --to compare a file.", hint="Name its URI instead of a commit.")
     return CommitDiff(past.commit(request.what), tuple(past.diff(request.what)))

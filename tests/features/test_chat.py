@@ -82,7 +82,7 @@ def test_what_is_recalled_reaches_the_provider_and_both_sides_are_stored(
             uri = tea(memory)
             chat = Chat(memory, ChatRequest("trip", instructions="Never use emoji.", metadata={"city": "大阪"}))
             reply_1 = chat.say("我早上喝什么茶?", now=NOW)
-            chat.say("What do I drink in the morning?", metadata={"device": "phone"})
+            chat.say("What do I drink in the morning?")
             assert reply_1.answer == "你喜欢绿茶。"
             assert [item["uri"] for item in reply_1.as_dict()["recalled"]] == [uri]
             assert reply_1.receipt is not None
@@ -109,7 +109,7 @@ def test_what_is_recalled_reaches_the_provider_and_both_sides_are_stored(
     assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
     assert turns[0]["content"] == asked
     assert "绿茶" not in turns[2]["content"].replace("What do I drink", "")  # given before, and still before the model
-    assert '"device": "phone"' in turns[2]["content"]
+    assert '"city": "大阪"' in turns[2]["content"]
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
