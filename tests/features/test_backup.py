@@ -29,7 +29,7 @@ from memory_core.runebook import Runebook
 from tests.features.moving import PAYMENTS, opened, run
 from tests.fork_server import starter
 from tests.kept import SCOPES, kept_files
-from tests.stores import words_only
+from tests.stores import entity, said, words_only
 
 USER = "viking://user/default/memories"
 PATIENCE_SECONDS = 60
@@ -39,8 +39,7 @@ import os, signal, sys
 from pathlib import Path
 from memory_core.features import export_file
 from memory_core.features.backup import back_up
-from memory_core.runebook import open_memory
-from memory_core.core.config import Config, EmbeddingConfig
+from tests.features.moving import opened as opened_store
 left = int(sys.argv[3])
 for form in (export_file.FolderWriter, export_file.ZipWriter):
     def opened(self, path, real=form.opened, **options):
@@ -50,7 +49,7 @@ for form in (export_file.FolderWriter, export_file.ZipWriter):
             os.kill(os.getpid(), signal.SIGKILL)
         return real(self, path, **options)
     form.opened = opened
-memory = open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none")))
+memory = opened_store(Path(sys.argv[1]))
 back_up(memory.store, Path(sys.argv[2]))
 memory.close()
 """
@@ -88,11 +87,9 @@ backup.restore(source, home, force=True)
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Runebook]:
     with opened(tmp_path / "home") as store:
-        store.commit(
-            CommitRequest(memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 TiDB。"})
-        )
+        entity(store, "支付系统", "数据库是 TiDB。")
         store.commit(CommitRequest("The spare key is under the third stone."))
-        store.commit(CommitRequest(messages=[{"role": "user", "content": "我们五月去大阪。"}], session_id="trip"))
+        said(store, "我们五月去大阪。", session_id="trip")
         (tmp_path / "home" / "config.json").write_text('{"extractor": "none"}', encoding="utf-8")
         (tmp_path / "home" / "my_types").mkdir()
         (tmp_path / "home" / "my_types" / "plants.yaml").write_text("name: plants\n", encoding="utf-8")

@@ -60,6 +60,19 @@ def talking(home: Path, answers: Sequence[Scripted], **settings: Any) -> Iterato
         yield memory, llm
 
 
+@contextmanager
+def talked_to(
+    provider: str, home: Path, answers: Sequence[str | Reply], **settings: Any
+) -> Iterator[tuple[Runebook, StandIn]]:
+    """A store whose model is an endpoint of that provider that gives these answers, and the endpoint."""
+    completion = anthropic_message if provider == "anthropic" else openai_completion
+    with StandIn([completion(each) if isinstance(each, str) else each for each in answers]) as api:
+        url = api.url + ("" if provider == "anthropic" else "/v1")
+        llm = LLMConfig(provider=provider, model="m", base_url=url)
+        with open_memory(config(home, llm=llm, **settings)) as memory:
+            yield memory, api
+
+
 def tea(memory: Runebook, content: str = "她每天早上喝绿茶。 Green tea each morning.") -> str:
     return fact(memory, "茶 tea", content)
 
@@ -74,24 +87,19 @@ def test_what_is_recalled_reaches_the_provider_and_both_sides_are_stored(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, provider: str
 ) -> None:
     monkeypatch.setitem(os.environ, f"{provider.upper()}_API_KEY", "sk-test-key")
-    reply = anthropic_message if provider == "anthropic" else openai_completion
-    with StandIn([reply("你喜欢绿茶。"), reply("Green tea.")]) as api:
-        url = api.url + ("" if provider == "anthropic" else "/v1")
-        llm = LLMConfig(provider=provider, model="m", base_url=url)
-        with open_memory(config(tmp_path, llm=llm, chat=ChatConfig(relationship="colleague", style="short"))) as memory:
-            uri = tea(memory)
-            chat = Chat(memory, ChatRequest("trip", instructions="Never use emoji.", metadata={"city": "大阪"}))
-            reply_1 = chat.say("我早上喝什么茶?", now=NOW)
-            chat.say("What do I drink in the morning?")
-            assert reply_1.answer == "你喜欢绿茶。"
-            assert [item["uri"] for item in reply_1.as_dict()["recalled"]] == [uri]
-            assert reply_1.receipt is not None
-            assert reply_1.receipt.status == "committed"
-            assert [role for role, _ in stored(memory, "trip")] == ["user", "assistant"] * 2
-            calls = memory.run(STATS, StatsRequest()).models
-            assert [(made.purpose, made.calls, made.prompt_tokens, made.completion_tokens) for made in calls] == [
-                ("chat", 2, 20, 10)
-            ]
+    manners = ChatConfig(relationship="colleague", style="short")
+    with talked_to(provider, tmp_path, ["你喜欢绿茶。", "Green tea."], chat=manners) as (memory, api):
+        uri = tea(memory)
+        chat = Chat(memory, ChatRequest("trip", instructions="Never use emoji.", metadata={"city": "大阪"}))
+        reply = chat.say("我早上喝什么茶?", now=NOW)
+        chat.say("What do I drink in the morning?")
+        assert reply.answer == "你喜欢绿茶。"
+        assert [item["uri"] for item in reply.as_dict()["recalled"]] == [uri]
+        assert reply.receipt is not None
+        assert reply.receipt.status == "committed"
+        assert [role for role, _ in stored(memory, "trip")] == ["user", "assistant"] * 2
+        (made,) = memory.run(STATS, StatsRequest()).models
+        assert (made.purpose, made.calls, made.prompt_tokens, made.completion_tokens) == ("chat", 2, 20, 10)
     first, second = (request.body for request in api.requests)
     assert first["temperature"] == 0.7
     assert first.get("max_tokens", first.get("max_completion_tokens")) == 1_500
@@ -117,14 +125,10 @@ def test_an_endpoint_that_takes_no_temperature_is_asked_without_from_then_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, provider: str
 ) -> None:
     monkeypatch.setitem(os.environ, f"{provider.upper()}_API_KEY", "sk-test-key")
-    answer: Reply = anthropic_message("ok") if provider == "anthropic" else openai_completion("ok")
     refusal = failure(400, "Unsupported value: 'temperature' does not support 0.7 with this model.")
-    with StandIn([refusal, answer, answer]) as api:
-        url = api.url + ("" if provider == "anthropic" else "/v1")
-        llm = LLMConfig(provider=provider, model="m", base_url=url)
-        with open_memory(config(tmp_path, llm=llm)) as memory:
-            chat = Chat(memory)
-            assert [chat.say(words).answer for words in ("hello there", "和我聊聊")] == ["ok", "ok"]
+    with talked_to(provider, tmp_path, [refusal, "ok", "ok"]) as (memory, api):
+        chat = Chat(memory)
+        assert [chat.say(words).answer for words in ("hello there", "和我聊聊")] == ["ok", "ok"]
     assert ["temperature" in request.body for request in api.requests] == [True, False, False]
 
 

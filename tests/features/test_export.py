@@ -27,6 +27,7 @@ from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.runebook import Runebook
 from tests.features.moving import PAYMENTS, exported, imported, opened, run
 from tests.kept import kept_files
+from tests.stores import edited, entity, fact, said
 
 USER = "viking://user/default/memories"
 TEA = f"{USER}/preferences/Tea.md"
@@ -41,16 +42,9 @@ PATIENCE_SECONDS = 60
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Runebook]:
     with opened(tmp_path / "source") as store:
-        store.commit(
-            CommitRequest(
-                memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 PostgreSQL。"}
-            )
-        )
-        store.commit(
-            CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Green tea, no sugar."})
-        )
-        edit = {"uri": PAYMENTS, "patches": {"content": [{"search": "PostgreSQL", "replace": "TiDB"}]}}
-        store.commit(CommitRequest(operations={"edit_operations": [edit]}))
+        entity(store, "支付系统", "数据库是 PostgreSQL。")
+        store.commit(CommitRequest("Green tea, no sugar.", memory_type="preferences", fields={"topic": "Tea"}))
+        edit(store, PAYMENTS, "PostgreSQL", "TiDB")
         store.commit(CommitRequest(messages=TALK, session_id="trip"))
         store.commit(CommitRequest("用过就删的草稿"))
         store.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{USER}/notes/用过就删的草稿.md"}]}))
@@ -63,8 +57,7 @@ def lines(path: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def edit(memory: Runebook, uri: str, search: str, new: str) -> None:
-    patches = {"content": [{"search": search, "replace": new}]}
-    receipt = memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": patches}]}))
+    receipt = edited(memory, uri, {"patches": {"content": [{"search": search, "replace": new}]}})
     assert receipt.status == "committed"
 
 
@@ -138,14 +131,8 @@ def test_lines_tell_other_programs_what_a_memory_says(memory: Runebook, tmp_path
 def test_a_selection_takes_what_it_names_and_no_other(
     memory: Runebook, tmp_path: Path, selection: dict[str, Any], expected: set[str]
 ) -> None:
-    memory.commit(
-        CommitRequest(
-            memory_type="facts", fields={"topic": "Apollo 阿波罗", "content": "Ships on Friday."}, project="apollo"
-        )
-    )
-    memory.commit(
-        CommitRequest(messages=[{"role": "user", "content": "elsewhere"}], session_id="other", project="zeus")
-    )
+    fact(memory, "Apollo 阿波罗", "Ships on Friday.", project="apollo")
+    said(memory, "elsewhere", session_id="other", project="zeus")
     path = exported(memory, tmp_path / "some.jsonl", **selection)
     uris = {line["uri"] for line in lines(path, "file")}
     assert {uri for uri in uris if "/." not in uri} == expected
@@ -277,9 +264,7 @@ def test_a_conversation_that_went_on_elsewhere_goes_on_here(memory: Runebook, tm
 
 
 def test_conversations_wait_for_extraction_as_they_did(memory: Runebook, tmp_path: Path) -> None:
-    memory.commit(
-        CommitRequest(messages=[{"role": "user", "content": "done with 已提取"}], session_id="done", brief=True)
-    )
+    said(memory, "done with 已提取", session_id="done", brief=True)
     memory.commit(CommitRequest(operations={"reasoning": "nothing to keep"}, session_id="done"))
     space = MemoryUri.parse("viking://session/default")
     waiting = [(row.log, row.waiting) for row in memory.store.ledger.extractions.waiting(space)]
@@ -299,10 +284,8 @@ def test_spaces_are_mapped_and_links_follow(memory: Runebook, tmp_path: Path) ->
         assert (done.kept, done.refused) == ([], [])
         assert target.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS.replace("default", "mei")
         assert target.store.text(MemoryUri.parse(LOG.replace("default", "mei")))
-        assert target.commit(CommitRequest(messages=TALK, session_id="trip")).usage == {
-            "messages": 2,
-            "messages_new": 0,
-        }
+        again = target.commit(CommitRequest(messages=TALK, session_id="trip"))
+        assert again.usage == {"messages": 2, "messages_new": 0}
         for entry in target.store.files.walk():
             assert entry.uri.parts[1] == "mei"
             assert "user/default" not in (target.store.text(entry.uri) or "")

@@ -15,6 +15,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ListReq
 from memory_core.core.memory.uri import MemoryUri
 from tests.features.moving import PAYMENTS, opened, run
 from tests.kept import kept_files
+from tests.stores import entity, said
 
 USER = "viking://user/default/memories"
 CAFE = f"{USER}/entities/Café Zürich.md"
@@ -25,19 +26,11 @@ PATIENCE_SECONDS = 60
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     with opened(tmp_path / "home") as memory:
-        memory.commit(
-            CommitRequest(
-                memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 TiDB。\n双活。"}
-            )
-        )
-        memory.commit(
-            CommitRequest(
-                memory_type="entities", fields={"entity_name": "Café Zürich", "content": "Closed on Sundays."}
-            )
-        )
+        entity(memory, "支付系统", "数据库是 TiDB。\n双活。")
+        entity(memory, "Café Zürich", "Closed on Sundays.")
         for number in range(8):
             memory.commit(CommitRequest(f"笔记 number {number}: buy {number} lamps"))
-        memory.commit(CommitRequest(messages=[{"role": "user", "content": "我们五月去大阪。"}], session_id="trip"))
+        said(memory, "我们五月去大阪。", session_id="trip")
     return tmp_path / "home"
 
 
@@ -111,9 +104,7 @@ def test_a_copied_store_opens_whole_and_nobody_edited_it(
         assert memory.store.adopt() == 0
         more = memory.commit(CommitRequest(messages=[{"role": "user", "content": "带上孩子。"}], session_id="trip"))
         assert more.usage == {"messages": 1, "messages_new": 1}
-        memory.commit(
-            CommitRequest(memory_type="entities", fields={"entity_name": "Café Zürich", "content": "Open again."})
-        )
+        entity(memory, "Café Zürich", "Open again.")
         assert memory.read(ReadRequest(CAFE)).content.startswith("Closed on Sundays.\nOpen again.")
     with opened(copy) as memory:
         assert memory.store.adopt() == 0

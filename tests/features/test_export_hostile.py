@@ -19,6 +19,7 @@ from memory_core.features.export_file import open_archive
 from memory_core.runebook import Runebook
 from tests.features.moving import PAYMENTS, exported, imported, opened
 from tests.kept import kept_files
+from tests.stores import entity
 
 NOTE = "viking://user/default/memories/notes/a.md"
 NOTE_PATH = "user/default/memories/notes/a.md"
@@ -188,9 +189,7 @@ def test_what_is_no_export_too_large_or_of_a_newer_program_is_refused(
 @pytest.fixture
 def source(tmp_path: Path) -> Runebook:
     memory = opened(tmp_path / "source")
-    memory.commit(
-        CommitRequest(memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 TiDB。"})
-    )
+    entity(memory, "支付系统", "数据库是 TiDB。")
     memory.commit(CommitRequest("The spare key is under the third stone."))
     return memory
 

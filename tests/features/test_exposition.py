@@ -10,12 +10,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from memory_core.core.llm.client import ScriptedLLM
-from memory_core.core.memory.requests import CommitRequest, FindRequest
+from memory_core.core.memory.requests import FindRequest
 from memory_core.core.store.usage import ModelCalls
 from memory_core.features.chat import Chat, ChatRequest
 from memory_core.features.metrics import STATS, StatsRequest, exposition
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import words_only
+from tests.stores import fact, words_only
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -24,11 +24,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
     config = words_only(tmp_path_factory.mktemp("store"), extractor="none")
     with open_memory(config, llm=ScriptedLLM(["好的。"])) as opened:
-        opened.commit(
-            CommitRequest(
-                "她喝绿茶。 Green tea.", memory_type="facts", fields={"topic": "茶"}, metadata={"pinned": True}
-            )
-        )
+        fact(opened, "茶", "她喝绿茶。 Green tea.", metadata={"pinned": True})
         Chat(opened, ChatRequest("s1")).say("我喝绿茶吗?")
         opened.find(FindRequest("绿茶"))
         yield opened

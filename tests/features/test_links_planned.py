@@ -15,7 +15,7 @@ from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
 from tests import stores
-from tests.stores import trailer, words_only
+from tests.stores import edited, only, trailer, words_only
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -32,7 +32,7 @@ def fact(memory: Runebook, topic: str, content: str, *, days: int = 9) -> str:
 
 def linked(memory: Runebook, source: str, target: str, relation: str, strength: float = 0.5) -> CommitReceipt:
     link = {"uri": target, "relation": relation, "strength": strength}
-    return memory.commit(CommitRequest(operations={"edit_operations": [{"uri": source, "links": [link]}]}, now=NOW))
+    return edited(memory, source, {"links": [link]}, now=NOW)
 
 
 def confidence(memory: Runebook, uri: str) -> float:
@@ -86,9 +86,7 @@ def test_links_that_say_neither_yes_nor_no_move_nothing(memory: Runebook) -> Non
 
 def test_confidence_that_a_person_gave_is_where_evidence_begins_and_never_leaves_its_bounds(memory: Runebook) -> None:
     rumour = fact(memory, "Rumour", "The office moves to Lyon.")
-    memory.commit(
-        CommitRequest(operations={"edit_operations": [{"uri": rumour, "confidence": 0.2}]}, now=NOW - timedelta(days=8))
-    )
+    edited(memory, rumour, {"confidence": 0.2}, now=NOW - timedelta(days=8))
     for number in range(12):
         witness = fact(memory, f"Witness {number}", f"Letter number {number} says the office moves.", days=2)
         linked(memory, witness, rumour, "supports", strength=1.0)
@@ -136,9 +134,7 @@ def test_a_private_memory_neither_is_named_by_nor_weighs_on_one_that_everybody_s
         "links": [{"uri": shared, "relation": "contradicts"}],
     }
     operations = {"write_operations": [{"memory_data": data}]}
-    secret = (
-        memory.commit(CommitRequest(operations=operations, project="acme/lab", private=True, now=NOW)).results[0].uri
-    )
+    secret = only(memory.commit(CommitRequest(operations=operations, project="acme/lab", private=True, now=NOW))).uri
     assert confidence(memory, shared) == 1.0
     assert memory.read(ReadRequest(shared)).links == ()
     assert [link.uri for link in memory.read(ReadRequest(secret, here="acme/lab")).links] == [shared]

@@ -21,7 +21,7 @@ from memory_core.features.recall_trail import HOT, SIMILAR, TRAIL, HotRequest, S
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.kept import kept_files
-from tests.stores import fact, words_only
+from tests.stores import edited, fact, said, words_only
 
 USER = "viking://user/default/memories"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -45,11 +45,7 @@ def test_totals_count_memories_by_type_conversations_and_accesses(memory: Runebo
     fact(memory, "茶", "她喝绿茶。", priority=0.8)
     fact(memory, "Coffee", "Black, never after noon.", priority=0.4)
     memory.commit(CommitRequest("Tabs, never spaces.", priority=0.3))
-    memory.commit(
-        CommitRequest(
-            messages=[{"role": "user", "content": "你好"}, {"role": "assistant", "content": "hi"}], session_id="s1"
-        )
-    )
+    said(memory, "你好", "hi")
     memory.find(FindRequest("绿茶"))
     memory.find(FindRequest("绿茶"))
     memory.read(ReadRequest(f"{USER}/facts/茶.md"))
@@ -69,10 +65,8 @@ def test_confidence_pins_archive_queue_commits_and_bytes_are_counted(tmp_path: P
         uri = fact(memory, "茶", "她喝绿茶。", metadata={"pinned": True})
         old = fact(memory, "Coffee", "Black, never after noon.")
         memory.run(ARCHIVE, ArchiveRequest([old]))
-        memory.commit(
-            CommitRequest(messages=[{"role": "user", "content": "我们五月去大阪。"}], session_id="s1", extract=False)
-        )
-        memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "confidence": 0.5, "patches": {}}]}))
+        said(memory, "我们五月去大阪。", extract=False)
+        edited(memory, uri, {"confidence": 0.5, "patches": {}})
         memory.store.close()
     with open_memory(words_only(tmp_path)) as memory:
         metrics = memory.run(STATS, StatsRequest())
@@ -137,7 +131,7 @@ def test_percentiles_are_by_nearest_rank() -> None:
 
 def test_the_trail_names_query_hits_and_time_at_once(memory: Runebook) -> None:
     uri = fact(memory, "茶", "她喝绿茶。")
-    memory.commit(CommitRequest(messages=[{"role": "user", "content": "zebra crossing"}], session_id="s1"))
+    said(memory, "zebra crossing")
     memory.find(FindRequest("绿茶", rank="relevance"))
     memory.find(FindRequest("zebra"))
     memory.find(FindRequest("完全不相关 nothing"))

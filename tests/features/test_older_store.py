@@ -13,7 +13,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadReq
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.trailer import join, split
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import trailer, words_only
+from tests.stores import edited, trailer, words_only
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "older_store"
 USER = "viking://user/default/memories"
@@ -36,7 +36,7 @@ def memory(home: Path) -> Iterator[Runebook]:
 
 
 def edit(memory: Runebook, uri: str, **patches: Any) -> None:
-    receipt = memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": patches}]}))
+    receipt = edited(memory, uri, {"patches": patches})
     assert [result.action for result in receipt.results] == [Action.UPDATED], receipt
 
 

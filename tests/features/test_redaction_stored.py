@@ -16,7 +16,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadReq
 from memory_core.core.memory.results import Action, Status, as_json
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import body, fact, files_below, only, words_only
+from tests.stores import body, edited, fact, files_below, only, words_only
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
 OTHER = "npm_" + "a1B2c3D4e5F6" * 3
@@ -62,6 +62,11 @@ CONVERSATION: list[dict[str, Any]] = [
 ]
 
 
+def sent(memory: Runebook, messages: list[dict[str, Any]]) -> Any:
+    """What a receipt says of a conversation that is sent."""
+    return memory.commit(CommitRequest(messages=messages, session_id="s")).usage
+
+
 def everywhere(memory: Runebook) -> None:
     """Commits with a secret in every part that is stored, and questions that hold one."""
     memory.commit(CommitRequest(f"my key is {TOKEN}, 密码是{PASSWORD}"))
@@ -70,14 +75,8 @@ def everywhere(memory: Runebook) -> None:
     memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": f"key {TOKEN}"}, category=f"c {TOKEN}"))
     data = {"memory_type": "facts", "fields": {"topic": "deploy", "content": "how we deploy"}}
     extra = {"abstract": f"a {TOKEN}", "overview": f"o {TOKEN}", "tags": [TOKEN], "category": TOKEN, "unknown": TOKEN}
-    memory.commit(
-        CommitRequest(
-            operations={
-                "reasoning": f"because {TOKEN}",
-                "write_operations": [{"memory_data": data | extra, "more": TOKEN}],
-            }
-        )
-    )
+    writes = [{"memory_data": data | extra, "more": TOKEN}]
+    memory.commit(CommitRequest(operations={"reasoning": f"because {TOKEN}", "write_operations": writes}))
     patch = f"<<<<<<< SEARCH\nhow we deploy\n=======\nhow we deploy: {TOKEN}\n>>>>>>> REPLACE"
     edits = [
         {"uri": f"{OWN}/facts/deploy.md", "patches": {"content": patch}},
@@ -86,18 +85,13 @@ def everywhere(memory: Runebook) -> None:
         {"uri": f"{OWN}/facts/none.md", "patches": {"content": f"whole {TOKEN}"}},
         {"uri": f"{OWN}/facts/deploy.md", "tags": [TOKEN]},
     ]
-    overviews = [{"directory_uri": f"{OWN}/facts", "abstract": f"a {TOKEN}", "overview": f"o {TOKEN}"}]
-    deletions = [{"uri": f"{OWN}/facts/none.md", "reason": TOKEN}]
-    memory.commit(
-        CommitRequest(
-            operations={
-                "edit_operations": edits,
-                "overview_operations": overviews,
-                "delete_operations": deletions,
-                "write_operations": [{"memory_data": {"memory_type": TOKEN, "fields": {}}}, {"bad": TOKEN}],
-            }
-        )
-    )
+    operations = {
+        "edit_operations": edits,
+        "overview_operations": [{"directory_uri": f"{OWN}/facts", "abstract": f"a {TOKEN}", "overview": f"o {TOKEN}"}],
+        "delete_operations": [{"uri": f"{OWN}/facts/none.md", "reason": TOKEN}],
+        "write_operations": [{"memory_data": {"memory_type": TOKEN, "fields": {}}}, {"bad": TOKEN}],
+    }
+    memory.commit(CommitRequest(operations=operations))
     memory.commit(CommitRequest(messages=CONVERSATION, session_id="s"))
     memory.find(FindRequest(f"what is {TOKEN}", project=TOKEN))
     memory.retrieve(RetrieveRequest(f"what is {TOKEN}", session_id="s", project=TOKEN))
@@ -127,9 +121,8 @@ def test_the_owner_can_have_all_stored(opened: Opened, mode: str) -> None:
 def test_the_receipt_names_the_place_and_the_kind_and_never_the_secret(opened: Opened) -> None:
     for dry_run in (True, False):
         with opened() as memory:
-            receipt = memory.commit(
-                CommitRequest(f"my key is {TOKEN} for builds", memory_type="facts", dry_run=dry_run)
-            )
+            text = f"my key is {TOKEN} for builds"
+            receipt = memory.commit(CommitRequest(text, memory_type="facts", dry_run=dry_run))
             assert receipt.status is (Status.DRY_RUN if dry_run else Status.COMMITTED)
             assert receipt.notes == (
                 "stored without a secret: GitHub token in write_operations[0].memory_data.fields.content",
@@ -155,14 +148,11 @@ def test_refusing_spares_the_other_operations(opened: Opened) -> None:
 
 def test_a_conversation_that_is_sent_again_is_known_and_its_calls_are_counted_once(opened: Opened) -> None:
     with opened() as memory:
-        assert memory.commit(CommitRequest(messages=CONVERSATION, session_id="s")).usage == {
-            "messages": 5,
-            "messages_new": 5,
+        assert sent(memory, CONVERSATION) == {"messages": 5, "messages_new": 5}
+        assert sent(memory, [*CONVERSATION, {"role": "user", "content": "thanks"}]) == {
+            "messages": 6,
+            "messages_new": 1,
         }
-        again = memory.commit(
-            CommitRequest(messages=[*CONVERSATION, {"role": "user", "content": "thanks"}], session_id="s")
-        )
-        assert again.usage == {"messages": 6, "messages_new": 1}
         unnamed = [memory.commit(CommitRequest(messages=CONVERSATION)).results[0].uri for _ in range(2)]
         assert unnamed[0] == unnamed[1]
         assert '"total_calls": 2' in memory.read(ReadRequest("viking://agent/default/memories/tools/login.md")).content
@@ -172,10 +162,7 @@ def test_a_conversation_stored_before_it_was_redacted_is_known_too(opened: Opene
     with opened(secrets="off") as memory:
         memory.commit(CommitRequest(messages=CONVERSATION, session_id="s"))
     with opened() as memory:
-        assert memory.commit(CommitRequest(messages=CONVERSATION, session_id="s")).usage == {
-            "messages": 5,
-            "messages_new": 0,
-        }
+        assert sent(memory, CONVERSATION) == {"messages": 5, "messages_new": 0}
 
 
 def test_a_secret_can_be_patched_out_of_a_file_that_a_person_wrote(opened: Opened, tmp_path: Path) -> None:
@@ -187,13 +174,10 @@ def test_a_secret_can_be_patched_out_of_a_file_that_a_person_wrote(opened: Opene
         )
         memory.store.adopt()
         beside = f"<<<<<<< SEARCH\nkey {TOKEN}\nnext\n=======\nkey {TOKEN}\nlast {OTHER}\n>>>>>>> REPLACE"
-        memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": beside}}]}))
+        edited(memory, uri, {"patches": {"content": beside}})
         assert body(memory, uri) == f"key {TOKEN}\nlast [redacted: npm token]"
         out = [{"search": f"key {TOKEN}", "replace": "key is in the vault"}]
-        (result,) = memory.commit(
-            CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": out}}]})
-        ).results
-        assert result.action is Action.UPDATED
+        assert only(edited(memory, uri, {"patches": {"content": out}})).action is Action.UPDATED
         assert TOKEN not in memory.read(ReadRequest(uri)).content
 
 

@@ -21,7 +21,7 @@ from memory_core.features.history import history_of
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
-from tests.stores import note, replaced, words_only
+from tests.stores import note, replaced, said, words_only
 
 NOTES = "viking://user/default/memories/notes"
 STYLE = "viking://user/default/memories/preferences/Python code style.md"
@@ -99,9 +99,8 @@ def test_a_conflict_is_refused_by_name_and_the_other_files_go_back(memory: Runeb
         {"memory_type": "preferences", "fields": {"topic": "Python code style", "content": "Two spaces."}},
         {"memory_type": "notes", "fields": {"title": "x", "content": "Extra."}},
     ]
-    both = memory.commit(
-        CommitRequest(operations={"write_operations": [{"replace": True, "memory_data": data} for data in writes]})
-    )
+    operations = {"write_operations": [{"replace": True, "memory_data": data} for data in writes]}
+    both = memory.commit(CommitRequest(operations=operations))
     later = style(memory, "Tabs.")
     undone = memory.run(UNDO, UndoRequest(both.commit_id))
     assert undone.status is Status.PARTIAL
@@ -173,19 +172,15 @@ def test_an_undone_conversation_leaves_the_queue_and_its_counts_and_can_be_sent_
 
 
 def test_a_conversation_that_went_on_is_not_torn_apart(memory: Runebook) -> None:
-    first = memory.commit(CommitRequest(messages=[{"role": "user", "content": "One thing."}], session_id="s1"))
-    later = memory.commit(
-        CommitRequest(messages=[{"role": "user", "content": "Another thing entirely."}], session_id="s1")
-    )
+    first = said(memory, "One thing.")
+    later = said(memory, "Another thing entirely.")
     refused = memory.run(UNDO, UndoRequest(first.commit_id))
     assert refused.status is Status.REJECTED
     assert later.commit_id in str(refused.results[0].reason)
 
 
 def test_an_undone_extraction_waits_and_can_be_handed_in_again(memory: Runebook) -> None:
-    memory.commit(
-        CommitRequest(messages=[{"role": "user", "content": "I moved to Berlin."}], session_id="s1", brief=True)
-    )
+    said(memory, "I moved to Berlin.", brief=True)
     log = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
     operations = {"write_operations": [{"memory_data": {"memory_type": "notes", "fields": {"content": "Berlin."}}}]}
     extracted = memory.commit(CommitRequest(operations=operations, session_id="s1"))
@@ -292,7 +287,7 @@ def _step(memory: Runebook, kind: str, name: str, body: str) -> None:
     if kind == "write":
         note(memory, name, body)
     elif kind == "say":
-        memory.commit(CommitRequest(messages=[{"role": "user", "content": f"{name}: {body}"}], session_id="s"))
+        said(memory, f"{name}: {body}", session_id="s")
     elif kind == "delete":
         memory.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{NOTES}/{name}.md"}]}))
     else:
@@ -303,14 +298,11 @@ def _step(memory: Runebook, kind: str, name: str, body: str) -> None:
 
 
 _KILLED_UNDO = """
-from memory_core.features.undo import UNDO
-from memory_core.features.undo import UndoRequest
-
-
 import os, signal, sys
 from pathlib import Path
-from memory_core.core.config import Config
+from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import open_memory
+from tests.stores import words_only
 
 root, stop_at, commit = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 armed = []
@@ -319,8 +311,7 @@ def step(name):
     if armed and name == stop_at:
         os.kill(os.getpid(), signal.SIGKILL)
 
-config = Config.model_validate({"home": root, "embedding": {"provider": "none"}})
-with open_memory(config, step=step) as memory:
+with open_memory(words_only(root), step=step) as memory:
     armed.append(True)
     memory.run(UNDO, UndoRequest(commit))
     print("acknowledged", flush=True)

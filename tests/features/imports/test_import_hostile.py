@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.errors import InvalidInput, NotFound
-from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action, as_json
 from memory_core.features.imports import import_run, sources
 from memory_core.features.imports.sources import elements, lines, open_source
@@ -21,6 +20,7 @@ from tests.features.imports.foreign import brought, write, write_lines
 from tests.features.moving import opened
 from tests.fork_server import starter
 from tests.kept import kept_files
+from tests.stores import edited
 
 ROOT = Path(__file__).parents[3]
 
@@ -154,16 +154,15 @@ import os, signal, sys
 from pathlib import Path
 from memory_core.features.imports import import_run as run
 from memory_core.runebook import open_memory
-from memory_core.core.config import Config, EmbeddingConfig
 from tests.features.imports.foreign import brought
+from tests.stores import words_only
 run._BATCH_ITEMS = 3
 seen = []
 def step(name):
     seen.append(name)
     if seen.count(sys.argv[3]) == int(sys.argv[4]):
         os.kill(os.getpid(), signal.SIGKILL)
-config = Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))
-with open_memory(config, step=step) as memory:
+with open_memory(words_only(Path(sys.argv[1])), step=step) as memory:
     brought(memory, Path(sys.argv[2]))
 """
 
@@ -197,9 +196,7 @@ def test_receipts_that_are_gone_cost_nothing_where_memories_still_say_where_they
     folder = foreign.vibeworker_v2(tmp_path / "v2")
     brought(memory, folder)
     uri = "viking://user/default/memories/tasks/Send the offer.md"
-    memory.commit(
-        CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": "Send it by post"}}]})
-    )
+    edited(memory, uri, {"patches": {"content": "Send it by post"}})
     kept = kept_files(tmp_path / "home")
     memory.close()
     for found in (tmp_path / "home" / ".state").glob("*.sqlite3*"):

@@ -21,7 +21,7 @@ from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE, 
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest, automatic_maintenance
 from memory_core.runebook import Runebook, open_memory
 from tests.features.upkeep.maintained import NOW, USER, away, kept, maintained, text
-from tests.stores import words_only
+from tests.stores import edited, words_only
 
 
 def learnt(memory: Runebook, number: int) -> str:
@@ -67,7 +67,7 @@ def test_pinned_memory_outlives_its_expiry(memory: Runebook) -> None:
     uri = kept(memory, "Emergency contact 紧急联系人: Lin", expires_at="2027-01-01", pinned=True)
     assert found(memory, "Lin") == [uri]
     assert maintained(memory) == []
-    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "pinned": False}]}, now=NOW))
+    edited(memory, uri, {"pinned": False}, now=NOW)
     assert found(memory, "Lin") == []
     assert len(maintained(memory, "expiry")) == 1
 
@@ -75,12 +75,12 @@ def test_pinned_memory_outlives_its_expiry(memory: Runebook) -> None:
 def test_memory_put_to_rest_is_read_but_neither_found_nor_recalled(memory: Runebook) -> None:
     uri = kept(memory, "The old office was in Berlin 旧办公室在柏林", priority="critical")
     assert uri in recalled(memory, "s1")
-    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "active": False}]}, now=NOW))
+    edited(memory, uri, {"active": False}, now=NOW)
     assert found(memory, "Berlin office") == []
     assert found(memory, "Berlin office", filter={"active": False}) == [uri]
     assert uri not in recalled(memory, "s2")
     assert "柏林" in memory.read(ReadRequest(uri)).content
-    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "active": True}]}, now=NOW))
+    edited(memory, uri, {"active": True}, now=NOW)
     assert found(memory, "柏林") == [uri]
 
 
@@ -129,7 +129,7 @@ def test_only_automatic_knowledge_beyond_the_capacity_leaves_and_the_least_used_
         used = automatic[4:]
         memory.store.recalled(Recall(NOW, "q", "find", tuple((uri, 0.9) for uri in used), 1.0))
         pinned = automatic[3]
-        memory.commit(CommitRequest(operations={"edit_operations": [{"uri": pinned, "pinned": True}]}, now=NOW))
+        edited(memory, pinned, {"pinned": True}, now=NOW)
         (receipt,) = maintained(memory, "capacity")
         # Five are not pinned, three may stay: of those never used the older two leave.
         assert {result.uri for result in receipt.results} == {automatic[1], automatic[2]}
