@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,32 @@ def replaced(memory: Runebook, memory_type: str, content: str, **keys: str) -> C
     """A memory written whole, whatever stood there."""
     data = {"memory_type": memory_type, "fields": {**keys, "content": content}}
     return memory.commit(CommitRequest(operations={"write_operations": [{"replace": True, "memory_data": data}]}))
+
+
+def note(memory: Runebook, title: str, content: str, **more: Any) -> CommitReceipt:
+    """A note of that title is stored."""
+    return memory.commit(CommitRequest(content, memory_type="notes", fields={"title": title}, **more))
+
+
+def fact(memory: Runebook, topic: str, content: str, **more: Any) -> str:
+    """A fact on that topic is stored; its URI."""
+    return only(memory.commit(CommitRequest(content, memory_type="facts", fields={"topic": topic}, **more))).uri
+
+
+def entity(memory: Runebook, name: str, content: str) -> CommitReceipt:
+    """An entity of that name is stored."""
+    return memory.commit(CommitRequest(content, memory_type="entities", fields={"entity_name": name}))
+
+
+def edited(memory: Runebook, uri: str, changes: Mapping[str, Any], **more: Any) -> CommitReceipt:
+    """One memory is edited: its patches, its links, or what its trailer says."""
+    return memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, **changes}]}, **more))
+
+
+def said(memory: Runebook, *words: str, session_id: str = "s1", **more: Any) -> CommitReceipt:
+    """What a user says in a conversation is stored."""
+    messages = [{"role": "user", "content": each} for each in words]
+    return memory.commit(CommitRequest(messages=messages, session_id=session_id, **more))
 
 
 def only(receipt: CommitReceipt) -> OperationResult:

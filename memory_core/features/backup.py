@@ -116,7 +116,7 @@ def back_up(
     _check_destination(store, destination, target, keep=keep, is_zip=is_zip)
     partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PARTIAL}")
     with appearing(target, partial, "the backup"):
-        _sweep(target.absolute().parent)
+        _sweep(path for path in target.absolute().parent.iterdir() if _PARTIAL.fullmatch(path.name))
         with contextlib.closing(ZipWriter(partial) if is_zip else FolderWriter(partial)) as writer:
             backup = _Writing(store, writer, target).run(settings_file, with_index=with_index)
         verify(partial)
@@ -242,13 +242,12 @@ def _ledger_of(path: Path) -> str:
         return ""
 
 
-def _sweep(folder: Path) -> None:
-    """Delete what backups left behind that were cut short a day ago or more."""
-    for path in folder.iterdir():
-        if _PARTIAL.fullmatch(path.name):
-            with contextlib.suppress(FileNotFoundError):
-                if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                    remove_whole(path)
+def _sweep(left_behind: Iterable[Path]) -> None:
+    """Delete what backups and restores left behind that were cut short a day ago or more."""
+    for path in left_behind:
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
+                remove_whole(path)
 
 
 def verify(path: Path) -> int:
@@ -355,7 +354,7 @@ def restore(
         return aside
 
     try:
-        _sweep_staging(home.parent)
+        _sweep(home.parent.glob(f"{atomic.RESTORING_PREFIX}*"))
         _unpack(source, staging, names)
         return count, closed(move)
     except OSError as error:
@@ -434,14 +433,6 @@ def _exchanged(home: Path, staging: Path, aside: Path) -> bool:
         if not done:
             aside.rename(staging)
     return done
-
-
-def _sweep_staging(folder: Path) -> None:
-    """Delete the copies that restores left which were cut short a day ago or more."""
-    for path in folder.glob(f"{atomic.RESTORING_PREFIX}*"):
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                remove_whole(path)
 
 
 def _unpack(source: Path, target: Path, names: dict[str, str]) -> None:

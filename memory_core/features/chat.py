@@ -157,12 +157,11 @@ class Chat:
             )
         self._is_private = wished
 
-    def say(self, words: str, *, metadata: Mapping[str, Any] | None = None, now: datetime | None = None) -> Reply:
+    def say(self, words: str, *, now: datetime | None = None) -> Reply:
         """One turn: what the user said is stored, answered, and remembered with its answer.
 
         Args:
             words: What the user said.
-            metadata: About this message, added to the conversation's.
             now: The moment; default the clock's.
 
         Raises:
@@ -170,9 +169,9 @@ class Chat:
             RunebookError: If the words could not be stored, or memory not be read.
             ModelFailed: If there is no answer; what the user said is stored.
         """
-        return self.remember(self.answer(words, metadata=metadata, now=now), now=now)
+        return self.remember(self.answer(words, now=now), now=now)
 
-    def answer(self, words: str, *, metadata: Mapping[str, Any] | None = None, now: datetime | None = None) -> Reply:
+    def answer(self, words: str, *, now: datetime | None = None) -> Reply:
         """The first half of ``say``: nothing of the answer is stored yet."""
         if not words.strip():
             raise ContentRejected("nothing was said.", hint="Say something.")
@@ -184,7 +183,7 @@ class Chat:
         finally:
             if not self._is_private:
                 self.said = self._record("user", words, moment)
-        shown = self._shown(words, recalled, {**(self._request.metadata or {}), **(metadata or {})}, moment)
+        shown = self._shown(words, recalled, moment)
         completion = model.complete(self._asked(shown), self._memory.config.llm.deadline_seconds)
         text = _text_of(completion)
         self.past.append(Exchange(words, text, shown))
@@ -233,7 +232,8 @@ class Chat:
             CommitRequest(messages=[message], session_id=self.session_id, extract=False, here=here, now=moment)
         )
 
-    def _shown(self, words: str, recalled: ContextPack, metadata: Mapping[str, Any], moment: datetime) -> str:
+    def _shown(self, words: str, recalled: ContextPack, moment: datetime) -> str:
+        metadata = self._request.metadata
         told = json.dumps(metadata, ensure_ascii=False, indent=2, default=str) if metadata else ""
         values = {
             "recalled": f"{_RECALLED}\n{fenced(recalled.text)}" if recalled.text.strip() else "",

@@ -42,33 +42,26 @@ class Correction:
     Attributes:
         index: Place of the message among those that were given.
         text: The user's sentences that hold a cue, verbatim, on one line.
-        cue: Name of the first cue.
     """
 
     index: int
     text: str
-    cue: str
 
 
 def find_corrections(messages: Sequence[Message]) -> tuple[Correction, ...]:
     """The users' corrections, at most one for each message, in order."""
-    found: list[Correction] = []
-    for index, message in enumerate(messages):
-        if message.role != "user" or not message.text.strip():
-            continue
-        said = _corrected(message.text)
-        if said is not None:
-            found.append(Correction(index, *said))
-    return tuple(found)
+    return tuple(
+        Correction(index, correction)
+        for index, message in enumerate(messages)
+        if message.role == "user" and (correction := _correction(message.text))
+    )
 
 
 @lru_cache(maxsize=8_192)
-def _corrected(text: str) -> tuple[str, str] | None:
-    """What a message corrects and by which words; None for nothing."""
-    hits = [(cue, sentence) for sentence in _own_sentences(text) if (cue := _cue_in(sentence)) is not None]
-    if not hits:
-        return None
-    return summary_line(" ".join(dict.fromkeys(sentence for _, sentence in hits)), _TEXT_LIMIT_CHARS), hits[0][0]
+def _correction(text: str) -> str:
+    """The sentences of a message that correct something; empty where none does."""
+    found = dict.fromkeys(sentence for sentence in _own_sentences(text) if _has_cue(sentence))
+    return summary_line(" ".join(found), _TEXT_LIMIT_CHARS)
 
 
 def hints(corrections: Sequence[Correction]) -> tuple[str, ...]:
@@ -128,13 +121,13 @@ def _own_sentences(text: str) -> list[str]:
     return joined
 
 
-def _cue_in(sentence: str) -> str | None:
+def _has_cue(sentence: str) -> bool:
     if _pattern("question").search(sentence) and not _pattern("request").search(sentence):
-        return None
+        return False
     bare = sentence.lstrip(" -*•·\"'“‘(（")
     folded = bare.casefold()
     cues = cued_patterns(__file__, "cues", re.IGNORECASE)
-    return next((cue.name for cue in cues if cue.cued(folded) and cue.compiled.search(bare)), None)
+    return any(cue.cued(folded) and cue.compiled.search(bare) for cue in cues)
 
 
 def _answered(messages: Sequence[Message], index: int) -> str | None:

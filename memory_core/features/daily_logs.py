@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from memory_core.core.index.documents import ABSTRACT_LIMIT_CHARS, Document
 from memory_core.core.index.encoder import passages
 from memory_core.core.index.tokenizer import date_words
 from memory_core.core.memory.memory_type import CONTENT
-from memory_core.core.memory.metadata import ACTIVE, EXPIRES_AT, PINNED
+from memory_core.core.memory.metadata import ACTIVE, EXPIRES_AT, PINNED, read_moment
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.trailer import read_members
 from memory_core.core.memory.uri import MemoryUri, Scope
@@ -98,8 +99,8 @@ def log_day(uri: MemoryUri) -> date | None:
 def new_entry(text: str, moment: datetime, **facts: Any) -> LogEntry:
     """An entry made at ``moment``; its offset says whose clock."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").strip().split("\n")
-    said = "\n".join(line if line.strip() else "" for line in lines)
-    return LogEntry(said, moment.strftime("%H:%M"), moment.isoformat(timespec="seconds"), **facts)
+    words = "\n".join(line if line.strip() else "" for line in lines)
+    return LogEntry(words, moment.strftime("%H:%M"), moment.isoformat(timespec="seconds"), **facts)
 
 
 def with_entry(log: str | None, day: date, entry: LogEntry) -> str:
@@ -135,10 +136,9 @@ def entries(log: str) -> tuple[LogEntry, ...]:
 def readable(entry: LogEntry) -> str:
     """The entry as a list item without its comment; what that says of kind and category stands in brackets."""
     labels = [entry.kind if entry.kind != KINDS[0] else None, entry.category, entry.tool, entry.error]
-    said = ", ".join(label for label in labels if label)
-    head = " ".join(part for part in ("-", entry.time, f"[{said}]" if said else None) if part)
+    brackets = ", ".join(filter(None, labels))
     text = entry.text.replace("\n", "\n  ")
-    return f"{head} {text}"
+    return " ".join(part for part in ("-", entry.time, f"[{brackets}]" if brackets else None, text) if part is not None)
 
 
 def _ended(block: list[str]) -> bool:
@@ -165,38 +165,28 @@ def _read(number: int, lines: list[str]) -> LogEntry:
     while not lines[-1]:
         lines = lines[:-1]
     meta: dict[str, Any] = {}
-    found = _META.fullmatch(lines[-1])
-    body = lines
-    if found is not None:
-        try:
-            meta = json.loads(found["json"])
+    body, comment = lines, _META.fullmatch(lines[-1])
+    if comment is not None:
+        with suppress(ValueError, RecursionError):  # a person's own comment
+            meta = json.loads(comment["json"])
             body = lines[:-1]
-        except (ValueError, RecursionError):  # a person's own comment
-            meta = {}
     item = _ITEM.match(lines[0])
     time = None
     if item is not None:
         body = [body[0][item.end() :], *(line.removeprefix("  ") for line in body[1:])]
         time = f"{int(item['hour']):02}:{item['minute']}" if item["hour"] else None
-    told = {
+    members = {
         name: meta[name] for name in ("at", "kind", "salience", "private", *_LABELS) if meta.get(name) not in (None, "")
     }
     own = {"text": "\n".join(body).strip(), "time": time, "line": number, "lines": len(lines)}
-    entry = read_members(LogEntry, {**told, **own})
+    entry = read_members(LogEntry, {**members, **own})
     assert entry is not None  # it has a text
     return replace(
         entry,
-        at=_moment(entry.at),
+        at=entry.at if read_moment(entry.at) is not None else None,
         kind=entry.kind if entry.kind in KINDS else KINDS[0],
         salience=entry.salience if 0 <= entry.salience <= 1 else DEFAULT_SALIENCE,
     )
-
-
-def _moment(value: str | None) -> str | None:
-    try:
-        return value if value and datetime.fromisoformat(value) else None
-    except ValueError:
-        return None
 
 
 _FIELDS = ("kind", "tool", "error")
@@ -221,8 +211,6 @@ def _entry(write: WriteOp, context: PlanContext, moment: datetime) -> tuple[LogE
     kind = facts.pop("kind", KINDS[0])
     if kind not in KINDS:
         raise InvalidInput(f"kind {escaped(str(kind))!r} is unknown.", hint=f"Use one of: {', '.join(KINDS)}.")
-    assignment = context.assignment
-    private = assignment.by_default if assignment.private is None else assignment.private
     labels = {name: _label(name, value) for name, value in facts.items() if name == "tool"}
     if "error" in facts:
         labels["error"] = " ".join(str(facts["error"]).split())
@@ -233,8 +221,8 @@ def _entry(write: WriteOp, context: PlanContext, moment: datetime) -> tuple[LogE
         kind=kind,
         salience=data.given.get("salience", DEFAULT_SALIENCE),
         category=None if category is None or DAILY_LOGS.takes(category) else _label("category", category),
-        project=assignment.project,
-        private=private and assignment.project is not None,
+        project=context.assignment.project,
+        private=context.assignment.is_private,
         session_id=context.source.get("session_id"),
         **labels,
     )
@@ -314,14 +302,14 @@ class DailyLogs(RecordKind):
         """The log of a day, or one entry of it; None where there is nothing to show."""
         day = log_day(MemoryUri.parse(uri.partition("#")[0]))
         seen = (entry for entry in entries(reader.text(uri)) if reader.sees(entry.project, private=entry.private))
-        told = {entry.line: readable(entry) for entry in seen}
-        if not told or day is None:
+        shown = {entry.line: readable(entry) for entry in seen}
+        if not shown or day is None:
             return None
-        within = () if "#" in uri else tuple((f"{uri}#{line}", text) for line, text in told.items())
+        within = () if "#" in uri else tuple((f"{uri}#{line}", text) for line, text in shown.items())
         score = None if hit is None else hit.score
         from memory_core.core.search.context_formats import Piece
 
-        return Piece("log", uri, "\n".join(told.values()), score, day.isoformat(), within=within)
+        return Piece("log", uri, "\n".join(shown.values()), score, day.isoformat(), within=within)
 
     def target(self, context: PlanContext, moment: datetime) -> MemoryUri:
         """The log of the day."""

@@ -20,7 +20,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -36,7 +36,7 @@ from memory_core.core.errors import (
     StorageFailed,
 )
 from memory_core.core.feature import Features
-from memory_core.core.index.documents import Document, documents_of, is_searchable, is_session_log, session_growth
+from memory_core.core.index.documents import documents_of, is_searchable, is_session_log, session_growth
 from memory_core.core.index.embedding_queue import passages_without_vector
 from memory_core.core.index.encoder import PASSAGE_LIMIT_COUNT
 from memory_core.core.index.indexer import numbered
@@ -162,20 +162,18 @@ def examined(subject: Subject) -> Iterator[Finding]:
     yield from _server(subject)
 
 
-def _found(check: str, *subjects: str, **facts: Any) -> Iterator[Finding]:
-    """A finding of a check for each subject."""
-    return _listed(word_table(__file__)["checks"][check], subjects, **facts)
+def _found(check: str | Sequence[str], *subjects: str, each: Iterable[str] = (), **facts: Any) -> Iterator[Finding]:
+    """A finding for each subject; of very many the first few and how many more.
 
-
-def _each(check: str, subjects: Iterable[str]) -> Iterator[Finding]:
-    return _listed(word_table(__file__)["checks"][check], subjects)
-
-
-def _listed(row: Sequence[Any], subjects: Iterable[str], **facts: Any) -> Iterator[Finding]:
-    """A finding for each subject; of very many the first few and how many more."""
-    name, severity, detail, *more = row
+    Args:
+        check: Its name in the table, or its row: name, severity, detail and repair.
+        subjects: What it is about.
+        each: More of them, where there may be many.
+        facts: For the detail.
+    """
+    name, severity, detail, *more = word_table(__file__)["checks"][check] if isinstance(check, str) else check
     repair = word_table(__file__)["repairs"][more[0]] if more and more[0] else None
-    rest = iter(subjects)
+    rest = chain(subjects, each)
     shown = [*islice(rest, _NAMED)]
     left = sum(1 for _ in rest)
     for subject in [*shown, *([f"{left:,} more"] if left else [])]:
@@ -198,12 +196,12 @@ def _folder(subject: Subject) -> Iterator[Finding]:
     if free < _LEAST_FREE_BYTES:
         yield from _found("space", str(root), mib=free // 1024**2)
     exposed = list(open_to_others(root))
-    yield from _each("open", (_shown(root, path) for path in exposed if _is_ours(root, path)))
-    yield from _each("open file", (_shown(root, path) for path in exposed if not _is_ours(root, path)))
-    yield from _each("temporary", (_shown(root, path) for path in stale_files(root)))
-    yield from _each("cut-off restore", map(str, cut_off_restores(root)))
+    yield from _found("open", each=(_shown(root, path) for path in exposed if _is_ours(root, path)))
+    yield from _found("open file", each=(_shown(root, path) for path in exposed if not _is_ours(root, path)))
+    yield from _found("temporary", each=(_shown(root, path) for path in stale_files(root)))
+    yield from _found("cut-off restore", each=map(str, cut_off_restores(root)))
     replaced = (path for path in subject.state.glob("*.damaged*") if not path.name.endswith(("-wal", "-shm")))
-    yield from _each("leftovers", (_shown(root, path) for path in replaced))
+    yield from _found("leftovers", each=(_shown(root, path) for path in replaced))
 
 
 def open_to_others(root: Path) -> Iterator[Path]:
@@ -298,7 +296,11 @@ _INDEX_LOCK = "index/index-follow"
 def _database(subject: Subject, database: ExaminedDatabase) -> Iterator[Finding]:
     """Findings on what all users of the database share, and on locks of this one."""
     state = database.state
-    facts = {"server": state.server, "vectors": state.vectors or "not installed", "version": state.version}
+    facts: dict[str, Any] = {
+        "server": state.server,
+        "vectors": state.vectors or "not installed",
+        "version": state.version,
+    }
     yield from _found("database", f"Python {platform.python_version()}", **facts)
     for problem in state.problems:
         yield from _found("database problem", "store.url", problem=problem)
@@ -334,10 +336,10 @@ def _ledger(subject: Subject) -> Iterator[Finding]:
         table = word_table(__file__)
         for *row, query in (*table["ledger"], *table["ledger database" if in_database else "ledger folder"]):
             given = (before,) if "?" in query else ()
-            yield from _listed(row, (str(found) for (found,) in ledger.execute(query, given)))
+            yield from _found(row, each=(str(found) for (found,) in ledger.execute(query, given)))
         names = ledger.execute("SELECT uri, name_fold FROM files ORDER BY uri")
-        yield from _each("folded", (uri for uri, folded in names if fold(MemoryUri.parse(uri).name) != folded))
-        yield from _each("history", _broken_texts(ledger))
+        yield from _found("folded", each=(uri for uri, folded in names if fold(MemoryUri.parse(uri).name) != folded))
+        yield from _found("history", each=_broken_texts(ledger))
     except sqlite3.Error as error:
         yield from _found("unreadable ledger", LEDGER_NAME, error=error)
 
@@ -392,11 +394,11 @@ def _files(subject: Subject) -> Iterator[Finding]:
     """Findings on the files, against the ledger where it can be read."""
     ledger = subject.ledger
     known: dict[str, str] = {}
-    undelivered: frozenset[str] = frozenset()
+    undelivered: set[str] = set()
     if ledger is not None:
         known = dict(ledger.execute("SELECT uri, sha256 FROM files"))
         unsettled = "SELECT uri FROM changes WHERE seq IN (SELECT seq FROM commits WHERE settled = 0)"
-        undelivered = frozenset(uri for (uri,) in ledger.execute(unsettled))
+        undelivered = {uri for (uri,) in ledger.execute(unsettled)}
     seen: set[str] = set()
     links: dict[str, frozenset[str]] = {}
     for entry in subject.files.walk():
@@ -426,7 +428,7 @@ def _files(subject: Subject) -> Iterator[Finding]:
         for target in sorted(targets)
         if file_of(target) not in seen and not _is_directory(subject, target)
     )
-    yield from _each("links", dangling)
+    yield from _found("links", each=dangling)
 
 
 def _is_utf8(subject: Subject, uri: MemoryUri) -> bool:
@@ -454,9 +456,9 @@ def _compared(
 
 def _missing(subject: Subject, ledger: sqlite3.Connection, uris: set[str]) -> Iterator[Finding]:
     for uri in sorted(uris):
-        held = ledger.execute("SELECT 1 FROM files WHERE uri = ?", (uri,)).fetchone()
+        is_known = ledger.execute("SELECT 1 FROM files WHERE uri = ?", (uri,)).fetchone()
         try:
-            if held is not None and subject.files.stat(MemoryUri.parse(uri)) is None:
+            if is_known and subject.files.stat(MemoryUri.parse(uri)) is None:
                 yield from _found("missing file", uri)
         except InvalidUri as error:
             yield from _found("misnamed file", uri, error=error.message)
@@ -474,8 +476,7 @@ def _is_directory(subject: Subject, target: str) -> bool:
 
 def _index(subject: Subject) -> Iterator[Finding]:
     """Findings on the catalog and what hangs on it."""
-    catalog = subject.catalog
-    database = subject.database
+    catalog, database = subject.catalog, subject.database
     if catalog is None:
         yield from _found("closed index" if (subject.state / INDEX_NAME).exists() else "no index", INDEX_NAME)
         return
@@ -488,7 +489,7 @@ def _index(subject: Subject) -> Iterator[Finding]:
         table = word_table(__file__)
         for *row, query in (*table["catalog folder" if database is None else "catalog database"], *table["catalog"]):
             if count := catalog.execute(query).fetchone()[0]:
-                yield from _listed(row, [INDEX_NAME], count=f"{count:,}")
+                yield from _found(row, INDEX_NAME, count=f"{count:,}")
         if database is None and (problem := _torn_words(catalog)):
             yield from _found("torn words", INDEX_NAME, error=problem)
         yield from _vectors(subject, catalog)
@@ -513,7 +514,7 @@ def _documents(subject: Subject, catalog: sqlite3.Connection) -> Iterator[Findin
             if text is not None and text_sha256(text) == sha256 and _differs(subject, catalog, uri, text):
                 wrong.append(uri)
     if newest == _newest(ledger):  # else a commit came while they were compared
-        yield from _each("documents", wrong)
+        yield from _found("documents", each=wrong)
 
 
 def _newest(ledger: sqlite3.Connection) -> int:
@@ -543,7 +544,12 @@ def _behind(subject: Subject, catalog: sqlite3.Connection) -> str | None:
 
 
 def _differs(subject: Subject, catalog: sqlite3.Connection, uri: str, text: str) -> bool:
-    documents = _made_of(subject, MemoryUri.parse(uri), text)
+    place = MemoryUri.parse(uri)
+    documents = (
+        session_growth(place, [], list(numbered(text))).documents
+        if is_session_log(place)
+        else documents_of(place, text, subject.registry, subject.features)
+    )
     held = catalog.execute("SELECT part, own FROM documents WHERE uri = ? ORDER BY part", (uri,))
     if held.fetchall() != [(document.part, document.own) for document in documents]:
         return True
@@ -556,12 +562,6 @@ def _differs(subject: Subject, catalog: sqlite3.Connection, uri: str, text: str)
     if held.fetchall() != passages:
         return True
     return subject.database is not None and not subject.database.has_words(catalog, uri, documents)
-
-
-def _made_of(subject: Subject, uri: MemoryUri, text: str) -> list[Document]:
-    if is_session_log(uri):
-        return list(session_growth(uri, [], list(numbered(text))).documents)
-    return list(documents_of(uri, text, subject.registry, subject.features))
 
 
 def _torn_words(catalog: sqlite3.Connection) -> str | None:

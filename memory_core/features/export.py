@@ -73,18 +73,21 @@ class Selection:
     @property
     def is_everything(self) -> bool:
         """Whether no file is left out."""
-        return not self.target.parts and self.project is None and self.memory_type is None and self.sessions
+        return not self.target.parts and not self._narrows and self.sessions
 
     def places(self, uri: MemoryUri) -> bool:
         """Whether a file at this place may be taken, whatever it holds."""
         if not self.target.contains(uri) or (uri.scope is Scope.SESSION and not self.sessions):
             return False
-        narrow = self.project is not None or self.memory_type is not None
-        return not (narrow and uri.is_summary)  # they tell of the memories that are left out
+        return not (self._narrows and uri.is_summary)  # they tell of the memories that are left out
+
+    @property
+    def _narrows(self) -> bool:
+        return self.project is not None or self.memory_type is not None
 
     def takes(self, uri: MemoryUri, text: str, registry: MemoryTypeRegistry) -> bool:
         """Whether a file at such a place is taken."""
-        if self.memory_type is None and self.project is None:
+        if not self._narrows:
             return True
         memory = parse(uri, text, registry)
         if self.memory_type is not None and memory.type_name != self.memory_type:
@@ -194,9 +197,9 @@ def export(memory: Runebook, target: Path | IO[bytes], selection: Selection, *, 
 def _write_zip(source: _Source, writer: ZipWriter, target: Path) -> Export:
     paths = archive_paths(source.uris)
     files: list[dict[str, Any]] = []
-    for file in source.files():
-        packed = pack(writer, paths[file.uri], [file.content], stored=is_bomb_like(file.content))
-        files.append(packed.facts | {"uri": str(file.uri), "updated_at": file.updated_at})
+    for uri, content, updated_at in source.files():
+        packed = pack(writer, paths[uri], [content], stored=is_bomb_like(content))
+        files.append(packed.facts | {"uri": str(uri), "updated_at": updated_at})
     history: dict[str, Any] | None = None
     if source.selection.history:
         lines = (json.dumps(commit).encode() + b"\n" for commit in source.history())
@@ -219,14 +222,14 @@ def _write_lines(source: _Source, stream: IO[bytes], target: Path | None) -> Exp
 
     begins = {"kind": "export", "format": EXPORT.format, "format_version": EXPORT.version, "end_is_hashed": True}
     write(begins | source.header())
-    for file in source.files():
-        text = file.content.decode("utf-8", "replace")
+    for uri, content, updated_at in source.files():
+        text = content.decode("utf-8", "replace")
         # Of the text: a hand-made file may hold bytes that are none.
-        facts = {"kind": "file", "uri": str(file.uri), "sha256": text_sha256(text), "updated_at": file.updated_at}
-        write(facts | {"text": text} | memory_facts(file.uri, text, source.registry))
-        if source.selection.messages and is_session_log(file.uri):
+        facts = {"kind": "file", "uri": str(uri), "sha256": text_sha256(text), "updated_at": updated_at}
+        write(facts | {"text": text} | memory_facts(uri, text, source.registry))
+        if source.selection.messages and is_session_log(uri):
             for index, message in enumerate(parse_lines(text)[0]):
-                write({"kind": "message", "uri": f"{file.uri}#{index}"} | to_record(message))
+                write({"kind": "message", "uri": f"{uri}#{index}"} | to_record(message))
     for commit in source.history() if source.selection.history else ():
         write({"kind": "commit", "commit": commit})
     export = source.export(target)
@@ -249,15 +252,6 @@ def _whole(target: Path, *, force: bool) -> Iterator[Path]:
             raise InvalidInput(f"{target.name!r} has appeared meanwhile.", hint="Name another file, or add --force.")
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """One file: bytes as they are on disk; ``updated_at`` is ISO 8601, or empty."""
-
-    uri: MemoryUri
-    content: bytes
-    updated_at: str
-
-
 class _Source:
     """The chosen files of one moment."""
 
@@ -278,8 +272,8 @@ class _Source:
         """Every file that may be taken."""
         return [MemoryUri.parse(row.uri) for row in self._rows]
 
-    def files(self) -> Iterator[_File]:
-        """The files, one at a time."""
+    def files(self) -> Iterator[tuple[MemoryUri, bytes, str]]:
+        """The files, one at a time: its bytes as they are on disk, and when it was changed (ISO 8601, or empty)."""
         for done, row in enumerate(self._rows, 1):
             uri = MemoryUri.parse(row.uri)
             content = content_at(self._store.files, self._snapshot, row)
@@ -287,7 +281,7 @@ class _Source:
                 self._left_out.append(row.uri)
             elif self.selection.takes(uri, content.decode("utf-8", "replace"), self.registry):
                 self._taken.append(uri)
-                yield _File(uri, content, row.updated_at)
+                yield uri, content, row.updated_at
             tell("exporting", done, len(self._rows), unit="files")
 
     def history(self) -> Iterator[dict[str, Any]]:
@@ -365,14 +359,13 @@ def chosen_history(commits: Iterator[dict[str, Any]], taken: frozenset[str] | No
         if taken is None:
             yield commit
             continue
-        changes = [change for change in commit["changes"] if change["uri"] in taken]
+        changes = [
+            change | {"moved_from": change["moved_from"] if change["moved_from"] in taken else None}
+            for change in commit["changes"]
+            if change["uri"] in taken
+        ]
         if changes:
-            receipt = _narrowed(commit["receipt"], taken)
-            moved = [
-                change | {"moved_from": change["moved_from"] if change["moved_from"] in taken else None}
-                for change in changes
-            ]
-            yield commit | {"receipt": receipt, "changes": moved}
+            yield commit | {"receipt": _narrowed(commit["receipt"], taken), "changes": changes}
 
 
 def _narrowed(receipt: Mapping[str, Any], taken: frozenset[str]) -> dict[str, Any]:

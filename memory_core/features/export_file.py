@@ -29,7 +29,6 @@ from memory_core.core.memory.uri import SCHEME, MemoryUri
 from memory_core.core.store import atomic
 from memory_core.core.store.files import FILE_LIMIT_BYTES
 
-FORMAT = "runebook-export"
 MANIFEST_NAME = "manifest.json"
 HISTORY_NAME = "history.jsonl"
 ENTRIES_LIMIT = 1_000_000
@@ -62,7 +61,7 @@ class Form:
 
 EXPORT = Form(
     "export",
-    FORMAT,
+    "runebook-export",
     MANIFEST_NAME,
     "Get a sound copy of the file, or take what is sound of it with --partial.",
     "Name a file that runebook export wrote; for a backup, use runebook restore.",
@@ -573,12 +572,8 @@ class _Lines(Archive):
         return _text(read_object(self._line_at(int(file.place)), "the line")).encode("utf-8")
 
     def history(self) -> Iterator[Mapping[str, Any]] | None:
-        return self._history() if self._commits else None
-
-    def _history(self) -> Iterator[Mapping[str, Any]]:
-        for place in self._commits:
-            commit = read_object(self._line_at(place), "the line").get("commit")
-            yield commit if isinstance(commit, dict) else {}
+        commits = (read_object(self._line_at(place), "the line").get("commit") for place in self._commits)
+        return (commit if isinstance(commit, dict) else {} for commit in commits) if self._commits else None
 
     def _line_at(self, place: int) -> bytes:
         self._stream.seek(place)

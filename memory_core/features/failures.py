@@ -64,7 +64,7 @@ def says_failed(name: str, arguments: Any, text: str) -> bool:
         return status != 0
     shows = _shows(command_of(arguments)) if runs else _is_named(name, "shows")
     if runs:
-        ending = _ending_of(text)
+        ending = [line for line in text[-_TAIL_CHARS:].splitlines() if line.strip()][-_LAST_LINES:]
         if not shows and (failed := _ends_failed(text, ending)) is not None:
             return failed
         if len(ending) == 1 and _pattern("shell_errors").match(ending[0]):
@@ -121,16 +121,12 @@ def _told_by(members: Mapping[str, Any]) -> bool | None:
     error = (
         members.get("error") or members.get("错误") or (members.get("errors") if members.get("data") is None else None)
     )
-    if error and not _is_count(error):
+    if error and (isinstance(error, bool) or not isinstance(error, int | float)):  # a number of errors is no error
         return True
     words = [members.get(key) for key in _KIND_KEYS]
     failed = any(isinstance(word, str) and word.casefold() in _words("failed_words") for word in words)
     failed = failed or any(re.fullmatch("[45]\\d\\d", str(word)) for word in words)
     return True if failed and (reasons or len(members) <= 2) else None
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _texts(members: Mapping[str, Any]) -> list[str]:
@@ -185,10 +181,6 @@ def _begins_failed(text: str, *, shows: bool, searches: bool) -> bool:
         return False
     wanted = "refused" if searches else "missing"
     return any(_pattern(name).match(lines[0]) for name in ("refused", wanted))
-
-
-def _ending_of(text: str) -> list[str]:
-    return [line for line in text[-_TAIL_CHARS:].splitlines() if line.strip()][-_LAST_LINES:]
 
 
 def _ends_failed(text: str, ending: list[str]) -> bool | None:

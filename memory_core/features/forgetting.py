@@ -8,7 +8,6 @@ good.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,14 +22,15 @@ from memory_core.core.feature import Feature, Features, RecordKind
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message import parse_lines
-from memory_core.core.memory.names import named, summary_line
+from memory_core.core.memory.names import named as with_name
+from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import DeleteOp, EditOp, MemoryOperations
 from memory_core.core.memory.requests import CommitRequest, FindRequest, Here, Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, Status
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
-from memory_core.features.mentions import places, tells, text_without, texts_of, without
+from memory_core.features.mentions import Mention, find_mentions, tells, text_without, texts_of, without
 from memory_core.features.review import mentioning
 from memory_core.features.upkeep.core_memories import archived_originals
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 KIND = "forget"
 _ABSTRACT_CHARS = 120
-_TURN = re.compile(r"(?P<log>.+\.(?:jsonl|md))#(?P<line>\d{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,43 +64,6 @@ class ForgetRequest:
     now: Now = None
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """One place: a memory, or with ``line`` an entry or a message of a log.
-
-    ``sentences`` are those that go, where not all of it does; ``refused`` says why it cannot be changed.
-    """
-
-    uri: MemoryUri
-    line: int | None
-    abstract: str
-    score: float | None = None
-    refused: str | None = None
-    sentences: tuple[str, ...] = ()
-
-    @classmethod
-    def at(cls, address: str, abstract: str = "", score: float | None = None) -> Match:
-        """The file of a URI, or the message of one with a line."""
-        turn = _TURN.fullmatch(address)
-        place, line = (turn["log"], int(turn["line"])) if turn else (address, None)
-        return cls(MemoryUri.parse(place), line, summary_line(abstract, _ABSTRACT_CHARS), score)
-
-    @property
-    def address(self) -> str:
-        """The URI with the line."""
-        return str(self.uri) if self.line is None else f"{self.uri}#{self.line}"
-
-    def result(self) -> OperationResult:
-        """The line of a receipt that shows it."""
-        if self.refused is not None:
-            return OperationResult(KIND, self.address, Action.REJECTED, self.refused, "Leave it out.")
-        score = "" if self.score is None else f"score {self.score:.2f}: "
-        if self.sentences:
-            told = " … ".join(summary_line(each, _ABSTRACT_CHARS) for each in self.sentences)
-            return OperationResult(KIND, self.address, Action.UPDATED, note=f"{score}goes: {told}")
-        return OperationResult(KIND, self.address, Action.DELETED, note=f"{score}{self.abstract}")
-
-
 def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     """Show what would be forgotten, or forget it where that is confirmed; see ``ForgetRequest``.
 
@@ -118,10 +80,10 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     memory.store.adopt()  # what people wrote and nothing has noticed yet is found, too
     memory.indexer.follow(None)
     matches = _matches(memory, request)
-    named = frozenset(request.uris) if (request.query or "").strip() and request.uris is not None else None
+    chosen = frozenset(request.uris) if (request.query or "").strip() and request.uris is not None else None
     found = [match for match in matches if match.refused is None]
-    going = found if named is None else [match for match in found if match.address in named]
-    differs = _difference(request, going, named)
+    going = found if chosen is None else [match for match in found if match.address in chosen]
+    differs = _difference(request, going, chosen)
     if request.dry_run or request.confirm is None or differs is not None or not going:
         shown = _preview(request, matches, found if differs is not None else going, differs)
         return replace(shown, notes=(*shown.notes, *_left_in_archive(going, memory.store.text)))
@@ -139,7 +101,19 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     return memory.indexed(receipt)
 
 
-def _matches(memory: Runebook, request: ForgetRequest) -> list[Match]:
+def _result(match: Mention) -> OperationResult:
+    """The line of a receipt that shows a place, and what goes of it."""
+    if match.refused is not None:
+        return OperationResult(KIND, match.address, Action.REJECTED, match.refused, "Leave it out.")
+    score = "" if match.score is None else f"score {match.score:.2f}: "
+    if match.sentences:
+        gone = " … ".join(summary_line(each, _ABSTRACT_CHARS) for each in match.sentences)
+        return OperationResult(KIND, match.address, Action.UPDATED, note=f"{score}goes: {gone}")
+    note = f"{score}{summary_line(match.text, _ABSTRACT_CHARS)}"
+    return OperationResult(KIND, match.address, Action.DELETED, note=note)
+
+
+def _matches(memory: Runebook, request: ForgetRequest) -> list[Mention]:
     """What a request means, the best match first."""
     query = (request.query or "").strip()
     if not query:
@@ -148,19 +122,17 @@ def _matches(memory: Runebook, request: ForgetRequest) -> list[Match]:
         memory.browser.visible(MemoryUri.parse(request.target_uri))
     scope = memory.projects.scope(request.project, request.here)
     wanted = FindRequest(query, request.target_uri, request.limit, filter=request.filter, now=request.now)
-    matches: dict[str, Match] = {}
-    for said in places(memory, wanted, scope, conversations=request.include_conversations):
-        match = Match(said.uri, said.line, summary_line(said.text, _ABSTRACT_CHARS), said.score)
-        matches[match.address] = replace(match, sentences=said.sentences)
+    mentions = find_mentions(memory, wanted, scope, conversations=request.include_conversations)
+    matches = {mention.address: mention for mention in mentions}
     for each in () if request.target_uri or request.filter else mentioning(memory, query):
         if scope.finds(each.assignment.project, private=each.private):
-            matches.setdefault(str(each.uri), Match.at(str(each.uri), each.title))
+            matches.setdefault(str(each.uri), Mention(each.uri, None, each.title))
     return list(matches.values())
 
 
-def _named(memory: Runebook, request: ForgetRequest, uri: str) -> Match:
+def _named(memory: Runebook, request: ForgetRequest, uri: str) -> Mention:
     """What a caller names itself."""
-    match = Match.at(uri)
+    match = Mention.at(uri)
     match = replace(match, uri=memory.browser.visible(match.uri))
     try:
         text = memory.store.text(match.uri)
@@ -171,29 +143,29 @@ def _named(memory: Runebook, request: ForgetRequest, uri: str) -> Match:
             return _turn_of(match, text, request)
         if match.line is not None:
             return _entry_of(match, text, memory.features.kind_of(match.uri))
-        return replace(match, abstract=summary_line(split(text).body, _ABSTRACT_CHARS))
+        return replace(match, text=split(text).body)
     except RunebookError as error:
         return replace(match, refused=error.message)
 
 
-def _entry_of(match: Match, text: str, kind: RecordKind | None) -> Match:
+def _entry_of(match: Mention, text: str, kind: RecordKind | None) -> Mention:
     line = match.line or 0
-    said = text.split("\n")[line : line + kind.entry_lines(text, line)] if kind is not None and kind.has_entries else []
-    if not said:
-        return replace(match, refused="there is no entry on that line.")
-    return replace(match, abstract=summary_line("\n".join(said), _ABSTRACT_CHARS))
+    lines = (
+        text.split("\n")[line : line + kind.entry_lines(text, line)] if kind is not None and kind.has_entries else []
+    )
+    return replace(match, text="\n".join(lines), refused=None if lines else "there is no entry on that line.")
 
 
-def _difference(request: ForgetRequest, going: list[Match], named: frozenset[str] | None) -> str | None:
+def _difference(request: ForgetRequest, going: list[Mention], chosen: frozenset[str] | None) -> str | None:
     """Why what is confirmed is not what is found now."""
-    if named is not None and named != {match.address for match in going}:
+    if chosen is not None and chosen != {match.address for match in going}:
         return "uris names other places than match now"
     if request.confirm is not None and request.confirm != len(going):
         return f"{len(going)} match now, not {request.confirm}"
     return None
 
 
-def _turn_of(match: Match, text: str, request: ForgetRequest) -> Match:
+def _turn_of(match: Mention, text: str, request: ForgetRequest) -> Mention:
     if not request.include_conversations:
         return replace(match, refused="it is a conversation; include_conversations is not set.")
     if match.line is None:
@@ -202,11 +174,13 @@ def _turn_of(match: Match, text: str, request: ForgetRequest) -> Match:
     messages, _ = parse_lines(lines[match.line]) if match.line < len(lines) else ([], [])
     if not messages or is_forgotten(messages[0]):
         return replace(match, refused="there is no message on that line.")
-    return replace(match, abstract=summary_line(messages[0].text, _ABSTRACT_CHARS))
+    return replace(match, text=messages[0].text)
 
 
-def _preview(request: ForgetRequest, matches: list[Match], going: list[Match], differs: str | None) -> CommitReceipt:
-    results = tuple(match.result() for match in matches)
+def _preview(
+    request: ForgetRequest, matches: list[Mention], going: list[Mention], differs: str | None
+) -> CommitReceipt:
+    results = tuple(map(_result, matches))
     if not going:
         status = Status.REJECTED if matches else Status.UNCHANGED
         return CommitReceipt("", status, results, notes=("nothing was deleted: nothing matches",))
@@ -221,7 +195,7 @@ def _preview(request: ForgetRequest, matches: list[Match], going: list[Match], d
     return CommitReceipt("", Status.DRY_RUN, results, notes=tuple(notes))
 
 
-def _planned(going: list[Match], snapshot: Snapshot, context: PlanContext, features: Features) -> ChangeSet:
+def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, features: Features) -> ChangeSet:
     """Sentences, memories, entries and messages go in one change set."""
     files = [match for match in going if match.line is None]
     operations = MemoryOperations()
@@ -236,15 +210,15 @@ def _planned(going: list[Match], snapshot: Snapshot, context: PlanContext, featu
         else:
             _operate(operations, match, copy)
     decided = plan(operations, snapshot, context) if len(operations) else ChangeSet()
-    told = {match.address: match.result() for match in files}
+    shown = {match.address: _result(match) for match in files}
     changes = [*decided.changes, *copy.changes()]
-    results = [told.get(each.uri, each) if each.action is not Action.REJECTED else each for each in decided.results]
-    results += [told[str(change.uri)] for change in copy.changes() if str(change.uri) in told]
+    results = [each if each.action is Action.REJECTED else shown.get(each.uri, each) for each in decided.results]
+    results += [shown[str(change.uri)] for change in copy.changes() if str(change.uri) in shown]
     for log in dict.fromkeys(match.uri for match in going if match.line is not None):
         turns = [match for match in going if match.uri == log and match.line is not None]
         before = snapshot.text(log)
         if before is None:
-            results += [replace(turn, refused="it is gone meanwhile.").result() for turn in turns]
+            results += [_result(replace(turn, refused="it is gone meanwhile.")) for turn in turns]
             continue
         lines = {turn.line for turn in turns if turn.line is not None}
         kind = features.kind_of(log)
@@ -252,12 +226,12 @@ def _planned(going: list[Match], snapshot: Snapshot, context: PlanContext, featu
         if after != before:
             name = log.parent.name if kind is None else ""
             changes.append(FileChange(log, before, after, "", name))
-        results += [turn.result() for turn in turns]
+        results += map(_result, turns)
     notes = (*decided.notes, *_left_in_archive(going, snapshot.text))
     return replace(decided, changes=tuple(changes), results=tuple(results), notes=notes)
 
 
-def _operate(operations: MemoryOperations, match: Match, copy: WorkingCopy) -> None:
+def _operate(operations: MemoryOperations, match: Mention, copy: WorkingCopy) -> None:
     """Add what takes a memory, or sentences of it, out; or change it here, where an edit of its fields is not enough.
 
     A name that says it becomes another one. A rendered body that a person edited, and what is archived, lose the
@@ -279,12 +253,12 @@ def _operate(operations: MemoryOperations, match: Match, copy: WorkingCopy) -> N
         return
     fields, place = {**memory.fields, **left}, match.uri
     if telling:
-        fields, _ = named(memory.type, {name: value for name, value in fields.items() if name not in telling})
+        fields, _ = with_name(memory.type, {name: value for name, value in fields.items() if name not in telling})
         place = copy.free_name(match.uri.parent, memory.type, fields)
         copy.put(match.uri, None)
     version = memory.metadata.next_version
-    said_anew = {"abstract": None, "overview": None, "version": version, "updated_at": copy.context.now}
-    copy.store(replace(memory, body=body).changed(uri=place, fields=fields, metadata=said_anew))
+    metadata = {"abstract": None, "overview": None, "version": version, "updated_at": copy.context.now}
+    copy.store(replace(memory, body=body).changed(uri=place, fields=fields, metadata=metadata))
 
 
 def _without_entries(text: str, starts: set[int], kind: RecordKind) -> str:
@@ -293,7 +267,7 @@ def _without_entries(text: str, starts: set[int], kind: RecordKind) -> str:
     return "\n".join(line for number, line in enumerate(text.split("\n")) if number not in gone)
 
 
-def _left_in_archive(going: Sequence[Match], text_of: Callable[[MemoryUri], str | None]) -> Iterator[str]:
+def _left_in_archive(going: Sequence[Mention], text_of: Callable[[MemoryUri], str | None]) -> Iterator[str]:
     """Of each core that goes, where the memories are that it was condensed from: forgetting it leaves them there."""
     named = {str(match.uri) for match in going}
     for match in going:

@@ -7,7 +7,7 @@ that a memory was told in a conversation, and that it names somebody or somethin
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -18,7 +18,7 @@ from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, NotFound, RunebookError
 from memory_core.core.feature import Feature
 from memory_core.core.frozen import frozen
-from memory_core.core.index.filter import Condition, all_of, compile_filter, not_private_elsewhere
+from memory_core.core.index.filter import Condition, compile_filter, not_private_elsewhere
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.metadata import REVERSE, Metadata
 from memory_core.core.memory.operations import GivenLink, escaped
@@ -37,6 +37,7 @@ _MENTIONS, _TOLD_IN = "mentions", "told in"
 _NAMED_TYPE, _NAME_CHARS = "entities", 2
 #: Of relations that are stored at both ends, the one that is drawn.
 _DRAWN = frozenset({"similar", "contradicts", "supports", "refines", "replaces"})
+_SELECT = "SELECT d.uri, d.name, d.memory_type, d.abstract, d.salience, d.updated_at, d.own FROM documents d WHERE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,33 +134,30 @@ def relate(memory: Runebook, request: RelateRequest) -> CommitReceipt:
         raise InvalidInput(f"the strength {request.strength} is out of range.", hint="Use 0 to 1.")
     context = memory.plan_context(now := request.now or datetime.now(UTC))
 
-    def change(copy: WorkingCopy) -> OperationResult:
+    def related(copy: WorkingCopy) -> OperationResult:
         source, other = copy.owned(request.uri), copy.owned(request.other)
         before = copy.existing(source).text, copy.text(other)
         for gone in filter(None, (request.instead, relation if request.remove else None)):
             if not unlink(copy, source, other, gone):
                 raise NotFound(f"the two are not related by {gone!r}.", hint="Read the memory; it names its relations.")
-        notes: list[str] = []
-        if not request.remove:
-            linked = link(copy, source, [GivenLink(uri=str(other), relation=relation, strength=request.strength)])
-            for _, error in linked.refused:
-                raise error
-            notes = linked.told()
+        given = GivenLink(uri=str(other), relation=relation, strength=request.strength)
+        linked = link(copy, source, [] if request.remove else [given])
+        for _, error in linked.refused:
+            raise error
         same = before == (copy.text(source), copy.text(other))
         action = Action.UNCHANGED if same else Action.UPDATED
-        return OperationResult(KIND, str(source), action, note="; ".join(notes) or None)
+        return OperationResult(KIND, str(source), action, note="; ".join(linked.told()) or None)
 
     def planned(snapshot: Snapshot) -> ChangeSet:
         copy = WorkingCopy(snapshot, context)
         try:
-            result = change(copy)
+            result = related(copy)
         except RunebookError as error:
             refused = OperationResult(KIND, escaped(request.uri), Action.REJECTED, error.message, error.hint)
             return ChangeSet((), (refused,))
         return ChangeSet(copy.changes(), (result,))
 
-    receipt = memory.store.commit(planned, kind=KIND, now=now, dry_run=request.dry_run)
-    return receipt if request.dry_run else memory.indexed(receipt)
+    return memory.indexed(memory.store.commit(planned, kind=KIND, now=now, dry_run=request.dry_run))
 
 
 def graph(memory: Runebook, request: GraphRequest) -> Graph:
@@ -207,18 +205,15 @@ def _rows(memory: Runebook, request: GraphRequest) -> tuple[dict[str, _Row], int
     """The memories that meet the filter, the most important first; of very many only so many; and how many do."""
     wanted: dict[str, Any] = {"memory_type": {"in": list(request.types)}} if request.types else {}
     times = {op: value for op, value in (("gte", request.after), ("lte", request.before)) if value}
-    found = all_of([compile_filter(wanted | ({"updated_at": times} if times else {}))])
+    found = compile_filter(wanted | ({"updated_at": times} if times else {}))
     shown = _shown(memory)
     where = f"{shown.sql} AND d.context_type <> 'resource'{'' if found is None else f' AND {found.sql}'}"
     parameters = (*shown.parameters, *(() if found is None else found.parameters))
     with memory.indexer.catalog.reading() as connection:
         (total,) = connection.execute(f"SELECT count(*) FROM documents d WHERE {where}", parameters).fetchone()
-        rows = connection.execute(
-            "SELECT d.uri, d.name, d.memory_type, d.abstract, d.salience, d.updated_at, d.own FROM documents d "
-            f"WHERE {where} ORDER BY d.salience DESC, d.updated_at DESC, d.uri LIMIT ?",
-            (*parameters, NODES_MOST),
-        ).fetchall()
-    return {row[0]: _Row(GraphNode(*row[:6]), row[6]) for row in rows}, int(total)
+        order = "ORDER BY d.salience DESC, d.updated_at DESC, d.uri LIMIT ?"
+        rows = connection.execute(f"{_SELECT} {where} {order}", (*parameters, NODES_MOST)).fetchall()
+    return _read(rows), int(total)
 
 
 def _neighbours(memory: Runebook, around: str, rows: Mapping[str, _Row]) -> dict[str, _Row]:
@@ -253,11 +248,12 @@ def _shown(memory: Runebook) -> Condition:
 def _named(memory: Runebook, uris: Sequence[str]) -> dict[str, _Row]:
     """These memories, as far as they are in use and may be seen."""
     shown = _shown(memory)
-    rows = memory.indexer.catalog.connection().execute(
-        "SELECT d.uri, d.name, d.memory_type, d.abstract, d.salience, d.updated_at, d.own FROM documents d "
-        f"WHERE d.uri IN (SELECT value FROM json_each(?)) AND {shown.sql}",
-        (json.dumps(list(uris)), *shown.parameters),
-    )
+    where = f"d.uri IN (SELECT value FROM json_each(?)) AND {shown.sql}"
+    parameters = (json.dumps(list(uris)), *shown.parameters)
+    return _read(memory.indexer.catalog.connection().execute(f"{_SELECT} {where}", parameters).fetchall())
+
+
+def _read(rows: Sequence[Sequence[Any]]) -> dict[str, _Row]:
     return {row[0]: _Row(GraphNode(*row[:6]), row[6]) for row in rows}
 
 
@@ -291,17 +287,9 @@ def _conversation(memory: Runebook, session: str) -> GraphNode | None:
 
 def _graph_text(found: Graph) -> str:
     names = {node.uri: node.name for node in found.nodes}
-    return "\n".join(_edge_lines(found.edges, names))
+    return "\n".join(f"{names[edge.source]} — {edge.relation} — {names[edge.target]}" for edge in found.edges)
 
 
-def _edge_lines(edges: Iterable[GraphEdge], names: Mapping[str, str]) -> Iterator[str]:
-    return (f"{names[edge.source]} — {edge.relation} — {names[edge.target]}" for edge in edges)
-
-
-def _has_refusals(receipt: CommitReceipt) -> bool:
-    return any(result.reason for result in receipt.results)
-
-
-RELATE = Command("relate", RelateRequest, relate, fails=_has_refusals, writes=True)
+RELATE = Command("relate", RelateRequest, relate, fails=lambda receipt: receipt.has_refusals, writes=True)
 GRAPH = Command("graph", GraphRequest, graph, text=_graph_text)
 FEATURE = Feature(commands=(RELATE, GRAPH))

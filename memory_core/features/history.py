@@ -209,11 +209,7 @@ class History:
         return [self._diff(rows[step.uri]) for step in commit.files]
 
     def compare(self, uri: str, earlier: str | None = None, later: str | None = None) -> tuple[str, ...]:
-        """How a file differs between two commits, as a unified diff; see ``texts``."""
-        return unified(*self.texts(uri, earlier, later))
-
-    def texts(self, uri: str, earlier: str | None = None, later: str | None = None) -> tuple[str, str]:
-        """A file as two commits left it; empty where there was none.
+        """How a file differs between two commits, as a unified diff; where there was none, from or to nothing.
 
         Args:
             uri: The file.
@@ -229,29 +225,30 @@ class History:
             raise NotFound(f"history knows nothing at {uri!r}.", hint=_HINT)
         first = seqs[-1] - 1 if earlier is None else self.resolve(earlier).seq
         last = self._ledger.newest_seq() if later is None else self.resolve(later).seq
-        return self._text_at(place, first) or "", self._text_at(place, last) or ""
+        return unified(self._text_at(place, first) or "", self._text_at(place, last) or "")
 
     def _text_at(self, uri: MemoryUri, seq: int) -> str | None:
         text = self._ledger.text_at(uri, seq)
         seqs = [touched for touched in self._ledger.past.seqs_of(uri) if touched <= seq]
         row = next((row for row in self._ledger.changes_of(seqs[-1:]) if row.uri == uri), None)
         sha256 = None if text is None else text_sha256(text)
-        if row is not None and (sha256 != row.after_sha256 or (text is None and self._is_purged(row))):
+        if row is not None and (sha256 != row.after_sha256 or (text is None and str(uri) in self._purged(row.seq))):
             raise NotFound(f"the text of {str(uri)!r} at that time was purged.", hint="Nothing brings it back.")
         return text
 
-    def _is_purged(self, row: ChangeRow) -> bool:
-        return (row.seq, str(row.uri)) in self._ledger.past.purged([row.seq])
+    def _purged(self, seq: int) -> frozenset[str]:
+        """The files whose texts of a commit were purged."""
+        return frozenset(uri for _, uri in self._ledger.past.purged([seq]))
 
     def _commit(self, past: PastCommit, files_most: int | None = None) -> Commit:
         rows = [row for row in self._ledger.steps_of(past.seq) if self.sees(row.uri)]
         rows.sort(key=lambda row: row.uri.is_summary)
-        told = rows[:files_most]
-        uris = None if len(told) == len(rows) else [row.uri for row in told]
+        read = rows[:files_most]
+        uris = None if len(read) == len(rows) else [row.uri for row in read]
         texts = {row.uri: row for row in self._ledger.changes_of([past.seq], uris)}
-        purged = {uri for _, uri in self._ledger.past.purged([past.seq])}
-        shown = [_step(row, self._withheld(texts[row.uri], purged)) for row in told]
-        steps = [*shown, *(_step(row, None) for row in rows[len(told) :])]
+        purged = self._purged(past.seq)
+        shown = [_step(row, self._withheld(texts[row.uri], purged)) for row in read]
+        steps = [*shown, *(_step(row, None) for row in rows[len(read) :])]
         undoing = self._ledger.past.undone_by(past.commit_id)
         commit = Commit(
             seq=past.seq,
@@ -306,11 +303,9 @@ class History:
 
     def _diff(self, row: ChangeRow, *, asked: bool = False) -> FileDiff:
         """The file's step; ``asked``: for itself, so that its text is shown."""
-        withheld = self._withheld(row, {uri for _, uri in self._ledger.past.purged([row.seq])})
-        if withheld == _PRIVATE and asked:
-            withheld = None
-        step = _step(row, withheld)
-        if withheld is not None:
+        withheld = self._withheld(row, self._purged(row.seq))
+        step = _step(row, None if withheld == _PRIVATE and asked else withheld)
+        if step.withheld is not None:
             return FileDiff(step, ())
         before, after = row.before or "", row.after or ""
         return FileDiff(step, unified(before, after), before, after)
@@ -334,18 +329,17 @@ def _line(commit: Commit) -> str:
         verb: [] for verb in ("moved", "archived", "restored", *_VERBS.values(), *sorted(_CHANGED))
     }
     for step in memories:
-        name = _short(step.uri)
         if step.moved_from is not None:
             verb, moved = _moved(step.moved_from, step.uri)
             named[verb].append(moved)
         elif step.uri not in left:
-            named[_verb(commit.kind, step)].append(name)
-    said = []
+            named[_verb(commit.kind, step)].append(_short(step.uri))
+    clauses = []
     for verb, names in named.items():
         more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
-        said += [f"{verb} {', '.join(names[:_SHOWN_FILES])}{more}"] if names else []
+        clauses += [f"{verb} {', '.join(names[:_SHOWN_FILES])}{more}"] if names else []
     lead = "" if commit.undoes is None else f"undid {commit.undoes}: "
-    return lead + "; ".join(said)
+    return lead + "; ".join(clauses)
 
 
 def _moved(source: MemoryUri, target: MemoryUri) -> tuple[str, str]:
@@ -424,12 +418,12 @@ def _listing(title: str, commits: Sequence[Commit]) -> str:
 
 
 def _facts(commit: Commit) -> list[str]:
-    said = [f"{_time(commit)}, {_author(commit)}: {commit.line}"]
+    facts = [f"{_time(commit)}, {_author(commit)}: {commit.line}"]
     if commit.undone_by:
-        said.append(f"Undone by {commit.undone_by}.")
+        facts.append(f"Undone by {commit.undone_by}.")
     elif commit.files:
-        said.append(f'To take it back: commit_memory(undo="{commit.commit_id}").')
-    return said
+        facts.append(f'To take it back: commit_memory(undo="{commit.commit_id}").')
+    return facts
 
 
 def _body(diff: FileDiff) -> list[str]:
@@ -566,7 +560,7 @@ def diff(memory: Runebook, request: DiffRequest) -> CommitDiff | Comparison:
     """
     past = history_of(memory, memory.projects.current(request.here))
     if "://" in request.what:
-        return Comparison(request.what, tuple(past.compare(request.what, request.earlier, request.later)))
+        return Comparison(request.what, past.compare(request.what, request.earlier, request.later))
     if request.earlier or request.later:
         raise InvalidInput("--from and --to compare a file.", hint="Name its URI instead of a commit.")
     return CommitDiff(past.commit(request.what), tuple(past.diff(request.what)))

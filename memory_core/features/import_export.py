@@ -8,6 +8,7 @@ is why the redaction is asked here. Texts are never logged.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -232,14 +233,18 @@ class _Run:
         """Take the files, batch by batch."""
         taken = 0
         for texts in self._batches():
-            batch = _Batch(self._store.files, texts, self._policy, self._context)
-            dry_run = self.done.dry_run
-            receipt = self._store.commit(batch.plan, kind="import", now=self._moment, dry_run=dry_run)
+            receipt = self._store.commit(
+                functools.partial(self._planned, texts), kind="import", now=self._moment, dry_run=self.done.dry_run
+            )
             for name in ("created", "updated", "same", "kept", "beside", "refused"):
-                getattr(self.done, name).extend(getattr(batch.done, name))
+                getattr(self.done, name).extend(getattr(self._batch.done, name))
             self.done.commits += [receipt.commit_id] if receipt.commit_id else []
             taken += len(texts)
             tell("importing", taken, len(self._files), unit="files")
+
+    def _planned(self, texts: Mapping[MemoryUri, str], snapshot: Snapshot) -> ChangeSet:
+        self._batch = _Batch(self._store.files, WorkingCopy(snapshot, self._context), self._policy)
+        return self._batch.plan(texts)
 
     def take_queue(self) -> None:
         """Take over what was extracted of conversations that came in: none is extracted twice, or forgotten."""
@@ -379,32 +384,28 @@ def _checked(commit: Mapping[str, Any]) -> Mapping[str, Any]:
     return commit
 
 
+@dataclass(slots=True)
 class _Batch:
-    """The plan of one commit.
+    """The plan of one commit, made once.
 
-    Args:
-        store_files: The files of the store; only read here.
-        texts: The files of the batch, by the URI they are to have.
+    Attributes:
+        files: The files of the store; only read here.
+        draft: The plan's files.
         policy: What happens to those that differ.
-        context: Time, types and spaces of the commit.
+        done: What became of them.
     """
 
-    def __init__(
-        self, store_files: FileStore, texts: Mapping[MemoryUri, str], policy: OnConflict, context: PlanContext
-    ) -> None:
-        self._files = store_files
-        self._texts = texts
-        self._policy = policy
-        self._context = context
+    files: FileStore
+    draft: WorkingCopy
+    policy: OnConflict
+    done: Import = field(default_factory=lambda: Import(dry_run=False))
+    _results: list[OperationResult] = field(default_factory=list)
+    _keys: dict[tuple[MemoryUri, str, str], MemoryUri] = field(default_factory=dict)
+    _names: dict[tuple[MemoryUri, str], MemoryUri] = field(default_factory=dict)
 
-    def plan(self, snapshot: Snapshot) -> ChangeSet:
-        """The batch's changes; a file that cannot be taken is refused alone."""
-        draft = self._draft = WorkingCopy(snapshot, self._context)
-        self.done = Import(dry_run=False)
-        self._results: list[OperationResult] = []
-        self._keys: dict[tuple[MemoryUri, str, str], MemoryUri] = {}
-        self._names: dict[tuple[MemoryUri, str], MemoryUri] = {}
-        for uri, text in self._texts.items():
+    def plan(self, texts: Mapping[MemoryUri, str]) -> ChangeSet:
+        """The changes that bring these files in; one that cannot be taken is refused alone."""
+        for uri, text in texts.items():
             try:
                 reason = self._obstacle(uri)
                 if reason is None:
@@ -414,11 +415,11 @@ class _Batch:
             if reason is not None:
                 self.done.refused.append(Problem(str(uri), reason))
                 self._results.append(OperationResult("import", str(uri), Action.REJECTED, reason, _IN_THE_WAY))
-        changes = tuple(_of_log(change) if is_session_log(change.uri) else change for change in draft.changes())
+        changes = tuple(_of_log(change) if is_session_log(change.uri) else change for change in self.draft.changes())
         return ChangeSet(changes, tuple(self._results))
 
     def _place(self, uri: MemoryUri, text: str) -> None:
-        present, kept = self._draft.text(uri), recorded(uri, text)
+        present, kept = self.draft.text(uri), recorded(uri, text)
         if kept is None or present == kept:  # as it is here, or a page with nothing but its list
             self.done.same.append(str(uri))
         elif uri.is_summary:
@@ -439,64 +440,64 @@ class _Batch:
 
     def _settle(self, uri: MemoryUri, text: str, rival: MemoryUri, why: str) -> None:
         """Follow the policy for a file that differs from ``rival``, which is there."""
-        if self._draft.text(rival) == text:
+        if self.draft.text(rival) == text:
             self.done.same.append(str(rival))
-        elif self._policy is OnConflict.KEEP:
+        elif self.policy is OnConflict.KEEP:
             self.done.kept.append(Problem(str(uri), why if rival == uri else f"{why}: {rival}"))
             self._results.append(OperationResult("import", str(uri), Action.UNCHANGED, note=f"kept: {why}"))
-        elif self._policy is OnConflict.REPLACE:
+        elif self.policy is OnConflict.REPLACE:
             self._put(rival, text, Action.UPDATED, None if rival == uri else f"imported from {uri}")
         else:
             self._put_beside(_beside(uri, text), text, rival)
 
     def _put_beside(self, beside: MemoryUri, text: str, rival: MemoryUri) -> None:
-        if self._draft.text(beside) is not None:  # put there by an earlier import, and linked since
+        if self.draft.text(beside) is not None:  # put there by an earlier import, and linked since
             self.done.same.append(str(beside))
             return
         self._put(beside, text, Action.CREATED, f"beside {rival}")
         self.done.beside.append(Beside(str(rival), str(beside)))
         if all(uri.scope in (Scope.USER, Scope.AGENT) for uri in (beside, rival)):
-            own = self._draft.context
-            self._draft.context = _context_at(beside, own)
+            own = self.draft.context
+            self.draft.context = _context_at(beside, own)
             # A present file whose trailer is broken, or of no type, stays as it is.
             with contextlib.suppress(RunebookError):
-                link(self._draft, beside, [GivenLink(uri=str(rival), relation="similar")])
-            self._draft.context = own
+                link(self.draft, beside, [GivenLink(uri=str(rival), relation="similar")])
+            self.draft.context = own
 
     def _of_key(self, uri: MemoryUri, text: str) -> MemoryUri | None:
         """Another file that stands for the same memory."""
-        memory_type, key = identify(self._context.registry, uri, text)
+        memory_type, key = identify(self.draft.context.registry, uri, text)
         if not key:
             return None
         place = (uri.parent, memory_type, key)
-        found = self._keys.get(place) or self._draft.snapshot.locate(*place)
-        return found if found is not None and found != uri and self._draft.text(found) is not None else None
+        found = self._keys.get(place) or self.draft.snapshot.locate(*place)
+        return found if found is not None and found != uri and self.draft.text(found) is not None else None
 
     def _twin(self, uri: MemoryUri) -> MemoryUri | None:
         """Another file whose name is a twin of this one's."""
         folded = names.fold(uri.name)
         if (uri.parent, folded) in self._names:
             return self._names[uri.parent, folded]
-        if not self._draft.snapshot.name_taken(uri.parent, uri.name) or not self._files.is_dir(uri.parent):
+        if not self.draft.snapshot.name_taken(uri.parent, uri.name) or not self.files.is_dir(uri.parent):
             return None
-        there = (entry.uri for entry in self._files.entries(uri.parent) if entry.uri != uri)
+        there = (entry.uri for entry in self.files.entries(uri.parent) if entry.uri != uri)
         return next((each for each in there if names.fold(each.name) == folded), None)
 
     def _obstacle(self, uri: MemoryUri) -> str | None:
         """Why no file can be here: the name is a folder's, or a folder's name is a file's."""
-        if self._files.is_dir(uri):
+        if self.files.is_dir(uri):
             return "a folder of this name is there"
         for depth in range(_SPACE_PARTS, len(uri.parts)):
             above = MemoryUri(uri.parts[:depth])
             planned = (above.parent, names.fold(above.name)) in self._names
-            if planned or (self._files.stat(above) and not self._files.is_dir(above)):
+            if planned or (self.files.stat(above) and not self.files.is_dir(above)):
                 return f"{above} is a file, not a folder"
         return None
 
     def _put(self, uri: MemoryUri, text: str, action: Action, note: str | None = None) -> None:
-        self._draft.put(uri, text)
+        self.draft.put(uri, text)
         self._names[uri.parent, names.fold(uri.name)] = uri
-        memory_type, key = identify(self._context.registry, uri, text)
+        memory_type, key = identify(self.draft.context.registry, uri, text)
         if key:
             self._keys[uri.parent, memory_type, key] = uri
         (self.done.created if action is Action.CREATED else self.done.updated).append(str(uri))

@@ -38,7 +38,7 @@ _ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|s|y|ies)$")
 _FIRST_GAP = re.compile(r"^([ \t]*(?:(?:[-*+•]|\d+[.)])[ \t]+)?)\x00[ \t]*")
 _GAP = re.compile(r"[ \t]*\x00(?=[ \t]|$)|\x00")
 _TOKEN = re.compile(r"\w+")
-_PLACE = re.compile(r"(?P<file>.+)#(?P<line>\d{1,9})")
+_PLACE = re.compile(r"(?P<file>.+\.(?:jsonl|md))#(?P<line>\d{1,9})")
 #: A sentence is meant if it comes so near to what was asked as this share of the nearest one.
 _NEAR_SHARE = 0.7
 #: The only sentence of its place is meant sooner: the search gave it whole.
@@ -54,7 +54,7 @@ _NAMED_MOST = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Mention:
     """A place that says it.
 
     Attributes:
@@ -63,16 +63,30 @@ class Said:
         text: All that the place says.
         sentences: Those that say it; empty for all of it.
         score: Of the search.
+        refused: Why it cannot be changed, if it cannot.
     """
 
     uri: MemoryUri
     line: int | None
-    text: str
+    text: str = ""
     sentences: tuple[str, ...] = ()
     score: float | None = None
+    refused: str | None = None
+
+    @classmethod
+    def at(cls, address: str) -> Mention:
+        """The file of a URI, or the entry or message of one with a line."""
+        place = _PLACE.fullmatch(address)
+        file, line = (place["file"], int(place["line"])) if place else (address, None)
+        return cls(MemoryUri.parse(file), line)
+
+    @property
+    def address(self) -> str:
+        """The URI with the line."""
+        return str(self.uri) if self.line is None else f"{self.uri}#{self.line}"
 
 
-def places(memory: Runebook, wanted: FindRequest, scope: ProjectScope, *, conversations: bool) -> list[Said]:
+def find_mentions(memory: Runebook, wanted: FindRequest, scope: ProjectScope, *, conversations: bool) -> list[Mention]:
     """Every place that says what is asked, the best first.
 
     Args:
@@ -84,14 +98,14 @@ def places(memory: Runebook, wanted: FindRequest, scope: ProjectScope, *, conver
     search = _Search(memory, scope, conversations=conversations)
     asked = _pattern("request").sub("", wanted.query).strip() or wanted.query
     found = search.about(replace(wanted, query=asked))
-    aside: list[Said] = []
+    aside: list[Mention] = []
     if everywhere := not wanted.target_uri and not wanted.filter:
         aside = list(search.aside(archived=False))
         found = search.with_profile([*found, *aside])
-    said, named = _nearest(memory, asked, found)
+    near, named = _nearest(memory, asked, found)
     if everywhere:
         aside += search.aside(archived=True)
-    return _joined([*said, *search.again(wanted, asked, named, aside)])
+    return _joined([*near, *search.again(wanted, asked, named, aside)])
 
 
 def texts_of(memory: Memory) -> dict[str, str]:
@@ -110,36 +124,36 @@ def texts_of(memory: Memory) -> dict[str, str]:
     } | edited
 
 
-def without(text: str, said: Iterable[str]) -> str:
+def without(text: str, gone: Iterable[str]) -> str:
     """A text without these sentences; a list item or line that they leave empty goes, too."""
-    for sentence in said:
+    for sentence in gone:
         text = _alone(sentence).sub("\x00", text)
     lines = [line for line in text.split("\n") if "\x00" not in line or _pattern("words").search(line)]
     kept = "\n".join(_GAP.sub("", _FIRST_GAP.sub(r"\1", line)) for line in lines)
     return re.sub(r"\n{3,}", "\n\n", kept).strip("\n")
 
 
-def text_without(uri: MemoryUri, text: str, said: Sequence[str]) -> str | None:
+def text_without(uri: MemoryUri, text: str, gone: Sequence[str]) -> str | None:
     """What stays of a file that is no memory in use: a page's own words, a summary, something archived."""
     if uri.is_summary:
-        prose = without(text, said)
+        prose = without(text, gone)
         return f"{prose}\n" if prose.strip() else None
     parts = split(text)
-    body = without(parts.body, said)
-    trailer = None if parts.trailer is None else dict(_emptied(parts.trailer, said))
+    body = without(parts.body, gone)
+    trailer = None if parts.trailer is None else dict(_value_without(parts.trailer, gone))
     if trailer is not None and trailer.get("rendered_sha256") == body_digest(parts.body):
         trailer["rendered_sha256"] = body_digest(body)
     return join(body, trailer) if body.strip() else None
 
 
-def _emptied(value: Any, said: Sequence[str]) -> Any:
+def _value_without(value: Any, gone: Sequence[str]) -> Any:
     """A value of a trailer, and what is in it, without these sentences."""
     if isinstance(value, Mapping):
-        return {name: _emptied(each, said) for name, each in value.items()}
+        return {name: _value_without(each, gone) for name, each in value.items()}
     if isinstance(value, list):
-        return [_emptied(each, said) for each in value]
-    told = isinstance(value, str) and any(_alone(sentence).search(value) for sentence in said)
-    return without(value, said) if told else value
+        return [_value_without(each, gone) for each in value]
+    holds = isinstance(value, str) and any(_alone(sentence).search(value) for sentence in gone)
+    return without(value, gone) if holds else value
 
 
 class _Search:
@@ -150,22 +164,22 @@ class _Search:
         self._scope = scope
         self._conversations = conversations
 
-    def about(self, wanted: FindRequest) -> list[Said]:
+    def about(self, wanted: FindRequest) -> list[Mention]:
         """The places that a search finds."""
-        found: dict[str, Said] = {}
+        found: dict[str, Mention] = {}
         for hit in self._memory.retriever.find(wanted, self._scope).hits:
             for address in (hit.uri, *hit.also):
-                if (said := self._at(address, hit)) is not None:
-                    found.setdefault(address, said)
+                if (mention := self._at(address, hit)) is not None:
+                    found.setdefault(address, mention)
         return list(found.values())
 
-    def with_profile(self, found: list[Said]) -> list[Said]:
+    def with_profile(self, found: list[Mention]) -> list[Mention]:
         """With the profile, whose one sentence a search may have passed over."""
         space = self._memory.config.user_space
-        said = self._at(f"viking://user/{space}/memories/profile.md", None)
-        return found if said is None or any(each.uri == said.uri for each in found) else [*found, said]
+        profile = self._at(f"viking://user/{space}/memories/profile.md", None)
+        return found if profile is None or any(each.uri == profile.uri for each in found) else [*found, profile]
 
-    def aside(self, *, archived: bool) -> Iterator[Said]:
+    def aside(self, *, archived: bool) -> Iterator[Mention]:
         """What a search passes over: what somebody wrote on pages, summaries; or what is archived."""
         store, features = self._memory.store, self._memory.features
         here = self._memory.browser.seen_from(self._scope.current)
@@ -182,12 +196,14 @@ class _Search:
                 continue
             lines = text.split("\n")
             if kind is not None and kind.has_entries:
-                starts = [line for line, said in enumerate(lines) if said.startswith("- ")]
-                yield from (Said(uri, at, "\n".join(lines[at : at + kind.entry_lines(text, at)])) for at in starts)
+                starts = [at for at, line in enumerate(lines) if line.startswith("- ")]
+                yield from (Mention(uri, at, "\n".join(lines[at : at + kind.entry_lines(text, at)])) for at in starts)
             else:
-                yield Said(uri, None, split(text).body)
+                yield Mention(uri, None, split(text).body)
 
-    def again(self, wanted: FindRequest, asked: str, named: Sequence[str], aside: Sequence[Said]) -> Iterator[Said]:
+    def again(
+        self, wanted: FindRequest, asked: str, named: Sequence[str], aside: Sequence[Mention]
+    ) -> Iterator[Mention]:
         """The places, these aside among them, that say what such sentences name of what was asked, or most of them."""
         clauses = [clause for sentence in named for clause in _pattern("clause").split(sentence) if clause.strip()]
         scores = _closeness(self._memory, asked, clauses)
@@ -197,31 +213,32 @@ class _Search:
         wholes = [words for sentence in named if len(words := distinct_words(sentence)) >= _LEAST_WORDS]
         queries = [*(f'"{needle}"' for needle in needles), *named]
         founds = (self.about(replace(wanted, query=query, limit=_AGAIN_LIMIT)) for query in queries[:_AGAIN_MOST])
-        places = {(said.uri, said.line): said for found in (*founds, aside) for said in found}
-        for said in places.values():
-            telling = tuple(each for each in sentences(said.text) if _tells(each, needles, wholes))
+        places = {(each.uri, each.line): each for found in (*founds, aside) for each in found}
+        for mention in places.values():
+            telling = tuple(each for each in sentences(mention.text) if _tells(each, needles, wholes))
             if telling:
-                yield _with(said, telling)
+                yield _with(mention, telling)
 
-    def _at(self, address: str, hit: Hit | None) -> Said | None:
+    def _at(self, address: str, hit: Hit | None) -> Mention | None:
         """What is said at an address; None where it does not count."""
-        place = _PLACE.fullmatch(address)
-        uri, line = MemoryUri.parse(place["file"] if place else address), int(place["line"]) if place else None
-        text = self._memory.store.text(uri)
+        mention = Mention.at(address)
+        uri, line, text = mention.uri, mention.line, self._memory.store.text(mention.uri)
         if text is None or (hit is None and not text.strip()):
             return None
-        score = None if hit is None else hit.score
         kind = self._memory.features.kind_of(uri)
+        lines = text.split("\n")
         if line is None:
             if kind is not None or uri.is_summary:
                 return None
-            fields = texts_of(parse(uri, text, self._memory.registry))
-            return Said(uri, None, "\n".join(fields.values()), score=score)
-        lines = text.split("\n")
-        if kind is not None and kind.has_entries:
-            return Said(uri, line, "\n".join(lines[line : line + kind.entry_lines(text, line)]), score=score)
-        messages = parse_lines(lines[line])[0] if kind is None and self._conversations and line < len(lines) else []
-        return Said(uri, line, search_text(messages[0]), score=score) if messages else None
+            said = "\n".join(texts_of(parse(uri, text, self._memory.registry)).values())
+        elif kind is not None and kind.has_entries:
+            said = "\n".join(lines[line : line + kind.entry_lines(text, line)])
+        else:
+            messages = parse_lines(lines[line])[0] if kind is None and self._conversations and line < len(lines) else []
+            if not messages:
+                return None
+            said = search_text(messages[0])
+        return replace(mention, text=said, score=None if hit is None else hit.score)
 
 
 def names_in(text: str) -> list[str]:
@@ -248,30 +265,30 @@ def _tells(sentence: str, needles: Sequence[str], wholes: Sequence[frozenset[str
     return any(len(words & whole) >= _SAME_SHARE * len(whole) for whole in wholes)
 
 
-def _nearest(memory: Runebook, asked: str, found: Sequence[Said]) -> tuple[list[Said], list[str]]:
+def _nearest(memory: Runebook, asked: str, found: Sequence[Mention]) -> tuple[list[Mention], list[str]]:
     """The places with the sentences that say what was asked, and of these the nearest, which are looked for again."""
     units = [(each, sentences(each.text)) for each in found]
-    scores = _closeness(memory, asked, [sentence for _, said in units for sentence in said])
+    scores = _closeness(memory, asked, [sentence for _, own in units for sentence in own])
     best = max(scores.values(), default=0.0)
-    kept: list[Said] = []
-    for each, said in units:
-        share = _NEAR_SHARE if len(said) > 1 or each.score is None else _WHOLE_SHARE
-        telling = tuple(sentence for sentence in said if scores[sentence] >= share * best > 0)
+    kept: list[Mention] = []
+    for each, own in units:
+        share = _NEAR_SHARE if len(own) > 1 or each.score is None else _WHOLE_SHARE
+        telling = tuple(sentence for sentence in own if scores[sentence] >= share * best > 0)
         if telling:
             kept.append(_with(each, telling))
     named = sorted(scores, key=lambda sentence: -scores[sentence])[:_NAMED_MOST]
     return kept, [sentence for sentence in named if scores[sentence] >= _NEAR_SHARE * best > 0]
 
 
-def _with(said: Said, telling: tuple[str, ...]) -> Said:
+def _with(mention: Mention, telling: tuple[str, ...]) -> Mention:
     """The place with these sentences; a message and an entry go whole."""
-    is_whole = said.line is not None or set(telling) >= set(sentences(said.text))
-    return replace(said, sentences=() if is_whole else tuple(dict.fromkeys(telling)))
+    is_whole = mention.line is not None or set(telling) >= set(sentences(mention.text))
+    return replace(mention, sentences=() if is_whole else tuple(dict.fromkeys(telling)))
 
 
-def _joined(found: Iterable[Said]) -> list[Said]:
+def _joined(found: Iterable[Mention]) -> list[Mention]:
     """Each place once, with all the sentences that were found in it."""
-    joined: dict[tuple[MemoryUri, int | None], Said] = {}
+    joined: dict[tuple[MemoryUri, int | None], Mention] = {}
     for each in found:
         known = joined.get((each.uri, each.line))
         if known is None:

@@ -50,31 +50,26 @@ class Metrics:
         messages: Messages of conversations.
         sessions: Conversations.
         segments: What conversations said about one topic, one file each.
-        waiting_sessions: Conversations that wait for extraction.
-        waiting_messages: Their messages that wait.
+        waiting_extractions: ``sessions`` that wait for extraction, and their ``messages`` that wait.
         directories: Directories that hold memories.
-        size_bytes: Of all files, the archive and conversations included.
-        state_bytes: Of ledger, index and vectors, by name; of the whole folder, empty for one who sees part of it.
+        size_bytes: Of all ``files``, the archive and conversations included; and of ledger, index and vectors, by name,
+            for who sees the whole folder.
         accesses: How often memories and messages were retrieved or read, ever.
         used: How many of them were, once at least.
         commits: Commits by kind.
-        model_calls: Calls of language models and their tokens, by purpose and model.
-        retrievals: Retrievals in the trail, which is bounded.
-        p50_ms: Half of them took no longer; None without any.
-        p99_ms: All but one in a hundred took no longer.
-        cached: How many of them a cache answered.
-        passages: Texts to be found by meaning.
-        vectors: How many of them have a vector of the model in use; None while it is not loaded.
-        waiting: How many still wait for one; None while it is not loaded.
-        embedded: Vectors that were computed since the index was made, of the whole store.
-        reused: Texts that came again meanwhile and had their vector; likewise.
-        vector_server: Where vectors are sent, if they are; its address is told with ``state_bytes`` only.
+        retrieval: Of the retrievals in the trail, which is bounded: their ``count``; ``p50_ms`` and ``p99_ms``, what
+            half, and all but one in a hundred, took no longer than; and the ``cache_hit_rate``, the share in [0, 1]
+            that a cache answered. None without any.
+        index: ``passages``, texts to be found by meaning; how many of them have ``vectors`` of the model in use or are
+            ``waiting`` for one, None while it is not loaded; and the ``cache_hit_rate``, the share in [0, 1] of texts
+            to embed that had their vector, since the index was made and of the whole store; None without any.
+        models: Calls of language models and their tokens, by purpose and model.
+        vector_server: Where vectors are sent, if they are; its address only for who sees the whole folder.
     """
 
     JSON: ClassVar = (
         "memories by_type by_space mean_salience mean_confidence pinned archived messages sessions segments "
-        "waiting_extractions directories sizes:size_bytes accesses used commits retrieval index model_calls:models "
-        "vector_server?"
+        "waiting_extractions directories size_bytes accesses used commits retrieval index models vector_server?"
     )
 
     cells: Mapping[tuple[str, str], int]
@@ -85,24 +80,15 @@ class Metrics:
     messages: int
     sessions: int
     segments: int
-    waiting_sessions: int
-    waiting_messages: int
+    waiting_extractions: Mapping[str, int]
     directories: int
-    size_bytes: int
-    state_bytes: Mapping[str, int]
+    size_bytes: Mapping[str, int]
     accesses: int
     used: int
     commits: Mapping[str, int]
-    model_calls: tuple[ModelCalls, ...]
-    retrievals: int
-    p50_ms: float | None
-    p99_ms: float | None
-    cached: int
-    passages: int
-    vectors: int | None
-    waiting: int | None
-    embedded: int
-    reused: int
+    retrieval: Mapping[str, float | None]
+    index: Mapping[str, float | None]
+    models: tuple[ModelCalls, ...]
     vector_server: ServerState | None = None
 
     @property
@@ -119,50 +105,6 @@ class Metrics:
     def by_space(self) -> Mapping[str, int]:
         """How many there are in each space, most first."""
         return self._summed(0)
-
-    @property
-    def cache_hit_rate(self) -> float | None:
-        """Share of retrievals that a cache answered, in [0, 1]; None without any."""
-        return round(self.cached / self.retrievals, 4) if self.retrievals else None
-
-    @property
-    def embedding_cache_hit_rate(self) -> float | None:
-        """Share of texts to embed that had their vector, in [0, 1]; None without any."""
-        asked = self.embedded + self.reused
-        return round(self.reused / asked, 4) if asked else None
-
-    @property
-    def latency_seconds(self) -> Mapping[str, float | None]:
-        """How long retrievals took, by the share of them that took no longer."""
-        latencies = {"0.5": self.p50_ms, "0.99": self.p99_ms}
-        return {share: None if taken is None else taken / 1_000 for share, taken in latencies.items()}
-
-    @property
-    def cache_hit_rates(self) -> Mapping[str, float | None]:
-        """Shares that caches answered."""
-        return {"query": self.cache_hit_rate, "embedding": self.embedding_cache_hit_rate}
-
-    @property
-    def waiting_extractions(self) -> Mapping[str, int]:
-        """What waits for extraction."""
-        return {"sessions": self.waiting_sessions, "messages": self.waiting_messages}
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """Bytes, by what they are of."""
-        return {"files": self.size_bytes, **self.state_bytes}
-
-    @property
-    def retrieval(self) -> Mapping[str, float | None]:
-        """Figures of retrievals."""
-        latencies = {"p50_ms": self.p50_ms, "p99_ms": self.p99_ms}
-        return {"count": self.retrievals, **latencies, "cache_hit_rate": self.cache_hit_rate}
-
-    @property
-    def index(self) -> Mapping[str, float | None]:
-        """Figures of what is found by meaning."""
-        vectors = {"passages": self.passages, "vectors": self.vectors, "waiting": self.waiting}
-        return {**vectors, "cache_hit_rate": self.embedding_cache_hit_rate}
 
     def _summed(self, part: int) -> Mapping[str, int]:
         found: Counter[str] = Counter()
@@ -190,14 +132,8 @@ def collect(
     messages, conversations = _conversations(indexer, spaces)
     used, accesses = ledger.usage_table.totals(roots)
     latencies = ledger.usage_table.latencies(user_space)
+    taken = latencies.milliseconds
     holdings = ledger.holdings
-    waiting_sessions, waiting_messages = holdings.waiting(sessions)
-    embedder = indexer.embedder
-    indexer.progress()  # what a model has no vectors of begins to wait with its first use
-    known = embedder is None or embedder.ready()
-    fingerprint = embedder.fingerprint if embedder is not None and known else None
-    passages, behind = embedding_queue.counts(indexer.catalog.connection(), spaces, fingerprint)
-    embedded, reused = embedding_queue.effort(indexer.catalog.connection())
     return Metrics(
         cells=cells,
         mean_salience=mean_salience,
@@ -207,26 +143,39 @@ def collect(
         messages=messages,
         sessions=conversations,
         segments=holdings.files(sessions, _SEGMENTS)[0],
-        waiting_sessions=waiting_sessions,
-        waiting_messages=waiting_messages,
+        waiting_extractions=dict(zip(("sessions", "messages"), holdings.waiting(sessions), strict=True)),
         directories=sum(ledger.directories.total(root) for root in roots),
-        size_bytes=holdings.files([*roots, *archive])[1],
-        state_bytes={} if state is None else dict(_sizes(state)),
+        size_bytes={"files": holdings.files([*roots, *archive])[1], **({} if state is None else dict(_sizes(state)))},
         accesses=accesses,
         used=used,
         commits=holdings.commits([*roots, *archive]),
-        model_calls=tuple(ledger.model_calls.totals(user_space)),
-        retrievals=len(latencies.milliseconds),
-        p50_ms=percentile(latencies.milliseconds, 50),
-        p99_ms=percentile(latencies.milliseconds, 99),
-        cached=latencies.cached,
-        passages=passages,
-        vectors=(0 if embedder is None else passages - behind) if known else None,
-        waiting=behind if known else None,
-        embedded=embedded,
-        reused=reused,
+        retrieval={
+            "count": len(taken),
+            "p50_ms": percentile(taken, 50),
+            "p99_ms": percentile(taken, 99),
+            "cache_hit_rate": _mean(latencies.cached, len(taken)),
+        },
+        index=_index(indexer, spaces),
+        models=tuple(ledger.model_calls.totals(user_space)),
         vector_server=_server(indexer, spaces, whole=state is not None),
     )
+
+
+def _index(indexer: Indexer, spaces: Sequence[str]) -> Mapping[str, float | None]:
+    embedder, connection = indexer.embedder, indexer.catalog.connection()
+    indexer.progress()  # what a model has no vectors of begins to wait with its first use
+    known = embedder is None or embedder.ready()
+    fingerprint = embedder.fingerprint if embedder is not None and known else None
+    passages, waiting = embedding_queue.counts(connection, spaces, fingerprint)
+    vectors = 0 if embedder is None else passages - waiting
+    embedded, reused = embedding_queue.effort(connection)
+    of_model = {"vectors": vectors, "waiting": waiting} if known else {"vectors": None, "waiting": None}
+    return {"passages": passages, **of_model, "cache_hit_rate": _mean(reused, embedded + reused)}
+
+
+def _mean(total: float, count: int) -> float | None:
+    """The mean of what adds up to a total; None of nothing."""
+    return round(total / count, 4) if count else None
 
 
 def _server(indexer: Indexer, spaces: Sequence[str], *, whole: bool) -> ServerState | None:
@@ -271,9 +220,7 @@ def _memories(
     cells = {(str(space), str(memory_type)): int(count) for space, memory_type, count, *_ in rows}
     memories = sum(cells.values())
     salience, confidence, pinned = (sum(float(row[column]) for row in rows) for column in (3, 4, 5))
-    if not memories:
-        return cells, None, None, 0
-    return cells, round(salience / memories, 4), round(confidence / memories, 4), int(pinned)
+    return cells, _mean(salience, memories), _mean(confidence, memories), int(pinned)
 
 
 def _conversations(indexer: Indexer, spaces: Sequence[str]) -> tuple[int, int]:
@@ -316,8 +263,9 @@ Sample: TypeAlias = tuple[Mapping[str, str], float | None]
 def exposition(metrics: Metrics) -> str:
     """All figures as one text for Prometheus; it ends with a line feed, and leaves out what is not known.
 
-    The table beside this module says where each is: an attribute, with the label of its parts. One whose name ends in
-    ``_total`` is a counter; a purge may take from it, which Prometheus reads as a counter that began anew.
+    The table beside this module says where each is: an attribute or a part of one, or one with the label of its parts;
+    those it says nothing of are made in ``_by_name``. One whose name ends in ``_total`` is a counter; a purge may take
+    from it, which Prometheus reads as a counter that began anew.
     """
     lines: list[str] = []
     by_name = _by_name(metrics)
@@ -333,19 +281,26 @@ def exposition(metrics: Metrics) -> str:
 
 
 def _samples(metrics: Metrics, place: str) -> list[Sample]:
-    attribute, _, label = place.rstrip("]").partition("[")
+    path, _, label = place.rstrip("]").partition("[")
+    attribute, _, part = path.partition(".")
     value = getattr(metrics, attribute)
-    return [({label: name}, part) for name, part in value.items()] if label else [({}, value)]
+    if label:
+        return [({label: name}, each) for name, each in value.items()]
+    return [({}, value[part] if part else value)]
 
 
 def _by_name(metrics: Metrics) -> Mapping[str, Sequence[Sample]]:
-    """The figures with several labels, and those of a vector server, if there is one."""
+    """The figures that are no attribute's, and those of a vector server, if there is one."""
     cells = [({"space": space, "type": name}, count) for (space, name), count in metrics.cells.items()]
-    calls = [
-        ({"space": each.space, "purpose": each.purpose, "model": each.model}, each) for each in metrics.model_calls
-    ]
+    calls = [({"space": each.space, "purpose": each.purpose, "model": each.model}, each) for each in metrics.models]
+    latencies = {"0.5": metrics.retrieval["p50_ms"], "0.99": metrics.retrieval["p99_ms"]}
+    caches = {"query": metrics.retrieval, "embedding": metrics.index}
     found: dict[str, Sequence[Sample]] = {
         "memories": cells or [({}, 0)],
+        "retrieval_latency_seconds": [
+            ({"quantile": share}, taken / 1_000) for share, taken in latencies.items() if taken is not None
+        ],
+        "cache_hit_ratio": [({"cache": name}, figures["cache_hit_rate"]) for name, figures in caches.items()],
         "model_calls_total": [(labels, each.calls) for labels, each in calls],
         "model_failures_total": [(labels, each.failures) for labels, each in calls],
         "model_tokens_total": [

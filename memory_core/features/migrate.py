@@ -42,7 +42,7 @@ _COLLISION = re.compile(r"~[0-9a-f]{8}$")
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class Conversion:
     """What a file should become, its new name aside.
 
     Attributes:
@@ -62,7 +62,7 @@ class Refused(RunebookError):
     """Why a file is left alone, and what a person can do about it."""
 
 
-def propose(memory_type: MemoryType, uri: MemoryUri, text: str, modified_at: str | None = None) -> Proposal | None:
+def convert(memory_type: MemoryType, uri: MemoryUri, text: str, modified_at: str | None = None) -> Conversion | None:
     """Decide what becomes of one file, from its text and name alone.
 
     Args:
@@ -99,7 +99,7 @@ def propose(memory_type: MemoryType, uri: MemoryUri, text: str, modified_at: str
         memory = replace(memory, metadata=memory.metadata.changed({"updated_at": modified_at}))
     renames = random or (naming is not None and naming.given and not _alike(stem, _stem(memory_type, memory.fields)))
     remarks = [*([f"named by {naming.why}"] if renames and naming else ["trailer of another format"]), *reading.remarks]
-    return Proposal(memory_type, memory, naming if renames else None, "; ".join(remarks))
+    return Conversion(memory_type, memory, naming if renames else None, "; ".join(remarks))
 
 
 def _expect_clear(memory_type: MemoryType, file: Parts) -> None:
@@ -248,7 +248,7 @@ class _Run:
         self._store = store
         self._context = context
         #: What was decided on a text, by the file and the hash of the text: it need not be decided under the lock.
-        self._decided: dict[tuple[MemoryUri, str], Proposal | None] = {}
+        self._decided: dict[tuple[MemoryUri, str], Conversion | None] = {}
 
     def survey(self) -> None:
         """Decide on every file; reads only, beside others who write."""
@@ -267,7 +267,7 @@ class _Run:
         self._rewritten: dict[MemoryUri, str] = {}
         self._results: list[OperationResult] = []
         self._keys: set[tuple[MemoryUri, str, str]] = set()
-        self._expected: dict[MemoryUri, Proposal] = {}
+        self._expected: dict[MemoryUri, Conversion] = {}
         unchanged: list[MemoryUri] = []
         skipped: list[Skipped] = []
         linking: dict[str, set[MemoryUri]] = {}
@@ -278,18 +278,19 @@ class _Run:
                     continue
                 for target in linked_uris(split(text).trailer or {}):
                     linking.setdefault(target, set()).add(uri)
-                proposal = self._proposal(uri, text)
+                known = uri, text_sha256(text)
+                conversion = self._decided[known] if known in self._decided else self._decide(uri, text)
             except RunebookError as error:
                 skipped.append(Skipped(str(uri), error.message, error.hint))
                 continue
-            if proposal is None:
+            if conversion is None:
                 unchanged.append(uri)
             else:
-                self._expected[uri] = proposal
-            self._keep_key(uri, text, proposal)
-        for uri, proposal in self._expected.items():
+                self._expected[uri] = conversion
+            self._keep_key(uri, text, conversion)
+        for uri, conversion in self._expected.items():
             try:
-                self._apply(uri, proposal)
+                self._apply(uri, conversion)
             except RunebookError as error:
                 skipped.append(Skipped(str(uri), error.message, error.hint))
                 self._results.append(OperationResult("migrate", str(uri), Action.REJECTED, error.message, error.hint))
@@ -310,12 +311,8 @@ class _Run:
                 found = (entry.uri for entry in self._store.files.walk(place))
                 yield from (uri for uri in found if uri.name.endswith(".md") and not uri.is_summary)
 
-    def _proposal(self, uri: MemoryUri, text: str) -> Proposal | None:
-        known = uri, text_sha256(text)
-        return self._decided[known] if known in self._decided else self._decide(uri, text)
-
-    def _decide(self, uri: MemoryUri, text: str) -> Proposal | None:
-        """``propose`` for a file of this store."""
+    def _decide(self, uri: MemoryUri, text: str) -> Conversion | None:
+        """``convert`` for a file of this store."""
         registry = self._context.registry
         named = split(text).type_name
         memory_type = registry.type_at(uri, named)
@@ -327,33 +324,33 @@ class _Run:
             raise Refused(
                 f"its trailer names the unknown memory type '{named[:64]}'", hint="Declare that type in YAML."
             )
-        stat = self._store.files.stat(uri)
-        known = stat is not None and stat.mtime_ns > 0  # of a text that was moved to a database nobody knows it
-        written = None if stat is None or not known else datetime.fromtimestamp(stat.mtime_ns / 1e9, UTC)
-        return propose(memory_type, uri, text, None if written is None else written.isoformat(timespec="seconds"))
+        stat, modified_at = self._store.files.stat(uri), None
+        if stat is not None and stat.mtime_ns > 0:  # of a text that was moved to a database nobody knows it
+            modified_at = datetime.fromtimestamp(stat.mtime_ns / 1e9, UTC).isoformat(timespec="seconds")
+        return convert(memory_type, uri, text, modified_at)
 
-    def _keep_key(self, uri: MemoryUri, text: str, proposal: Proposal | None) -> None:
+    def _keep_key(self, uri: MemoryUri, text: str, conversion: Conversion | None) -> None:
         """Note the key of a memory that has one: no other is to get it."""
-        if proposal is None or proposal.naming is None or proposal.naming.given:
-            memory = parse(uri, text, self._context.registry) if proposal is None else proposal.memory
+        if conversion is None or conversion.naming is None or conversion.naming.given:
+            memory = parse(uri, text, self._context.registry) if conversion is None else conversion.memory
             if memory.type is not None:
                 self._keys.add((uri.parent, memory.type_name, memory.key))
 
-    def _apply(self, uri: MemoryUri, proposal: Proposal) -> None:
-        memory_type = proposal.memory_type
-        if proposal.naming is None:
-            self._draft.put(uri, dump(proposal.memory))
-            self._rewrite(uri, proposal.why)
+    def _apply(self, uri: MemoryUri, conversion: Conversion) -> None:
+        memory_type = conversion.memory_type
+        if conversion.naming is None:
+            self._draft.put(uri, dump(conversion.memory))
+            self._rewrite(uri, conversion.why)
             return
-        memory = self._place(proposal.memory, proposal.naming, memory_type)
+        memory = self._place(conversion.memory, conversion.naming, memory_type)
         memory = replace(memory, unknown={**memory.unknown, MIGRATED_FROM: str(uri)})
         new = memory.uri
         self._draft.put(uri, None)
         self._draft.put(new, dump(memory))
         self._keys.add((new.parent, memory_type.name, memory.key))
         keys = {name: str(memory.fields[name]) for name in memory_type.key_fields if name in memory.fields}
-        self._renamed.append(Renamed(str(uri), str(new), memory_type.name, keys, proposal.why))
-        self._result(new, Action.CREATED, note=f"renamed from {uri}: {proposal.why}")
+        self._renamed.append(Renamed(str(uri), str(new), memory_type.name, keys, conversion.why))
+        self._result(new, Action.CREATED, note=f"renamed from {uri}: {conversion.why}")
         self._result(uri, Action.DELETED, note=f"renamed to {new}")
 
     def _place(self, memory: Memory, naming: Naming, memory_type: MemoryType) -> Memory:
@@ -378,15 +375,15 @@ class _Run:
 
     def _relink(self, linking: Mapping[str, set[MemoryUri]]) -> None:
         """Let links in memories follow the renamed files."""
-        moved = {item.old_uri: MemoryUri.parse(item.new_uri) for item in self._renamed}
+        moved = {MemoryUri.parse(item.old_uri): MemoryUri.parse(item.new_uri) for item in self._renamed}
         for old, new in moved.items():
-            for source in sorted(linking.get(old, ())):
-                at = moved.get(str(source), source)
+            for source in sorted(linking.get(str(old), ())):
+                at = moved.get(source, source)
                 text = self._draft.text(at) or ""
                 file = split(text)
                 if file.trailer is None or self._context.registry.type_at(at, file.type_name) is None:
                     continue
-                trailer = retargeted(file.trailer, MemoryUri.parse(old), new)
+                trailer = retargeted(file.trailer, old, new)
                 if trailer != file.trailer:
                     if text == self._draft.before(at):
                         self._rewrite(at, "its links follow renamed files")

@@ -84,8 +84,7 @@ def organize(memory: Runebook, request: OrganizeRequest) -> CommitReceipt:
             results.append(OperationResult(KIND, str(found.uri), Action.UNCHANGED if same else Action.UPDATED))
         return ChangeSet(copy.changes(), tuple(results))
 
-    receipt = memory.store.commit(planned, kind=KIND, now=now, dry_run=request.dry_run)
-    return receipt if request.dry_run else memory.indexed(receipt)
+    return memory.indexed(memory.store.commit(planned, kind=KIND, now=now, dry_run=request.dry_run))
 
 
 def tag_name(text: str) -> str:
@@ -131,9 +130,5 @@ def _ordered(copy: WorkingCopy, memory: Memory, memory_type: MemoryType, wanted:
     return changed
 
 
-def _has_refusals(receipt: CommitReceipt) -> bool:
-    return any(result.reason for result in receipt.results)
-
-
-ORGANIZE = Command("organize", OrganizeRequest, organize, fails=_has_refusals, writes=True)
+ORGANIZE = Command("organize", OrganizeRequest, organize, fails=lambda receipt: receipt.has_refusals, writes=True)
 FEATURE = Feature(commands=(ORGANIZE,))

@@ -23,7 +23,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import zip_longest
@@ -74,28 +73,12 @@ _ERROR_KEYS = ("type", "code", "status", "status_code", "message", "detail", "er
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
-    """One memory to be written, and what its ``source`` holds beside the session: kind, tool and error_type."""
-
-    write: WriteOp
-    source: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Lessons:
-    """Memories of failures; ``left_out`` counts the tool errors beyond ``MEMORIES_LIMIT``."""
-
-    lessons: tuple[Lesson, ...] = ()
-    left_out: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Content:
     """A memory's text in its parts: prose above and below, the block's count and lines."""
 
-    prose: str
-    count: int
-    lines: tuple[str, ...]
+    prose: str = ""
+    count: int = 0
+    lines: tuple[str, ...] = ()
     after: str = ""
 
 
@@ -120,37 +103,29 @@ def error_type(message: str, status: str = "error") -> str:
 
 
 def lessons(
-    calls: Sequence[FinishedCall],
-    registry: MemoryTypeRegistry,
-    existing: Existing,
-    *,
-    language: str = "",
-    recorded: date | None = None,
-) -> Lessons:
-    """Memories of the failures among ``calls``, most frequent first.
+    calls: Sequence[FinishedCall], registry: MemoryTypeRegistry, existing: Existing, language: str = ""
+) -> Learned:
+    """Memories of the failures among ``calls``, most frequent first, at most ``MEMORIES_LIMIT``.
 
     Args:
         calls: Calls that are counted for the first time, in order: ``Growth.calls``.
         registry: Without a type ``patterns`` whose key is ``pattern_name`` there are none.
         existing: Fields of a stored memory.
         language: Of the conversation, as ``language_of`` names it; Chinese texts for Chinese, else English.
-        recorded: Day that stands in for that of calls whose time is unknown; None leaves the day out.
     """
     memory_type = next((known for known in registry.list_all() if known.name == "patterns"), None)
     if memory_type is None or memory_type.key_fields != ("pattern_name",) or memory_type.field("content") is None:
-        return Lessons()
+        return Learned()
     if memory_type.template_mode or memory_type.operation_mode is not OperationMode.UPSERT:
-        return Lessons()
+        return Learned()
     texts = in_language(word_table(__file__)["texts"], language)
     groups = _grouped(calls)
-    chosen = sorted(groups.items(), key=lambda item: -len(item[1]))[:MEMORIES_LIMIT]
-    told = tuple(
-        _lesson(
-            memory_type, tool, error, [_occurrence(calls, place, texts, recorded) for place in places], existing, texts
-        )
-        for (tool, error), places in chosen
-    )
-    return Lessons(told, len(groups) - len(chosen))
+    writes = [
+        _lesson(memory_type, tool, error, [_occurrence(calls, place, texts) for place in places], existing, texts)
+        for (tool, error), places in sorted(groups.items(), key=lambda item: -len(item[1]))[:MEMORIES_LIMIT]
+    ]
+    left_out = len(groups) - len(writes)
+    return Learned(writes, notes=(f"{left_out} kinds of tool errors were not kept",) if left_out else ())
 
 
 def _grouped(calls: Sequence[FinishedCall]) -> dict[tuple[str, str], list[int]]:
@@ -175,27 +150,27 @@ def _lesson(
     lines: Sequence[str],
     existing: Existing,
     texts: Mapping[str, str],
-) -> Lesson:
+) -> WriteOp:
     label = " ".join(tool.split())
     name = f"{label}: {error}"
     stored = existing(memory_type.name, {"pattern_name": name})
-    before = None if stored is None else _read(str(stored.get("content") or ""))
-    count = (0 if before is None else before.count) + len(lines)
-    kept = (*(() if before is None else before.lines), *lines)[-_OCCURRENCES_KEPT:]
-    ours = before is None or _is_ours(before.prose, label, error)
-    prose = before.prose if before is not None and not ours else _prose(texts, label, error, count, kept)
+    before = _Content() if stored is None else _read(str(stored.get("content") or ""))
+    count = before.count + len(lines)
+    kept = (*before.lines, *lines)[-_OCCURRENCES_KEPT:]
+    ours = stored is None or _is_ours(before.prose, label, error)
+    prose = _prose(texts, label, error, count, kept) if ours else before.prose
     block = "\n".join([f"<!-- occurrences: {count} -->", *kept, "<!-- /occurrences -->"])
-    after = before.after if before is not None else ""
-    content = "\n\n".join(part for part in (prose, block, after) if part.strip())
+    content = "\n\n".join(part for part in (prose, block, before.after) if part.strip())
     given: dict[str, Any] = {"pattern_name": name, "content": content}
-    repeated = stored is not None or count > 1
     was = None if stored is None else stored.get("pattern_type")
     is_kind_ours = was in (None, "", _PATTERN_TYPE, *(("rule",) if ours else ()))
     if memory_type.field("pattern_type") is not None and is_kind_ours:
         given["pattern_type"] = _PATTERN_TYPE
-    salience = REPEATED_SALIENCE if repeated and is_kind_ours else None
+    is_repeated = stored is not None or count > 1
+    salience = REPEATED_SALIENCE if is_repeated and is_kind_ours else None
     data = MemoryData(memory_type=memory_type.name, fields=given, salience=salience)
-    return Lesson(WriteOp(memory_data=data, replace=True), {"kind": SOURCE_KIND, "tool": tool, "error_type": error})
+    data.sourced({"kind": SOURCE_KIND, "tool": tool, "error_type": error})
+    return WriteOp(memory_data=data, replace=True)
 
 
 def _prose(texts: Mapping[str, str], tool: str, error: str, count: int, lines: Sequence[str]) -> str:
@@ -220,34 +195,33 @@ def _is_ours(prose: str, tool: str, error: str) -> bool:
     return False
 
 
-def _read(content: str) -> _Told:
+def _read(content: str) -> _Content:
     """The parts of a memory's text; anything a person wrote inside the block becomes prose."""
     lines = content.split("\n")
     start = next((place for place in range(len(lines) - 1, -1, -1) if _OPEN.fullmatch(lines[place])), None)
     if start is None:
-        return _Told(content.rstrip(), 0, ())
+        return _Content(content.rstrip())
     rest = lines[start + 1 :]
     end = next((place for place, line in enumerate(rest) if _CLOSE.fullmatch(line)), None)
     if end is None:
         end = next((place for place, line in enumerate(rest) if not line.startswith("- ")), len(rest))
-        inside, below = rest[:end], rest[end:]
-    else:
-        inside, below = rest[:end], rest[end + 1 :]
-    told = tuple(line.rstrip() for line in inside if line.startswith("- "))
+        rest.insert(end, "")  # where the end of the block should be
+    inside, below = rest[:end], rest[end + 1 :]
+    occurrences = tuple(line.rstrip() for line in inside if line.startswith("- "))
     added = [line for line in inside if line.strip() and not line.startswith("- ")]
     opening = _OPEN.fullmatch(lines[start])
     number = int(opening[1]) if opening is not None and opening[1] else 0
     prose = "\n".join([*lines[:start], *added]).strip("\n").rstrip()
-    return _Told(prose, max(number, len(told)), told, "\n".join(below).strip("\n"))
+    return _Content(prose, max(number, len(occurrences)), occurrences, "\n".join(below).strip("\n"))
 
 
-def _occurrence(calls: Sequence[FinishedCall], place: int, texts: Mapping[str, str], recorded: date | None) -> str:
+def _occurrence(calls: Sequence[FinishedCall], place: int, texts: Mapping[str, str]) -> str:
     """One line: the day, the call, its error, and how the same tool worked afterwards."""
     call = calls[place]
-    day = call.time.date() if call.time is not None else recorded
-    told = summary_line(_error_text(call.text) or call.status, _MESSAGE_LIMIT_CHARS)
-    line = f"{call.name}({_shown(call.arguments)}) → {told}{_worked(calls, place, texts)}"
-    return " ".join(f"- {'' if day is None else f'{day}: '}{line}".split())
+    day = "" if call.time is None else f"{call.time.date()}: "
+    error = summary_line(_error_text(call.text) or call.status, _MESSAGE_LIMIT_CHARS)
+    line = f"{call.name}({_shown(call.arguments)}) → {error}{_worked(calls, place, texts)}"
+    return " ".join(f"- {day}{line}".split())
 
 
 def _worked(calls: Sequence[FinishedCall], place: int, texts: Mapping[str, str]) -> str:
@@ -386,13 +360,7 @@ def _first_words(text: str) -> str:
 def _learned(growing: Growing) -> Learned:
     """Memories of the calls that failed."""
     calls = growing.once(grown).calls
-    failed = lessons(calls, growing.context.registry, growing.existing, language=growing.language)
-    writes = []
-    for lesson in failed.lessons:
-        lesson.write.memory_data.sourced(lesson.source)
-        writes.append(lesson.write)
-    notes = (f"{failed.left_out} kinds of tool errors were not kept",) if failed.left_out else ()
-    return Learned(writes, notes=notes)
+    return lessons(calls, growing.context.registry, growing.existing, growing.language)
 
 
 FEATURE = Feature(learner=_learned)

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 from memory_core.core.command import Arg, Command
-from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.core.feature import Feature
 from memory_core.core.index.documents import MESSAGES_NAME
@@ -115,11 +114,17 @@ FEATURE = Feature(commands=(PURGE,))
 def _purge_files(memory: Runebook, uri: str, now: datetime | None) -> CommitReceipt:
     files = doomed(memory, uri)
     moment = now or datetime.now(UTC)
-    receipt = memory.store.commit(
-        lambda snapshot: _removal(memory, files.files, snapshot, memory.plan_context(moment)), kind=KIND, now=moment
-    )
-    every = (*files.files, *files.past)
-    erased = _erased(memory, receipt, [Erasure(file, _tombstone(file)) for file in every])
+
+    def removal(snapshot: Snapshot) -> ChangeSet:
+        """The files deleted, and taken out of what names them."""
+        texts = ((file, snapshot.text(file)) for file in files.files)
+        changes = tuple(FileChange(file, text, None) for file, text in texts if text is not None)
+        results = tuple(OperationResult(KIND, str(change.uri), Action.DELETED) for change in changes)
+        return memory.features.completed(ChangeSet(changes, results), snapshot, memory.plan_context(moment))
+
+    receipt = memory.store.commit(removal, kind=KIND, now=moment)
+    erasures = [Erasure(file, _tombstone(file)) for file in (*files.files, *files.past)]
+    erased = _erased(memory, receipt, erasures)
     memory.opened.pages.remove_below(memory.browser.visible(MemoryUri.parse(uri)))
     return erased
 
@@ -173,15 +178,7 @@ def _erased(memory: Runebook, receipt: CommitReceipt, erasures: Sequence[Erasure
     memory.opened.pages.bring_up_to_date()
     _clean_index(memory, [str(erasure.uri) for erasure in erasures])
     ledger.past.vacuum()
-    results = tuple(
-        OperationResult(
-            KIND,
-            str(erasure.tombstone or erasure.uri),
-            Action.DELETED,
-            note="erased for good" + ("; history knows it by this name" if erasure.tombstone else ""),
-        )
-        for erasure in erasures
-    )
+    results = tuple(map(_result, erasures))
     left = list(_left(memory, traces, [str(erasure.uri) for erasure in erasures if erasure.tombstone]))
     notes = [memory.store.kept_of_erased]
     if memory.indexer.vectors.trouble is not None:
@@ -190,6 +187,11 @@ def _erased(memory: Runebook, receipt: CommitReceipt, erasures: Sequence[Erasure
         more = f" and {len(left) - _NAMED_FILES} more" if len(left) > _NAMED_FILES else ""
         notes.append(f"these still hold words or the name of it: {', '.join(left[:_NAMED_FILES])}{more}")
     return replace(receipt, status=Status.COMMITTED, results=results, similar=(), notes=tuple(notes))
+
+
+def _result(erasure: Erasure) -> OperationResult:
+    note = "erased for good" + ("; history knows it by this name" if erasure.tombstone else "")
+    return OperationResult(KIND, str(erasure.tombstone or erasure.uri), Action.DELETED, note=note)
 
 
 def _clean_index(memory: Runebook, uris: Sequence[str]) -> None:
@@ -224,13 +226,6 @@ def _left(memory: Runebook, traces: Sequence[bytes], names: Sequence[str]) -> It
                 tail = window[-longest:]
 
 
-def _removal(memory: Runebook, files: Iterable[MemoryUri], snapshot: Snapshot, context: PlanContext) -> ChangeSet:
-    """The files deleted, and taken out of what names them."""
-    changes = [FileChange(uri, text, None) for uri in files if (text := snapshot.text(uri)) is not None]
-    results = tuple(OperationResult(KIND, str(change.uri), Action.DELETED) for change in changes)
-    return memory.features.completed(ChangeSet(tuple(changes), results), snapshot, context)
-
-
 def _made_of(place: MemoryUri) -> tuple[MemoryUri, ...]:
     """What quotes a conversation's log: the segments of its session, in use and archived."""
     if place.scope is not Scope.SESSION or place.name != MESSAGES_NAME:
@@ -255,6 +250,6 @@ def _traces(texts: Iterable[str]) -> list[bytes]:
     lines: set[bytes] = set()
     for text in texts:
         messages, damage = parse_lines(text)
-        said = [message.text for message in messages] if messages and not damage else [split(text).body]
-        lines |= {line.strip().encode("utf-8") for whole in said for line in whole.splitlines()}
+        bodies = [message.text for message in messages] if messages and not damage else [split(text).body]
+        lines |= {line.strip().encode("utf-8") for body in bodies for line in body.splitlines()}
     return sorted((line for line in lines if len(line) >= _TRACE_BYTES), key=len, reverse=True)[:_TRACES]

@@ -1,19 +1,11 @@
-"""A ledger that is damaged or gone: what can be read is carried into a new one, and the files are taken in.
+"""Made anew: the index from the ledger, and a ledger that is damaged or gone from what can be read of it.
 
-No memory file is touched but by delivering what was acknowledged and is not on the disk yet. The damaged file is moved
-aside and kept for good: what could not be read today may be read by somebody else.
+A new ledger takes over what the old one still tells, and the files are taken in. No memory file is touched but by
+delivering what was acknowledged and is not on the disk yet. The damaged file is moved aside and kept for good: what
+could not be read today may be read by somebody else.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated
-
-from memory_core.core.command import NOWHERE, Arg, Command
-from memory_core.core.feature import Feature, Features
-from memory_core.features import FEATURES
-
-if TYPE_CHECKING:
-    from memory_core.runebook import Runebook
 
 import contextlib
 import shutil
@@ -23,7 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+from memory_core.core.command import NOWHERE, Arg, Command
+from memory_core.core.feature import Feature, Features
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.chroma import begin_anew
 from memory_core.core.index.documents import is_session_log
@@ -41,7 +36,12 @@ from memory_core.core.store.local import Store
 from memory_core.core.store.locks import store_lock
 from memory_core.core.store.salvage import DamagedDatabase, Salvaged
 from memory_core.core.store.sqlite import move_aside
+from memory_core.features import FEATURES
 
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
+#: Vectors of texts that are gone.
 _DEAD = (
     "DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.uri = vectors.uri "
     "AND p.part = vectors.part AND p.content_sha256 = vectors.content_sha256)"
@@ -124,7 +124,8 @@ def rebuild_index(
             begin_anew(connection)
     if in_folder:
         shutil.rmtree(store.files.state / "vectors", ignore_errors=True)
-    return Rebuilt(store.ledger.feed.files(), catalog.count(), _count(catalog.connection()), dropped)
+    (kept,) = catalog.connection().execute("SELECT count(*) FROM vectors").fetchone()
+    return Rebuilt(store.ledger.feed.files(), catalog.count(), int(kept), dropped)
 
 
 def refill(
@@ -152,10 +153,6 @@ def refill(
             catalog.clear(connection)
             catalog.advance(connection, Position(ledger.ledger_id, ledger.newest_seq(), ""))
     follower.follow(None, report)
-
-
-def _count(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT count(*) FROM vectors").fetchone()[0])
 
 
 #: The name table is made from the others; the new ledger keeps the name it was born with: an index of the old one must
@@ -217,31 +214,25 @@ def rescue_ledger(root: Path, registry: MemoryTypeRegistry) -> Rescue:
         with _writing(path) as target:
             tables = () if kept is None else tuple(_carry_over(kept, target))
             dropped = _mend(target)
-        names = rebuild_names(root, registry, locked=True)
+            names = names_anew(target, registry)
     return Rescue(None if kept is None else kept.name, tables, names, dropped)
 
 
-def rebuild_names(root: Path, registry: MemoryTypeRegistry, *, locked: bool = False) -> int:
-    """Make the name table, and the counts of directories, anew from the history.
-
-    A file whose history does not say what it holds is left out: it is taken in as a new one.
-
-    Args:
-        root: The memory folder.
-        registry: The memory types.
-        locked: Whether the caller holds the store's lock.
-
-    Returns:
-        How many files have a row.
-    """
+def rebuild_names(root: Path, registry: MemoryTypeRegistry) -> int:
+    """``names_anew`` in the ledger of a memory folder that nobody has open."""
     state = root / STATE_NAME
-    lock = contextlib.nullcontext() if locked else store_lock(state).held()
-    with lock, _writing(state / LEDGER_NAME) as target:
+    with store_lock(state).held(), _writing(state / LEDGER_NAME) as target:
         return names_anew(target, registry)
 
 
 def names_anew(target: sqlite3.Connection, registry: MemoryTypeRegistry) -> int:
-    """As ``rebuild_names``, in the transaction at hand."""
+    """Make the name table, and the counts of directories, anew from the history, in the transaction at hand.
+
+    A file whose history does not say what it holds is left out: it is taken in as a new one.
+
+    Returns:
+        How many files have a row.
+    """
     known = {
         (uri, sha256): (size, mtime)
         for uri, sha256, size, mtime in target.execute("SELECT uri, sha256, size_bytes, mtime_ns FROM files")
@@ -302,8 +293,7 @@ def _mend(target: sqlite3.Connection) -> int:
         "'salvaged-' || c.seq, coalesce((SELECT max(at) FROM commits o WHERE o.seq < c.seq), ''), 'salvaged', '{}', 1 "
         "FROM changes c WHERE NOT EXISTS (SELECT 1 FROM commits o WHERE o.seq = c.seq)"
     )
-    for table, column, rowid, parent in target.execute("PRAGMA foreign_key_check").fetchall():
-        del column, parent
+    for table, rowid, *_ in target.execute("PRAGMA foreign_key_check").fetchall():
         if rowid is not None:
             target.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
     target.execute("DELETE FROM injections WHERE session NOT IN (SELECT session FROM injected_sessions)")
@@ -315,15 +305,12 @@ def _last_changes(target: sqlite3.Connection) -> Iterator[tuple[MemoryUri, int, 
     rows = target.execute(
         "SELECT uri, seq, memory_type, after_sha256 FROM (SELECT uri, seq, ordinal, memory_type, after_sha256, "
         "row_number() OVER (PARTITION BY uri ORDER BY seq DESC, ordinal DESC) AS place FROM changes) c "
-        "WHERE place = 1 ORDER BY seq, ordinal"
+        "WHERE place = 1 AND after_sha256 IS NOT NULL ORDER BY seq, ordinal"
     ).fetchall()
-    for uri_text, seq, memory_type, sha256 in rows:
-        if sha256 is None:
-            continue
-        uri = MemoryUri.parse(uri_text)
-        text = stored_text(target, uri_text, seq)
+    for uri, seq, memory_type, sha256 in rows:
+        text = stored_text(target, uri, seq)
         if text is not None and text_sha256(text) == sha256:
-            yield uri, seq, memory_type, text
+            yield MemoryUri.parse(uri), seq, memory_type, text
 
 
 def _name_row(

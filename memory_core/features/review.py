@@ -116,7 +116,7 @@ class Proposal:
         """
         operation = dict(self.operation)
         if self.edited:
-            operation = _with_texts(self.op, operation, self.texts)
+            operation = _operation_with(self.op, operation, self.texts)
         try:
             parsed = MemoryOperations.model_validate({GROUPS[self.op]: [operation]})
         except ValueError:
@@ -142,9 +142,9 @@ def readable(proposal: Proposal) -> str:
     lines = [f"# {proposal.title}", "", f"- where: {proposal.target}"]
     if proposal.session:
         lines.append(f"- from: session {proposal.session}")
-    lines += [f"- {line}" for line in _said(proposal)]
+    lines += [f"- {line}" for line in _facts(proposal)]
     body = "\n".join([*lines, f"- accept, edit or reject it: runebook review accept {proposal.id}"])
-    shown = proposal.gone if proposal.op == "delete" else _sections(proposal.texts)
+    shown = proposal.gone if proposal.op == "delete" else texts_shown(proposal)
     return f"{body}\n\n{_RULE}\n\n{shown}".rstrip("\n")
 
 
@@ -176,70 +176,52 @@ def parse_proposal(uri: MemoryUri, text: str) -> Proposal:
     found = read_members(Proposal, {**kept, "uri": uri, "at": at, "private": private})
     if found is None or found.op not in GROUPS or found.action not in ("created", "updated", "deleted"):
         raise _unreadable(uri)
-    shown = _below_rule(file.body)
-    if found.op == "delete":
-        return replace(found, gone=shown)
-    return replace(found, texts=_texts(shown, tuple(found.proposed)))
-
-
-def rewritten(proposal: Proposal, text: str) -> Proposal:
-    """The proposal with what a person wants stored instead; of several fields with a heading for each."""
-    return replace(proposal, texts=_texts(plain_text(text), tuple(proposal.proposed)))
+    below = f"{_plain_text(file.body)}\n".partition(f"\n{_RULE}\n")[2].strip("\n")
+    return replace(found, gone=below) if found.op == "delete" else _with_texts(found, below)
 
 
 def texts_shown(proposal: Proposal) -> str:
-    """What would be stored, as it stands in the file."""
-    return _sections(proposal.texts)
+    """What would be stored, as it stands in the file; of several fields each below a heading."""
+    if set(proposal.texts) <= {CONTENT}:
+        return proposal.texts.get(CONTENT, "")
+    return "\n\n".join(f"### {name}\n\n{text}" for name, text in proposal.texts.items())
 
 
-def _said(proposal: Proposal) -> list[str]:
+def _facts(proposal: Proposal) -> list[str]:
     """What the operation says beside the texts."""
     data = dict(proposal.operation.get("memory_data") or proposal.operation)
-    fields = {**(data.get("fields") or {})}
-    others = {name: value for name, value in fields.items() if name not in proposal.texts and value is not None}
-    lines = [f"{name}: {value}" for name, value in others.items()]
-    for name in ("salience", "confidence", "tags", "pinned", "expires_at", "active", "reason", "replacement_uri"):
-        if data.get(name) is not None:
-            lines.append(f"{name}: {data[name]}")
-    for link in data.get("links") or ():
-        lines.append(f"link: {link.get('relation')} {link.get('uri')}")
-    if proposal.reason:
-        lines.append(f"because: {proposal.reason}")
+    fields = [(name, value) for name, value in (data.get("fields") or {}).items() if name not in proposal.texts]
+    names = ("salience", "confidence", "tags", "pinned", "expires_at", "active", "reason", "replacement_uri")
+    others = [(name, data.get(name)) for name in names]
+    lines = [f"{name}: {value}" for name, value in (*fields, *others) if value is not None]
+    lines += [f"link: {link.get('relation')} {link.get('uri')}" for link in data.get("links") or ()]
+    lines += [f"because: {proposal.reason}"] if proposal.reason else []
     return [summary_line(line, _LINE_CHARS) for line in lines]
 
 
-def _sections(texts: Mapping[str, str]) -> str:
-    if set(texts) <= {CONTENT}:
-        return texts.get(CONTENT, "")
-    return "\n\n".join(f"### {name}\n\n{text}" for name, text in texts.items())
-
-
-def _below_rule(body: str) -> str:
-    _, rule, below = f"{plain_text(body)}\n".partition(f"\n{_RULE}\n")
-    return below.strip("\n") if rule else ""
-
-
-def plain_text(text: str) -> str:
+def _plain_text(text: str) -> str:
     """The text as editors leave it: one kind of line break, and none at its ends."""
     return text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
 
 
-def _texts(shown: str, names: Sequence[str]) -> dict[str, str]:
-    """Texts by field; a heading that names no field of the proposal is text."""
+def _with_texts(proposal: Proposal, shown: str) -> Proposal:
+    """The proposal with the texts that are shown; a heading that names none of its fields is text."""
+    names = tuple(proposal.proposed)
     if set(names) <= {CONTENT}:
-        return dict.fromkeys(names, shown)
+        return replace(proposal, texts=dict.fromkeys(names, shown))
     texts: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in shown.split("\n"):
-        found = _HEADING.fullmatch(line.rstrip())
-        if found is not None and found[1] in names and found[1] not in texts:
-            lines = texts.setdefault(found[1], [])
+        heading = _HEADING.fullmatch(line.rstrip())
+        if heading is not None and heading[1] in names and heading[1] not in texts:
+            lines = texts.setdefault(heading[1], [])
         else:
             lines.append(line)
-    return {name: "\n".join(texts[name]).strip("\n") for name in names if name in texts}
+    found = {name: "\n".join(texts[name]).strip("\n") for name in names if name in texts}
+    return replace(proposal, texts=found)
 
 
-def _with_texts(op: str, operation: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+def _operation_with(op: str, operation: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
     """The operation with these texts as whole values."""
     if op == "write":
         data = dict(operation.get("memory_data") or {})
@@ -311,19 +293,17 @@ class _Proposer:
         """What the operation does by itself; what it does among the others where it builds on one of them."""
         single = MemoryOperations.model_validate({GROUPS[op]: [operation]})
         alone = decide(single, self.snapshot, self.context, self.moment, self.features)
-        decided, said = (alone, alone.results[0]) if alone.results[0].action.is_change else (self.decided, result)
-        uri = MemoryUri.parse(said.uri)
+        decided, own = (alone, alone.results[0]) if alone.results[0].action.is_change else (self.decided, result)
+        uri = MemoryUri.parse(own.uri)
         before = self.snapshot.text(uri)
         unchanged = FileChange(uri, before, before)
-        return said.action, next((change for change in decided.changes if change.uri == uri), unchanged)
+        return own.action, next((change for change in decided.changes if change.uri == uri), unchanged)
 
     def _proposal(self, op: str, operation: _Operation, action: Action, effect: FileChange) -> Proposal:
         given = operation.model_dump(mode="json", exclude_unset=True)
         own = operation.memory_data.source if isinstance(operation, WriteOp) else {}
         source = {name: str(value) for name, value in {**self.context.source, **own}.items()}
-        assignment = self.context.assignment
-        private = assignment.by_default if assignment.private is None else assignment.private
-        texts = {name: plain_text(text) for name, text in self._texts(operation, effect).items()}
+        texts = {name: _plain_text(text) for name, text in self._texts(operation, effect).items()}
         target, before = str(effect.uri), self.snapshot.text(effect.uri)
         identifier = short_hash(json.dumps([op, given, target, source.get("session_id")], sort_keys=True))
         return Proposal(
@@ -337,8 +317,8 @@ class _Proposer:
             proposed=texts,
             source=source,
             seen={} if before is None else {target: text_sha256(before)},
-            assignment=assignment,
-            private=private and assignment.project is not None,
+            assignment=self.context.assignment,
+            private=self.context.assignment.is_private,
             at=self.context.now,
             reason=self.reasoning,
             gone=split(before or "").body if op == "delete" else "",
@@ -396,10 +376,9 @@ def accepted(
     Raises:
         RunebookError: If the proposal holds no operation.
     """
-    told = {**context.source, **proposal.source}
     own = replace(
         context,
-        source=told,
+        source={**context.source, **proposal.source},
         assignment=proposal.assignment,
         expected=proposal.seen,
         reads_elsewhere=False,
@@ -409,15 +388,13 @@ def accepted(
     if any(result.action is Action.REJECTED for result in decided.results) or not decided.results:
         return ChangeSet((), tuple(_still_waits(result, proposal) for result in decided.results), notes=decided.notes)
     note = "accepted, as edited" if proposal.edited else "accepted"
-    results = (*decided.results, OperationResult(KIND_ACCEPT, str(proposal.uri), Action.DELETED, note=note))
-    return replace(decided, changes=(*decided.changes, FileChange(proposal.uri, text, None)), results=results)
+    result = OperationResult(KIND_ACCEPT, str(proposal.uri), Action.DELETED, note=note)
+    return decided.with_file(FileChange(proposal.uri, text, None), result)
 
 
 def _still_waits(result: OperationResult, proposal: Proposal) -> OperationResult:
-    if result.conflict:
-        hint = f"Look at it as it is now, say what it is to be, and accept that: runebook review edit {proposal.id}."
-        return replace(result, hint=hint, note="still waits for review")
-    return replace(result, note="still waits for review")
+    edit = f"Look at it as it is now, say what it is to be, and accept that: runebook review edit {proposal.id}."
+    return replace(result, hint=edit if result.conflict else result.hint, note="still waits for review")
 
 
 KIND_EDIT = "review"
@@ -441,8 +418,8 @@ def waiting_count(memory: Runebook) -> int:
 def mentioning(memory: Runebook, query: str) -> list[Proposal]:
     """What waits and holds at least half of a query's words."""
     wanted = distinct_words(query)
-    said = ((each, distinct_words(f"{each.title} {' '.join(each.texts.values())}")) for each in waiting(memory))
-    return [each for each, words in said if wanted and len(wanted & words) >= _MENTIONED_SHARE * len(wanted)]
+    held = ((each, distinct_words(f"{each.title} {' '.join(each.texts.values())}")) for each in waiting(memory))
+    return [each for each, words in held if wanted and len(wanted & words) >= _MENTIONED_SHARE * len(wanted)]
 
 
 def named(memory: Runebook, name: str) -> Proposal:
@@ -536,8 +513,8 @@ def reword(memory: Runebook, request: RewordRequest) -> list[CommitReceipt]:
             return ChangeSet((), (_decided_meanwhile(KIND_EDIT, proposal),))
         target = snapshot.text(MemoryUri.parse(proposal.target))
         seen = {} if target is None else {proposal.target: text_sha256(target)}
-        changed = replace(rewritten(parse_proposal(proposal.uri, before), request.text), seen=seen)
-        after = render_proposal(changed)
+        reworded = _with_texts(parse_proposal(proposal.uri, before), _plain_text(request.text))
+        after = render_proposal(replace(reworded, seen=seen))
         action = Action.UNCHANGED if after == before else Action.UPDATED
         changes = () if after == before else (FileChange(proposal.uri, before, after),)
         return ChangeSet(changes, (OperationResult(KIND_EDIT, str(proposal.uri), action),))
@@ -565,9 +542,9 @@ def _waiting_text(found: Sequence[Proposal]) -> str:
 
 
 def _gist(proposal: Proposal) -> str:
-    said = " ".join(proposal.texts.values()) or proposal.gone
+    text = " ".join(proposal.texts.values()) or proposal.gone
     whence = f"session {proposal.session}, " if proposal.session else ""
-    return f"{summary_line(said, _GIST_CHARS) or proposal.target} ({whence}{proposal.at[:10]})"
+    return f"{summary_line(text, _GIST_CHARS) or proposal.target} ({whence}{proposal.at[:10]})"
 
 
 def _shown_text(found: Sequence[Proposal]) -> str:
@@ -575,7 +552,7 @@ def _shown_text(found: Sequence[Proposal]) -> str:
 
 
 def _has_refusals(receipts: Sequence[CommitReceipt]) -> bool:
-    return any(result.reason for receipt in receipts for result in receipt.results)
+    return any(receipt.has_refusals for receipt in receipts)
 
 
 REVIEW = Command(
@@ -598,8 +575,7 @@ def _decide(memory: Runebook, request: DecisionRequest, kind: str, change: Chang
     receipts: list[CommitReceipt] = []
     for proposal in sorted(chosen.values(), key=lambda each: _ORDER.index(each.op)):
         planned = partial(_planned, kind, proposal, change, now)
-        receipt = memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run)
-        receipts.append(receipt if request.dry_run else memory.indexed(receipt))
+        receipts.append(memory.indexed(memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run)))
     return receipts
 
 

@@ -1,7 +1,9 @@
-"""The rolling summary loses the lines of memories that a commit removes, in the same commit.
+"""The rolling summary: ``viking://user/{space}/rolling_summary.md``, the page that every new session begins with.
 
-Only of a page that was made: one that a person or a model wrote for its owner is left as it is, and the receipt says
-that it may name what is gone. Whatever else stops a line from holding is seen when the page is given. Pure.
+Owned here: its file, writes of it, and which of its lines still hold. A commit that removes memories takes their lines
+out of the page, too; only of a page that was made: one that a person or a model wrote for its owner is left as it is,
+and the receipt says that it may name what is gone. Whatever else stops a line from holding is seen when the page is
+given. ``upkeep.rolling_pass`` makes it.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from memory_core.core.command import Arg, Command
@@ -78,30 +81,24 @@ def rolling_summary_uri(user_space: str) -> MemoryUri:
     return MemoryUri((Scope.USER.value, user_space, _FILE))
 
 
-def is_rolling_summary(uri: MemoryUri) -> bool:
-    """Whether this is a rolling summary."""
-    return uri.scope is Scope.USER and len(uri.parts) == 3 and uri.name == _FILE
-
-
 def read_rolling_summary(text: str | None) -> RollingSummary | None:
     """The summary in a file; None for no file, or one that says nothing."""
     file = split(text or "")
     if not file.body.strip():
         return None
-    trailer = dict(file.trailer or {})
-    made = trailer.get("rendered_sha256") == body_digest(file.body) and isinstance(trailer.get("sources_sha256"), str)
-    kept = {"created_at": trailer.get("created_at"), "text": file.body.strip(), "authored": True}
-    if made:
-        told = {"sources": trailer["sources_sha256"], "lines": trailer.get("lines")}
-        kept |= told | {"authored": trailer.get("authored") is True}
-    return read_members(RollingSummary, kept)
+    trailer = file.trailer or {}
+    members = {"text": file.body.strip(), "authored": True, "created_at": trailer.get("created_at")}
+    if trailer.get("rendered_sha256") == body_digest(file.body) and isinstance(trailer.get("sources_sha256"), str):
+        made_of = {"sources": trailer["sources_sha256"], "lines": trailer.get("lines")}
+        members |= {"authored": trailer.get("authored") is True, **made_of}
+    return read_members(RollingSummary, members)
 
 
 def said_digests(uri: MemoryUri, body: str) -> frozenset[str]:
     """By what a line knows that its source still says it: the whole of a memory, any line of a summary of logs."""
     whole = body.replace("\r\n", "\n").strip()
-    told = whole.split("\n") if uri.parts[2:4] == _LOG_SUMMARIES else [whole]
-    return frozenset(body_digest(line.strip()) for line in told)
+    parts = whole.split("\n") if uri.parts[2:4] == _LOG_SUMMARIES else [whole]
+    return frozenset(body_digest(part.strip()) for part in parts)
 
 
 def sources_digest(lines: Sequence[Line]) -> str:
@@ -122,10 +119,10 @@ def without(summary: RollingSummary, holds: Callable[[Line], bool]) -> RollingSu
     kept = tuple(line for line in summary.lines[:LINES_LIMIT] if holds(line))
     if len(kept) == len(summary.lines):
         return summary
-    told = summary.text.split("\n")
-    if {line.text for line in summary.lines} <= set(told):
-        gone = {line.text for line in summary.lines} - {line.text for line in kept}
-        parts = "\n".join(line for line in told if line not in gone).split("\n\n")
+    shown, made_of = summary.text.split("\n"), {line.text for line in summary.lines}
+    if made_of <= set(shown):
+        gone = made_of - {line.text for line in kept}
+        parts = "\n".join(line for line in shown if line not in gone).split("\n\n")
         text = "\n\n".join(part.strip("\n") for part in parts if part.strip())
     else:
         text = "\n".join(line.text for line in kept)
@@ -147,9 +144,6 @@ def dump_rolling_summary(summary: RollingSummary, now: str, source: Mapping[str,
         trailer |= {"sources_sha256": summary.sources, "rendered_sha256": body_digest(summary.text)}
         trailer["lines"] = [{"uri": line.uri, "digest": line.digest, "text": line.text} for line in summary.lines]
     return join(summary.text, trailer)
-
-
-_NOTE = "lost the lines of what is gone"
 
 
 def without_removed(decided: ChangeSet, snapshot: Snapshot, context: PlanContext) -> ChangeSet:
@@ -178,11 +172,8 @@ def without_removed(decided: ChangeSet, snapshot: Snapshot, context: PlanContext
         return decided
     text = dump_rolling_summary(after, context.now, context.source) if after.text else None
     action = Action.DELETED if text is None else Action.UPDATED
-    return replace(
-        decided,
-        changes=(*decided.changes, FileChange(page, before, text)),
-        results=(*decided.results, OperationResult("summary", str(page), action, note=_NOTE)),
-    )
+    result = OperationResult("summary", str(page), action, note="lost the lines of what is gone")
+    return decided.with_file(FileChange(page, before, text), result)
 
 
 def _is_named(uri: MemoryUri) -> bool:
@@ -192,9 +183,8 @@ def _is_named(uri: MemoryUri) -> bool:
 
 def removal(uri: MemoryUri, before: str, note: str | None = None) -> ChangeSet:
     """The page is taken away."""
-    return ChangeSet(
-        (FileChange(uri, before, None),), (OperationResult("summary", str(uri), Action.DELETED, note=note),)
-    )
+    result = OperationResult("summary", str(uri), Action.DELETED, note=note)
+    return ChangeSet((FileChange(uri, before, None),), (result,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +226,7 @@ class RollingSummaries(RecordKind):
 
     def holds(self, uri: MemoryUri) -> bool:
         """Whether this is a rolling summary."""
-        return is_rolling_summary(uri)
+        return uri.scope is Scope.USER and len(uri.parts) == 3 and uri.name == _FILE
 
     def target(self, context: PlanContext, moment: datetime) -> MemoryUri:
         """The user's page."""
@@ -259,10 +249,9 @@ class RollingSummaries(RecordKind):
                 hint="Leave private out, or keep it as a note.",
             )
         stored = read_rolling_summary(text)
-        said = content.strip()
-        if text is not None and stored is not None and stored.authored and stored.text == said:
+        if text is not None and stored is not None and stored.authored and stored.text == content.strip():
             return text, ""
-        summary = RollingSummary(said, True, created_at=None if stored is None else stored.created_at)
+        summary = RollingSummary(content.strip(), True, created_at=None if stored is None else stored.created_at)
         after = dump_rolling_summary(summary, context.now, context.source)
         if len(after.encode("utf-8")) > context.content_bytes:
             raise TooLarge(f"the summary has more than {context.content_bytes:,} bytes.", hint="Shorten it.")
@@ -279,12 +268,13 @@ def _opening(reader: PieceReader, now: datetime, _config: RetrieveConfig) -> Ite
     stored = read_rolling_summary(reader.text(str(uri)))
     if stored is None:
         return
-    told: dict[str, frozenset[str]] = {}
+
+    @cache
+    def digests(uri: str) -> frozenset[str]:
+        return _said_to_all(reader.memory_at(uri), now)
 
     def holds(line: Line) -> bool:
-        if line.uri not in told:
-            told[line.uri] = _said_to_all(reader.memory_at(line.uri), now)
-        return line.digest in told[line.uri]
+        return line.digest in digests(line.uri)
 
     text = without(stored, holds).text
     from memory_core.core.search.context_formats import Piece
@@ -302,18 +292,13 @@ def _said_to_all(memory: Memory, now: datetime) -> frozenset[str]:
 
 
 def _summary_text(found: RollingSummary | None) -> str:
-    if found is None:
-        return "There is no summary yet: runebook maintain makes one, runebook summary --write TEXT writes one."
-    return found.text
+    none = "There is no summary yet: runebook maintain makes one, runebook summary --write TEXT writes one."
+    return none if found is None else found.text
 
 
 SUMMARY = Command("summary", SummaryRequest, summary, member=NAME, text=_summary_text)
 SUMMARY_CLEAR = Command(
-    "summary clear",
-    SummaryClearRequest,
-    clear_summary,
-    fails=lambda receipt: any(result.reason for result in receipt.results),
-    writes=True,
+    "summary clear", SummaryClearRequest, clear_summary, fails=lambda receipt: receipt.has_refusals, writes=True
 )
 FEATURE = Feature(
     commands=(SUMMARY, SUMMARY_CLEAR),

@@ -85,8 +85,7 @@ class FinishedCall:
         return self.status == COMPLETED
 
 
-#: What calls add up to, by the fields that take it; a difference may be negative where a run went on and failed.
-Counts: TypeAlias = Mapping[str, int]
+#: What calls of a tool, and executions of a skill, add up to, by the fields that take it.
 _OF_TOOL = ("total_calls", "success_count", "fail_count", "total_time_ms", "total_tokens")
 _OF_SKILL = ("total_executions", "success_count", "fail_count")
 
@@ -174,21 +173,20 @@ def _skill_write(
         # The memory was removed meanwhile: there is nothing left to take away from.
         succeeded, failed = max(added["success_count"], 0), max(added["fail_count"], 0)
         added = {"total_executions": succeeded + failed, "success_count": succeeded, "fail_count": failed}
-    flow, is_first = None, False
+    flow, stored = None, str((known or {}).get(FLOW) or "")
     if (field := skills.field(FLOW)) is not None and field.type is FieldType.STRING:
-        flow, is_first = _flow(name, calls, before, str((known or {}).get(FLOW) or ""))
+        flow = _flow(name, calls, before, stored)
     if not any(added.values()) and flow is None:
         return []
+    is_first = flow is not None and not stored.strip()
     return _write(skills, {"skill_name": name}, added, flow, FLOW_SALIENCE if is_first else None)
 
 
-def _flow(
-    skill: str, calls: Sequence[FinishedCall], before: Sequence[FinishedCall], stored: str
-) -> tuple[str | None, bool]:
+def _flow(skill: str, calls: Sequence[FinishedCall], before: Sequence[FinishedCall], stored: str) -> str | None:
     """The steps of a new successful execution, if none are stored, or those of the same run when it was shorter.
 
     Returns:
-        The text, or None where it must not change, and whether it is the first.
+        The text, or None where it must not change.
     """
     earlier, now = _runs(before), _runs(calls)
     for run, made in now.items():
@@ -197,8 +195,8 @@ def _flow(
             continue
         steps, shorter = _steps(made), _steps(old)
         if steps and steps != stored and (not stored.strip() or stored == shorter):
-            return steps, not stored.strip()
-    return None, False
+            return steps
+    return None
 
 
 def _steps(calls: Iterable[FinishedCall]) -> str:
@@ -243,11 +241,14 @@ def skill_counts(calls: Iterable[FinishedCall]) -> dict[str, dict[str, int]]:
 def _write(
     memory_type: MemoryType,
     key: Mapping[str, str],
-    counts: Counts,
+    counts: Mapping[str, int],
     flow: str | None = None,
     salience: float | None = None,
 ) -> list[WriteOp]:
-    """One write with the counts that the type sums up; none where it has no use for them."""
+    """One write with the counts that the type sums up; none where it has no use for them.
+
+    A count may be negative: that of a run that went on and failed.
+    """
     summed = {field.name for field in memory_type.fields if field.merge_op is MergeOp.SUM} & counts.keys()
     if not summed:
         return []

@@ -7,7 +7,7 @@ An undone conversation leaves the queue, an undone extraction can be done again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,7 +36,7 @@ from memory_core.core.memory.results import (
 from memory_core.core.memory.template import render
 from memory_core.core.memory.trailer import Parts, body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store.history_rows import PastCommit, PastProgress
+from memory_core.core.store.history_rows import PastCommit
 from memory_core.core.store.ledger import ChangeRow
 from memory_core.core.store.local import Snapshot
 from memory_core.core.text.text_diff import merge3
@@ -62,10 +62,7 @@ _DERIVED = frozenset({"abstract", "overview"})
 class UndoRequest:
     """Take a commit back; what changed since is kept."""
 
-    commit: Annotated[
-        str,
-        Arg(help='Its id, the first characters of it, or "last".', positional=True),
-    ]
+    commit: Annotated[str, Arg(help='Its id, the first characters of it, or "last".', positional=True)]
     dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
     request_id: Annotated[str | None, Arg(surfaces=NOWHERE)] = None
     author: Annotated[str | None, Arg(surfaces=NOWHERE)] = None
@@ -126,11 +123,6 @@ class _Step:
         """Whether the file differs afterwards."""
         return self.refusal is None and self.after != self.versions.current
 
-    @property
-    def is_removal(self) -> bool:
-        """Whether the file goes."""
-        return self.is_change and self.after is None
-
 
 class _Plan:
     def __init__(self, past: PastCommit, history: History, snapshot: Snapshot, context: PlanContext) -> None:
@@ -144,15 +136,15 @@ class _Plan:
     def run(self) -> ChangeSet:
         rows = self._rows()
         steps = [self._step(row) for row in rows if not row.uri.is_summary]
-        going = {step.row.uri for step in steps if step.is_removal}
+        going = {step.row.uri for step in steps if step.is_change and step.after is None}
         steps = [self._refuse_if_taken(step, going) for step in steps]
-        changes = [self._change(step, steps) for step in steps if step.is_change]
         pages = [self._page(row) for row in rows if row.uri.is_summary]
         results = [self._result(step) for step in (*steps, *pages)]
-        changes += [
-            FileChange(page.row.uri, page.versions.current, page.after) for page in pages if page.refusal is None
-        ]
-        return ChangeSet(tuple(changes), tuple(results), progress=self._progress(steps))
+        changes = (
+            *(self._change(step, steps) for step in steps if step.is_change),
+            *(FileChange(page.row.uri, page.versions.current, page.after) for page in pages if page.refusal is None),
+        )
+        return ChangeSet(changes, tuple(results), progress=self._progress(steps))
 
     def _rows(self) -> list[ChangeRow]:
         """The commit's changes that are the reader's and not taken back yet.
@@ -268,8 +260,11 @@ class _Plan:
         stored = extracted = None
         if own is not None and own.refusal is None and queued is not None:
             stored = len(parse_lines(own.after or "")[0])
-        if queued is not None and past.extracted_before is not None and queued.extracted == _extracted_after(past):
-            extracted = min(past.extracted_before, queued.stored if stored is None else stored)
+        before, after = past.extracted_before, past.extracted
+        if after is None and past.stored is not None and before is not None:
+            after = min(before, past.stored)
+        if queued is not None and before is not None and queued.extracted == after:
+            extracted = min(before, queued.stored if stored is None else stored)
         return SessionProgress(
             past.log,
             stored=stored,
@@ -279,13 +274,6 @@ class _Plan:
             uncounted=past.counted if whole else frozenset(),
             reason=_UNDONE if past.extracted is not None and whole and self._past.undoes is None else None,
         )
-
-
-def _extracted_after(past: PastProgress) -> int | None:
-    """How many extracted messages a commit left behind."""
-    if past.extracted is not None or past.stored is None or past.extracted_before is None:
-        return past.extracted
-    return min(past.extracted_before, past.stored)
 
 
 def _texts_are_known(row: ChangeRow, versions: Versions) -> bool:
@@ -339,13 +327,11 @@ def revert(
             raise _Conflict("the file was removed")
         if committed is None:
             raise _Conflict("another text stands there")
-        if before is not None:
-            return _Merge(split(before), split(committed), split(current), memory_type).run(uri, at) or _by_lines(
-                before, committed, current
-            )
-        if not _is_untouched(committed, current):
-            raise _Conflict("it was edited")
-        return None
+        if before is None:
+            _expect_untouched(committed, current)
+            return None
+        merged = _Merge(split(before), split(committed), split(current), memory_type).run(uri, at)
+        return merged or _by_lines(before, committed, current)
     except _Conflict as conflict:
         raise MemoryChanged(f"{conflict}.", hint=_HINT, uri=str(uri)) from None
 
@@ -362,17 +348,15 @@ def _without_tail(before: str | None, committed: str, current: str | None) -> st
     return rest if rest or before is not None else None
 
 
-def _is_untouched(committed: str, current: str) -> bool:
-    """Whether a created memory only got what no author writes: links from others, a time."""
+def _expect_untouched(committed: str, current: str) -> None:
+    """Refuse to remove a created memory that got more since than what no author writes: links from others, a time."""
     one, other = split(committed), split(current)
     created, present = one.trailer or {}, other.trailer or {}
     # New links also change confidence; where it changed without links, a person changed it.
     ignored = _INCIDENTAL | (_WRITTEN_BY_OTHERS if created.get(LINKS) != present.get(LINKS) else frozenset())
-    return one.body == other.body and _without(created, ignored) == _without(present, ignored)
-
-
-def _without(trailer: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    return {name: value for name, value in trailer.items() if name not in names}
+    written = (created.keys() | present.keys()) - ignored
+    if one.body != other.body or any(created.get(name, _ABSENT) != present.get(name, _ABSENT) for name in written):
+        raise _Conflict("it was edited")
 
 
 def _by_lines(before: str, committed: str, current: str, what: str = "the same lines changed") -> str:
@@ -413,25 +397,26 @@ class _Merge:
 
     def _field(self, name: str, before: Any, committed: Any, current: Any) -> Any:
         """One trailer field."""
-        if _same(before, committed) or _same(current, before) or name in _INCIDENTAL:
+        if before in (committed, current) or name in _INCIDENTAL:
             return current
-        if _same(current, committed):
+        if current == committed:
             return before
+        versions = (before, committed, current)
         if name == CONFIDENCE:
-            return round(taken_back(*(share_of(value, 1.0) for value in (before, committed, current))), _DIGITS)
+            return round(taken_back(*(share_of(value, 1.0) for value in versions)), _DIGITS)
         declared = None if self.memory_type is None else self.memory_type.field(name)
         if declared is not None and declared.merge_op is MergeOp.SUM:
-            numbers = [_number(value) for value in (before, committed, current)]
+            numbers = [_number(value) for value in versions]
             if None not in numbers:
                 before, added, total = (number or 0 for number in numbers)
                 return total - (added - before)
         if (
-            all(isinstance(value, str) for value in (before, committed, current))
+            all(isinstance(value, str) for value in versions)
             and (text := merge3(committed, current, before)) is not None
         ):
             return text
-        if all(value is _ABSENT or isinstance(value, list) for value in (before, committed, current)):
-            return _list(*([] if value is _ABSENT else value for value in (before, committed, current)))
+        if all(value is _ABSENT or isinstance(value, list) for value in versions):
+            return _list(*([] if value is _ABSENT else value for value in versions))
         if name not in _DERIVED:
             raise _Conflict(f"its field {name!r} changed")
         return current
@@ -449,7 +434,3 @@ def _number(value: Any) -> float | int | None:
     if value is _ABSENT:
         return 0
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _same(one: Any, other: Any) -> bool:
-    return one is other or (one is not _ABSENT and other is not _ABSENT and one == other)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.features.export import Selection, export
 from memory_core.features.import_export import Import, OnConflict, import_export
 from memory_core.runebook import Runebook, open_memory
-from tests.kept import kept_files
+from tests.fork_server import starter
+from tests.stores import words_only
 
 PAYMENTS = "viking://user/default/memories/entities/支付系统.md"
 
 
 def opened(home: Path, **settings: Any) -> Runebook:
-    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings))
-
-
-def files(home: Path) -> dict[str, bytes]:
-    return kept_files(home)
+    return open_memory(words_only(home, **settings))
 
 
 def imported(memory: Runebook, path: Path, policy: str = "keep", **options: Any) -> Import:
@@ -29,3 +27,10 @@ def imported(memory: Runebook, path: Path, policy: str = "keep", **options: Any)
 def exported(memory: Runebook, path: Path, **selection: Any) -> Path:
     export(memory, path, Selection(**selection))
     return path
+
+
+def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """``runebook *arguments`` for that folder, without a model."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
+    environment["RUNEBOOK_EMBEDDING_PROVIDER"] = "none"
+    return starter().call(*arguments, "--home", str(home), env=environment)

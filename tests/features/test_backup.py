@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
 import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import InvalidInput, StorageFailed
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.uri import MemoryUri
@@ -27,12 +25,13 @@ from memory_core.features import export_file
 from memory_core.features.backup import back_up, backups_in, restore, verify
 from memory_core.features.doctor import examine
 from memory_core.open_store import load_registry
-from memory_core.runebook import Runebook, open_memory
+from memory_core.runebook import Runebook
+from tests.features.moving import PAYMENTS, opened, run
 from tests.fork_server import starter
 from tests.kept import SCOPES, kept_files
+from tests.stores import entity, said, words_only
 
 USER = "viking://user/default/memories"
-PAYMENTS = f"{USER}/entities/支付系统.md"
 PATIENCE_SECONDS = 60
 #: Backs up and dies at the n-th file that is written.
 DIE = """
@@ -40,8 +39,7 @@ import os, signal, sys
 from pathlib import Path
 from memory_core.features import export_file
 from memory_core.features.backup import back_up
-from memory_core.runebook import open_memory
-from memory_core.core.config import Config, EmbeddingConfig
+from tests.features.moving import opened as opened_store
 left = int(sys.argv[3])
 for form in (export_file.FolderWriter, export_file.ZipWriter):
     def opened(self, path, real=form.opened, **options):
@@ -51,7 +49,7 @@ for form in (export_file.FolderWriter, export_file.ZipWriter):
             os.kill(os.getpid(), signal.SIGKILL)
         return real(self, path, **options)
     form.opened = opened
-memory = open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none")))
+memory = opened_store(Path(sys.argv[1]))
 back_up(memory.store, Path(sys.argv[2]))
 memory.close()
 """
@@ -86,18 +84,12 @@ backup.restore(source, home, force=True)
 """
 
 
-def opened(home: Path) -> Runebook:
-    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none")))
-
-
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Runebook]:
     with opened(tmp_path / "home") as store:
-        store.commit(
-            CommitRequest(memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 TiDB。"})
-        )
+        entity(store, "支付系统", "数据库是 TiDB。")
         store.commit(CommitRequest("The spare key is under the third stone."))
-        store.commit(CommitRequest(messages=[{"role": "user", "content": "我们五月去大阪。"}], session_id="trip"))
+        said(store, "我们五月去大阪。", session_id="trip")
         (tmp_path / "home" / "config.json").write_text('{"extractor": "none"}', encoding="utf-8")
         (tmp_path / "home" / "my_types").mkdir()
         (tmp_path / "home" / "my_types" / "plants.yaml").write_text("name: plants\n", encoding="utf-8")
@@ -366,7 +358,7 @@ def test_a_killed_restore_loses_nothing_and_the_doctor_says_what_it_left(
     assert "Said after the backup." in "".join(
         file.read_text("utf-8") for each in folders for file in each.rglob("*.md")
     )
-    config = Config(home=home, embedding=EmbeddingConfig(provider="none"))
+    config = words_only(home)
     assert home.is_dir() or not swaps
     if home.is_dir():
         report = examine(config, load_registry(config))
@@ -417,23 +409,18 @@ def test_a_file_that_was_changed_by_hand_a_moment_ago_is_in_the_backup(memory: R
 
 
 def test_the_command_line_backs_up_and_restores(memory: Runebook, tmp_path: Path) -> None:
+    home, back = tmp_path / "home", tmp_path / "back"
     memory.close()
-
-    def run(home: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
-        environment["RUNEBOOK_EMBEDDING_PROVIDER"] = "none"
-        return starter().call(*arguments, "--home", str(tmp_path / home), env=environment)
-
-    made = run("home", "backup", str(tmp_path / "backups"), "--keep", "3", "--json")
+    made = run(home, "backup", str(tmp_path / "backups"), "--keep", "3", "--json")
     assert (made.returncode, made.stderr) == (0, b"")
     path = json.loads(made.stdout)["path"]
-    refused = run("home", "restore", path)
+    refused = run(home, "restore", path)
     assert refused.returncode == 1
     assert b"is not empty" in refused.stderr
-    done = run("back", "restore", path)
+    done = run(back, "restore", path)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert files(tmp_path / "back") == files(tmp_path / "home")
-    assert run("back", "find", "TiDB").returncode == 0
+    assert files(back) == files(home)
+    assert run(back, "find", "TiDB").returncode == 0
     assert b"TiDB" not in made.stdout + done.stdout
 
 

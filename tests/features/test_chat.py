@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.caller import Access
-from memory_core.core.config import ChatConfig, Config, EmbeddingConfig, ExtractionConfig, LLMConfig
+from memory_core.core.config import ChatConfig, Config, ExtractionConfig, LLMConfig
 from memory_core.core.errors import (
     AnswerUnusable,
     ConfigInvalid,
@@ -32,6 +32,7 @@ from memory_core.features.metrics import STATS, StatsRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.core.llm.stand_ins import Reply, StandIn, anthropic_message, failure, openai_completion
+from tests.stores import fact, words_only
 
 NOW = datetime(2026, 5, 7, 9, 30, tzinfo=UTC)
 OPERATIONS = json.dumps(
@@ -49,8 +50,7 @@ OPERATIONS = json.dumps(
 
 
 def config(home: Path, **settings: Any) -> Config:
-    given: dict[str, Any] = {"embedding": EmbeddingConfig(provider="none"), "extractor": "none"}
-    return Config(home=home, **(given | settings))
+    return words_only(home, **({"extractor": "none"} | settings))
 
 
 @contextmanager
@@ -60,9 +60,21 @@ def talking(home: Path, answers: Sequence[Scripted], **settings: Any) -> Iterato
         yield memory, llm
 
 
+@contextmanager
+def talked_to(
+    provider: str, home: Path, answers: Sequence[str | Reply], **settings: Any
+) -> Iterator[tuple[Runebook, StandIn]]:
+    """A store whose model is an endpoint of that provider that gives these answers, and the endpoint."""
+    completion = anthropic_message if provider == "anthropic" else openai_completion
+    with StandIn([completion(each) if isinstance(each, str) else each for each in answers]) as api:
+        url = api.url + ("" if provider == "anthropic" else "/v1")
+        llm = LLMConfig(provider=provider, model="m", base_url=url)
+        with open_memory(config(home, llm=llm, **settings)) as memory:
+            yield memory, api
+
+
 def tea(memory: Runebook, content: str = "她每天早上喝绿茶。 Green tea each morning.") -> str:
-    (result,) = memory.commit(CommitRequest(content, memory_type="facts", fields={"topic": "茶 tea"})).results
-    return result.uri
+    return fact(memory, "茶 tea", content)
 
 
 def stored(memory: Runebook, session_id: str) -> list[tuple[str, str]]:
@@ -75,24 +87,19 @@ def test_what_is_recalled_reaches_the_provider_and_both_sides_are_stored(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, provider: str
 ) -> None:
     monkeypatch.setitem(os.environ, f"{provider.upper()}_API_KEY", "sk-test-key")
-    reply = anthropic_message if provider == "anthropic" else openai_completion
-    with StandIn([reply("你喜欢绿茶。"), reply("Green tea.")]) as api:
-        url = api.url + ("" if provider == "anthropic" else "/v1")
-        llm = LLMConfig(provider=provider, model="m", base_url=url)
-        with open_memory(config(tmp_path, llm=llm, chat=ChatConfig(relationship="colleague", style="short"))) as memory:
-            uri = tea(memory)
-            chat = Chat(memory, ChatRequest("trip", instructions="Never use emoji.", metadata={"city": "大阪"}))
-            reply_1 = chat.say("我早上喝什么茶?", now=NOW)
-            chat.say("What do I drink in the morning?", metadata={"device": "phone"})
-            assert reply_1.answer == "你喜欢绿茶。"
-            assert [item["uri"] for item in reply_1.as_dict()["recalled"]] == [uri]
-            assert reply_1.receipt is not None
-            assert reply_1.receipt.status == "committed"
-            assert [role for role, _ in stored(memory, "trip")] == ["user", "assistant"] * 2
-            calls = memory.run(STATS, StatsRequest()).model_calls
-            assert [(made.purpose, made.calls, made.prompt_tokens, made.completion_tokens) for made in calls] == [
-                ("chat", 2, 20, 10)
-            ]
+    manners = ChatConfig(relationship="colleague", style="short")
+    with talked_to(provider, tmp_path, ["你喜欢绿茶。", "Green tea."], chat=manners) as (memory, api):
+        uri = tea(memory)
+        chat = Chat(memory, ChatRequest("trip", instructions="Never use emoji.", metadata={"city": "大阪"}))
+        reply = chat.say("我早上喝什么茶?", now=NOW)
+        chat.say("What do I drink in the morning?")
+        assert reply.answer == "你喜欢绿茶。"
+        assert [item["uri"] for item in reply.as_dict()["recalled"]] == [uri]
+        assert reply.receipt is not None
+        assert reply.receipt.status == "committed"
+        assert [role for role, _ in stored(memory, "trip")] == ["user", "assistant"] * 2
+        (made,) = memory.run(STATS, StatsRequest()).models
+        assert (made.purpose, made.calls, made.prompt_tokens, made.completion_tokens) == ("chat", 2, 20, 10)
     first, second = (request.body for request in api.requests)
     assert first["temperature"] == 0.7
     assert first.get("max_tokens", first.get("max_completion_tokens")) == 1_500
@@ -110,7 +117,7 @@ def test_what_is_recalled_reaches_the_provider_and_both_sides_are_stored(
     assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
     assert turns[0]["content"] == asked
     assert "绿茶" not in turns[2]["content"].replace("What do I drink", "")  # given before, and still before the model
-    assert '"device": "phone"' in turns[2]["content"]
+    assert '"city": "大阪"' in turns[2]["content"]
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
@@ -118,14 +125,10 @@ def test_an_endpoint_that_takes_no_temperature_is_asked_without_from_then_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, provider: str
 ) -> None:
     monkeypatch.setitem(os.environ, f"{provider.upper()}_API_KEY", "sk-test-key")
-    answer: Reply = anthropic_message("ok") if provider == "anthropic" else openai_completion("ok")
     refusal = failure(400, "Unsupported value: 'temperature' does not support 0.7 with this model.")
-    with StandIn([refusal, answer, answer]) as api:
-        url = api.url + ("" if provider == "anthropic" else "/v1")
-        llm = LLMConfig(provider=provider, model="m", base_url=url)
-        with open_memory(config(tmp_path, llm=llm)) as memory:
-            chat = Chat(memory)
-            assert [chat.say(words).answer for words in ("hello there", "和我聊聊")] == ["ok", "ok"]
+    with talked_to(provider, tmp_path, [refusal, "ok", "ok"]) as (memory, api):
+        chat = Chat(memory)
+        assert [chat.say(words).answer for words in ("hello there", "和我聊聊")] == ["ok", "ok"]
     assert ["temperature" in request.body for request in api.requests] == [True, False, False]
 
 
@@ -156,7 +159,7 @@ def test_what_is_said_stays_when_the_model_fails_and_the_next_answer_recalls_ane
         assert uri in {item["uri"] for item in chat.say("我早上喝绿茶吗?").as_dict()["recalled"]}
         assert stored(memory, "s1")[-1] == ("assistant", "你喜欢绿茶。")
         assert [turn.role for turn in llm.requests[-1].turns] == ["user"]
-        (calls,) = memory.run(STATS, StatsRequest()).model_calls
+        (calls,) = memory.run(STATS, StatsRequest()).models
         assert (calls.calls, calls.failures) == (3, 1)
 
 
@@ -179,7 +182,7 @@ def test_a_conversation_is_extracted_by_the_usual_rules_and_its_calls_are_counte
         created = [result.uri for result in reply.receipt.results if result.action == "created"]
         assert "viking://user/default/memories/preferences/咖啡.md" in created
         assert [request.purpose for request in llm.requests] == ["chat", "extraction"]
-        assert {(made.purpose, made.calls) for made in memory.run(STATS, StatsRequest()).model_calls} == {
+        assert {(made.purpose, made.calls) for made in memory.run(STATS, StatsRequest()).models} == {
             ("chat", 1),
             ("extraction", 1),
         }
@@ -196,7 +199,7 @@ def test_in_private_nothing_is_kept_or_counted_and_memories_are_still_recalled(t
         assert stored(memory, "s1") == []
         assert memory.run(TRAIL, TrailRequest()) == []
         metrics = memory.run(STATS, StatsRequest())
-        assert (metrics.model_calls, metrics.messages, metrics.accesses) == ((), 0, 0)
+        assert (metrics.models, metrics.messages, metrics.accesses) == ((), 0, 0)
         chat.private = False
         chat.say("and now?")
         assert stored(memory, "s1") == [("user", "and now?"), ("assistant", "b")]
@@ -275,5 +278,5 @@ def test_calls_of_a_clients_own_model_are_counted_with_those_that_fail(tmp_path:
             message = {"role": "user", "content": words}
             recorded = memory.commit(CommitRequest(messages=[message], session_id=words[:4], extract=False))
             drive(memory.extraction(recorded), model, 10.0)
-        (calls,) = memory.run(STATS, StatsRequest()).model_calls
+        (calls,) = memory.run(STATS, StatsRequest()).models
         assert (calls.purpose, calls.calls, calls.failures) == ("extraction", len(model.requests), 1)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import ContentRejected
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
-from memory_core.core.memory.results import Action, Status
-from memory_core.runebook import Runebook, open_memory
+from memory_core.core.memory.results import Action, CommitReceipt, Status
+from memory_core.runebook import Runebook
 
 LOG = "viking://user/default/logs/2026-05-07.md"
 #: Seven in the evening in London, three in the morning of the next day in Shanghai.
@@ -21,10 +20,9 @@ LONDON = datetime(2026, 5, 7, 19, 0, tzinfo=timezone(timedelta(hours=0)))
 SHANGHAI = LONDON.astimezone(timezone(timedelta(hours=8)))
 
 
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as opened:
-        yield opened
+def logged(memory: Runebook, text: str, **more: Any) -> CommitReceipt:
+    """An entry of the day."""
+    return memory.commit(CommitRequest(text, **{"memory_type": "daily_logs", "now": LONDON, **more}))
 
 
 def log_file(memory: Runebook, day: str = "2026-05-07") -> Path:
@@ -32,16 +30,14 @@ def log_file(memory: Runebook, day: str = "2026-05-07") -> Path:
 
 
 def test_entries_of_a_day_are_appended_in_order_with_a_receipt(memory: Runebook) -> None:
-    first = memory.commit(CommitRequest("Moved the payment service.", memory_type="daily_logs", now=LONDON))
-    second = memory.commit(
-        CommitRequest(
-            "迁移花了两次。",
-            memory_type="daily_logs",
-            category="工作",
-            priority="high",
-            fields={"kind": "reflection", "tool": "kubectl", "error": "timeout"},
-            now=LONDON + timedelta(minutes=5),
-        )
+    first = logged(memory, "Moved the payment service.")
+    second = logged(
+        memory,
+        "迁移花了两次。",
+        category="工作",
+        priority="high",
+        fields={"kind": "reflection", "tool": "kubectl", "error": "timeout"},
+        now=LONDON + timedelta(minutes=5),
     )
     assert [(result.uri, result.action) for result in (*first.results, *second.results)] == [
         (LOG, Action.CREATED),
@@ -56,7 +52,7 @@ def test_entries_of_a_day_are_appended_in_order_with_a_receipt(memory: Runebook)
 
 
 def test_the_day_is_that_of_the_clock_on_the_wall(memory: Runebook) -> None:
-    memory.commit(CommitRequest("晚上好", memory_type="daily_logs", now=SHANGHAI))
+    logged(memory, "晚上好", now=SHANGHAI)
     assert log_file(memory, "2026-05-08").read_text(encoding="utf-8").startswith("# 2026-05-08\n\n- 03:00 晚上好\n")
 
 
@@ -67,7 +63,7 @@ def test_without_a_given_time_the_machine_s_own_clock_says_the_day(
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "XXX-14")  # fourteen hours before Greenwich, where it is tomorrow for most of the day
         time.tzset()
-        receipt = memory.commit(CommitRequest("迁移", memory_type="daily_logs"))
+        receipt = logged(memory, "迁移", now=None)
     time.tzset()
     day = receipt.results[0].uri.rpartition("/")[2].removesuffix(".md")
     assert f'"at": "{day}T' in log_file(memory, day).read_text(encoding="utf-8")
@@ -76,9 +72,9 @@ def test_without_a_given_time_the_machine_s_own_clock_says_the_day(
 
 def test_the_same_entry_twice_is_two_entries_but_a_repeated_request_is_one(memory: Runebook) -> None:
     for _ in range(2):
-        memory.commit(CommitRequest("Tests are green.", memory_type="daily_logs", now=LONDON))
-    first = memory.commit(CommitRequest("Deployed.", memory_type="daily_logs", now=LONDON, request_id="r1"))
-    again = memory.commit(CommitRequest("Deployed.", memory_type="daily_logs", now=LONDON, request_id="r1"))
+        logged(memory, "Tests are green.")
+    first = logged(memory, "Deployed.", request_id="r1")
+    again = logged(memory, "Deployed.", request_id="r1")
     assert again.commit_id == first.commit_id
     text = log_file(memory).read_text(encoding="utf-8")
     assert (text.count("Tests are green."), text.count("Deployed.")) == (2, 1)
@@ -115,14 +111,12 @@ def test_operations_may_write_to_the_log_beside_memories(memory: Runebook) -> No
 
 def test_what_says_nothing_is_refused_and_nothing_is_written(memory: Runebook) -> None:
     with pytest.raises(ContentRejected):
-        memory.commit(CommitRequest("  ", memory_type="daily_logs", now=LONDON))
+        logged(memory, "  ")
     for fields in ({"kind": "event"}, {"content": "a\x00b"}, {"content": "x", "kind": "diary"}, {"content": "\ud800"}):
         assert (
             memory.commit(CommitRequest(fields=fields, memory_type="daily_logs", now=LONDON)).status is Status.REJECTED
         )
-    assert (
-        memory.commit(CommitRequest("x", memory_type="daily_logs", now=LONDON, dry_run=True)).status is Status.DRY_RUN
-    )
+    assert logged(memory, "x", dry_run=True).status is Status.DRY_RUN
     assert not log_file(memory).exists()
 
 
@@ -130,8 +124,8 @@ def test_a_log_written_by_hand_keeps_every_byte(memory: Runebook) -> None:
     by_hand = "# Thursday\r\n\r\nA quiet day, 没有事。"
     log_file(memory).parent.mkdir(parents=True)
     log_file(memory).write_bytes(by_hand.encode("utf-8"))
-    memory.commit(CommitRequest("Deployed.", memory_type="daily_logs", now=LONDON))
-    memory.commit(CommitRequest("Deployed again.", memory_type="daily_logs", now=LONDON))
+    logged(memory, "Deployed.")
+    logged(memory, "Deployed again.")
     assert log_file(memory).read_bytes().decode("utf-8").startswith(by_hand)
     assert [hit.abstract for hit in memory.find(FindRequest("没有事")).resources] == [
         "2026-05-07 A quiet day, 没有事。"
@@ -139,10 +133,8 @@ def test_a_log_written_by_hand_keeps_every_byte(memory: Runebook) -> None:
 
 
 def test_entries_are_found_one_by_one_and_read_whole(memory: Runebook) -> None:
-    memory.commit(CommitRequest("Moved the payment service.\nIt took two tries.", memory_type="daily_logs", now=LONDON))
-    memory.commit(
-        CommitRequest("和小红讨论了预算", memory_type="daily_logs", category="会议", now=LONDON + timedelta(minutes=5))
-    )
+    logged(memory, "Moved the payment service.\nIt took two tries.")
+    logged(memory, "和小红讨论了预算", category="会议", now=LONDON + timedelta(minutes=5))
     (english,) = memory.find(FindRequest("payment service")).resources
     (chinese,) = memory.find(FindRequest("预算 讨论")).resources
     assert (english.memory_type, english.context_type) == ("daily_logs", "resource")
@@ -155,11 +147,11 @@ def test_entries_are_found_one_by_one_and_read_whole(memory: Runebook) -> None:
 
 
 def test_an_edit_by_hand_and_a_removed_entry_are_followed(memory: Runebook) -> None:
-    memory.commit(CommitRequest("Moved the payment service.", memory_type="daily_logs", now=LONDON))
-    memory.commit(CommitRequest("Ordered new keyboards.", memory_type="daily_logs", now=LONDON))
+    logged(memory, "Moved the payment service.")
+    logged(memory, "Ordered new keyboards.")
     path = log_file(memory)
     path.write_text(path.read_text(encoding="utf-8").replace("keyboards", "monitors"), encoding="utf-8", newline="\n")
-    memory.commit(CommitRequest("Lunch.", memory_type="daily_logs", now=LONDON))
+    logged(memory, "Lunch.")
     assert len(memory.find(FindRequest("monitors")).resources) == 1
     assert memory.find(FindRequest("keyboards")).total == 0
     path.unlink()
@@ -168,8 +160,8 @@ def test_an_edit_by_hand_and_a_removed_entry_are_followed(memory: Runebook) -> N
 
 
 def test_a_private_entry_is_for_its_project_only(memory: Runebook) -> None:
-    memory.commit(CommitRequest("和小红讨论了预算", memory_type="daily_logs", project="acme", private=True, now=LONDON))
-    memory.commit(CommitRequest("午饭讨论了预算", memory_type="daily_logs", now=LONDON))
+    logged(memory, "和小红讨论了预算", project="acme", private=True)
+    logged(memory, "午饭讨论了预算")
     assert len(memory.find(FindRequest("讨论 预算", here="acme")).resources) == 2
     assert [hit.abstract for hit in memory.find(FindRequest("讨论 预算", here="other")).resources] == [
         "2026-05-07 19:00 午饭讨论了预算"
@@ -180,12 +172,8 @@ def test_a_private_entry_is_for_its_project_only(memory: Runebook) -> None:
 
 
 def test_a_filter_by_category_picks_memories_and_entries(memory: Runebook) -> None:
-    memory.commit(
-        CommitRequest("Budget review moved to Friday.", memory_type="daily_logs", category="work", now=LONDON)
-    )
-    memory.commit(
-        CommitRequest("Budget for the holiday is small.", memory_type="daily_logs", category="home", now=LONDON)
-    )
+    logged(memory, "Budget review moved to Friday.", category="work")
+    logged(memory, "Budget for the holiday is small.", category="home")
     memory.commit(CommitRequest("The budget tool is slow.", category="work"))
     memory.commit(CommitRequest("The kitchen budget is spent.", category="home"))
     found = memory.find(FindRequest("budget", filter={"category": "work"}))
@@ -193,5 +181,5 @@ def test_a_filter_by_category_picks_memories_and_entries(memory: Runebook) -> No
         " review moved to Friday.",
         " tool is slow.",
     ]
-    logged = memory.find(FindRequest("budget", filter={"and": [{"category": "home"}, {"memory_type": "daily_logs"}]}))
-    assert [hit.uri.partition("#")[0] for hit in logged.hits] == [LOG]
+    found = memory.find(FindRequest("budget", filter={"and": [{"category": "home"}, {"memory_type": "daily_logs"}]}))
+    assert [hit.uri.partition("#")[0] for hit in found.hits] == [LOG]

@@ -80,11 +80,6 @@ def complaints(report: Report) -> set[str]:
     return {finding.check for finding in report.findings if finding.severity in (Severity.WARNING, Severity.ERROR)}
 
 
-def memories(home: Path) -> dict[str, bytes]:
-    """Every file that is not the machine's, byte for byte; of pages what somebody wrote."""
-    return kept_files(home)
-
-
 def fact_file(home: Path, start: str) -> Path:
     (found,) = [path for path in (home / "user/default/memories/facts").glob("*.md") if path.name.startswith(start)]
     return found
@@ -111,6 +106,21 @@ def ledger_of(home: Path) -> Path:
 
 def index_of(home: Path) -> Path:
     return home / ".state" / "index.sqlite3"
+
+
+def spoil_ledger_page(home: Path, table: str, *, leaf: bool = False) -> None:
+    """Overwrite the root page of a table or an index, or the first leaf that it names."""
+    with closing(sqlite3.connect(ledger_of(home))) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    data = bytearray(ledger_of(home).read_bytes())
+    if leaf:
+        root = data[(page - 1) * size : page * size]
+        cell = int.from_bytes(root[12:14], "big")
+        page = int.from_bytes(root[cell : cell + 4], "big")
+    data[(page - 1) * size : page * size] = b"\xab" * size
+    ledger_of(home).write_bytes(data)
 
 
 # A sound store
@@ -172,12 +182,12 @@ def test_a_file_that_is_gone_is_named_and_its_deletion_recorded(home: Path) -> N
 
 
 def test_files_that_vanished_all_at_once_come_back(home: Path) -> None:
-    before = memories(home)
+    before = kept_files(home)
     shutil.rmtree(home / "user")
     shutil.rmtree(home / "session")
     assert complaints(look(home)) == {"files"}
     assert mend(home).clean
-    assert memories(home) == before
+    assert kept_files(home) == before
 
 
 def test_a_broken_trailer_and_a_link_to_nowhere_are_named_and_left_alone(home: Path) -> None:
@@ -185,12 +195,12 @@ def test_a_broken_trailer_and_a_link_to_nowhere_are_named_and_left_alone(home: P
     broken.write_text(broken.read_text("utf-8").replace('"memory_type"', "memory_type"), encoding="utf-8", newline="\n")
     text = linked.read_text("utf-8").replace('{\n  "', f'{{\n  "links": [{{"uri": "{FACTS}/gone.md"}}],\n  "', 1)
     linked.write_text(text, encoding="utf-8", newline="\n")
-    before = memories(home)
+    before = kept_files(home)
     mended = mend(home)
     assert complaints(mended) == {"contents"}
     assert [finding.subject for finding in mended.of("contents")] == [f"{FACTS}/{broken.name}"]
     assert [finding.subject for finding in mended.of("links")] == [f"{FACTS}/{linked.name} → {FACTS}/gone.md"]
-    assert memories(home) == before
+    assert kept_files(home) == before
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX knows them")
@@ -199,8 +209,8 @@ def test_what_only_its_owner_can_mend_is_named_without_promising_a_repair(home: 
     note.write_bytes("旧的编码".encode("gbk"))
     (home / ".git").mkdir(mode=0o755)
     (home / ".git" / "config").write_text("[core]", encoding="utf-8")
-    repair(config(home), load_registry(config(home)))
-    report = examine(config(home), load_registry(config(home)))
+    mend(home)
+    report = look(home)
     (finding,) = report.of("contents")
     assert (finding.subject, finding.severity) == ("viking://user/default/memories/notes/旧笔记.md", Severity.WARNING)
     assert "not UTF-8" in finding.detail
@@ -212,7 +222,7 @@ def test_what_only_its_owner_can_mend_is_named_without_promising_a_repair(home: 
 def test_a_copy_with_other_line_ends_is_no_hand_edit(home: Path) -> None:
     note = next((home / "user/default/memories/facts").glob("[!.]*.md"))
     note.write_bytes(note.read_bytes().replace(b"\n", b"\r\n"))
-    assert examine(config(home), load_registry(config(home))).of("files") == ()
+    assert look(home).of("files") == ()
 
 
 def test_what_others_may_read_is_made_private(home: Path) -> None:
@@ -243,13 +253,13 @@ def test_only_old_temporary_files_are_swept(home: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["garbage", "truncated", "empty", "flipped", "deleted_with_log", "deleted"])
 def test_a_lost_ledger_locks_nobody_out_and_touches_no_memory(home: Path, kind: str) -> None:
-    before = memories(home)
+    before = kept_files(home)
     damage.ALL[kind](ledger_of(home))
     report = look(home)
     assert "ledger" in complaints(report)
     mended = mend(home)
     assert mended.clean, list(mended.lines())
-    assert memories(home) == before
+    assert kept_files(home) == before
     kept = [path for path in (home / ".state").glob("ledger.sqlite3.damaged-*") if path.suffix != ".sqlite3-wal"]
     assert bool(kept) == (not kind.startswith("deleted"))
     assert any(("kept as" in line) if kept else ("no ledger" in line) for line in mended.repaired)
@@ -262,21 +272,11 @@ def test_history_usage_and_queue_of_sound_pages_survive_a_damaged_one(home: Path
         for _ in range(3):
             memory.find(FindRequest("heron"))
         commits = len(memory.store.ledger.history(limit=1000))
-    with closing(sqlite3.connect(ledger_of(home))) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        size = connection.execute("PRAGMA page_size").fetchone()[0]
-        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'changes'").fetchone()
-    data = bytearray(ledger_of(home).read_bytes())
-    # One leaf of the table of changes: the first child that the root page names.
-    page = data[(root - 1) * size : root * size]
-    cell = int.from_bytes(page[12:14], "big")
-    leaf = int.from_bytes(page[cell : cell + 4], "big")
-    data[(leaf - 1) * size : leaf * size] = b"\xab" * size
-    ledger_of(home).write_bytes(data)
-    before = memories(home)
+    spoil_ledger_page(home, "changes", leaf=True)
+    before = kept_files(home)
     mended = mend(home)
     assert mended.clean, list(mended.lines())
-    assert memories(home) == before
+    assert kept_files(home) == before
     with open_memory(config(home)) as memory:
         assert len(memory.store.ledger.history(limit=1000)) >= commits
         assert memory.run(TRAIL, TrailRequest(uri=f"{FACTS}/{fact_file(home, 'The heron').name}"))
@@ -297,17 +297,22 @@ def test_a_commit_that_is_only_in_a_damaged_ledger_is_delivered(home: Path) -> N
     with open_memory(config(home), step=cut) as memory, pytest.raises(PowerCut):
         memory.commit(CommitRequest("Acknowledged, then the power went 停电前的最后一句", memory_type="facts"))
     assert not list((home / "user/default/memories/facts").glob("Acknowledged*"))
-    with closing(sqlite3.connect(ledger_of(home))) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        size = connection.execute("PRAGMA page_size").fetchone()[0]
-        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'files_key'").fetchone()
-    data = bytearray(ledger_of(home).read_bytes())
-    data[(root - 1) * size : root * size] = b"\x55" * size
-    ledger_of(home).write_bytes(data)
+    spoil_ledger_page(home, "files_key")
     assert "ledger" in complaints(look(home))
     assert mend(home).clean
     (delivered,) = (home / "user/default/memories/facts").glob("Acknowledged*")
     assert "停电前的最后一句" in delivered.read_text("utf-8")
+
+
+def test_a_rescued_ledger_holds_nothing_that_a_commit_which_was_lost_left(home: Path) -> None:
+    columns = "log, stored_before, extracted_before, stored, extracted, counted, uncounted"
+    left = f"INSERT INTO progress (seq, {columns}) SELECT max(seq) + 1000, {columns} FROM progress"
+    execute(ledger_of(home), "PRAGMA foreign_keys=OFF", left)
+    spoil_ledger_page(home, "files_key")
+    assert mend(home).clean
+    with closing(sqlite3.connect(ledger_of(home))) as connection:
+        assert connection.execute("SELECT count(*) FROM progress").fetchone() == (2,)
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
 def test_a_commit_that_never_reached_the_disk_is_delivered(home: Path) -> None:
@@ -333,11 +338,11 @@ def test_a_commit_that_never_reached_the_disk_is_delivered(home: Path) -> None:
     ],
 )
 def test_a_wrong_name_table_is_made_anew(home: Path, statement: str) -> None:
-    before = memories(home)
+    before = kept_files(home)
     execute(ledger_of(home), "PRAGMA foreign_keys=OFF", statement)
     assert complaints(look(home)) == {"names"}
     assert mend(home).clean
-    assert memories(home) == before
+    assert kept_files(home) == before
     assert_all_found(home)
 
 
@@ -386,10 +391,10 @@ def test_each_kind_of_wrong_index_is_found_and_mended(home: Path, kind: str) -> 
     spoil(home)
     report = look(home)
     assert check in complaints(report), list(report.lines())
-    before = memories(home)
+    before = kept_files(home)
     mended = mend(home)
     assert mended.clean, list(mended.lines())
-    assert memories(home) == before
+    assert kept_files(home) == before
     assert_all_found(home)
     if check in ("vectors", "index"):
         with open_memory(config(home)) as memory:
@@ -457,10 +462,8 @@ def test_everything_comes_back_equal(home: Path, reembed: bool) -> None:
 # The command line
 
 
-def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    done = starter().call(*arguments, "--home", str(home))
-    said, errors = (stream.decode("utf-8") for stream in (done.stdout, done.stderr))
-    return subprocess.CompletedProcess(done.args, done.returncode, said, errors)
+def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return starter().call(*arguments, "--home", str(home))
 
 
 def test_the_command_tells_sound_from_broken_by_its_status(home: Path) -> None:
@@ -474,11 +477,11 @@ def test_the_command_tells_sound_from_broken_by_its_status(home: Path) -> None:
     assert "ledger" in {finding["check"] for finding in facts["findings"] if finding["severity"] == "error"}
     refused = run(home, "find", "heron", *words_only)
     assert refused.returncode == 1
-    assert "doctor --repair" in refused.stderr
+    assert b"doctor --repair" in refused.stderr
     mended = run(home, "doctor", "--repair")
     assert mended.returncode == 0, mended.stdout + mended.stderr
-    assert "the damaged ledger is kept as .state/ledger.sqlite3.damaged-" in mended.stdout
-    assert "支付系统每周三凌晨备份。" in run(home, "find", "支付系统", *words_only).stdout
+    assert b"the damaged ledger is kept as .state/ledger.sqlite3.damaged-" in mended.stdout
+    assert "支付系统每周三凌晨备份。" in run(home, "find", "支付系统", *words_only).stdout.decode()
 
 
 def test_the_command_rebuilds_and_says_on_stderr_what_was_wrong(home: Path) -> None:
@@ -488,6 +491,6 @@ def test_the_command_rebuilds_and_says_on_stderr_what_was_wrong(home: Path) -> N
     facts = json.loads(done.stdout)
     assert facts["documents"] == 37
     assert facts["vectors_computed"] > 30
-    assert "the index is rebuilt: index.sqlite3 is damaged" in done.stderr
+    assert b"the index is rebuilt: index.sqlite3 is damaged" in done.stderr
     again = json.loads(run(home, "rebuild", "--json").stdout)
     assert (again["vectors_kept"], again["vectors_computed"]) == (facts["vectors_computed"], 0)

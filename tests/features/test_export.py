@@ -8,7 +8,6 @@ import json
 import os
 import sqlite3
 import stat
-import subprocess
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -26,8 +25,9 @@ from memory_core.features.export import Selection
 from memory_core.features.export import export as write_export
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.runebook import Runebook
-from tests.features.moving import PAYMENTS, exported, files, imported, opened
-from tests.fork_server import starter
+from tests.features.moving import PAYMENTS, exported, imported, opened, run
+from tests.kept import kept_files
+from tests.stores import edited, entity, fact, said
 
 USER = "viking://user/default/memories"
 TEA = f"{USER}/preferences/Tea.md"
@@ -42,16 +42,9 @@ PATIENCE_SECONDS = 60
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Runebook]:
     with opened(tmp_path / "source") as store:
-        store.commit(
-            CommitRequest(
-                memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 PostgreSQL。"}
-            )
-        )
-        store.commit(
-            CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Green tea, no sugar."})
-        )
-        edit = {"uri": PAYMENTS, "patches": {"content": [{"search": "PostgreSQL", "replace": "TiDB"}]}}
-        store.commit(CommitRequest(operations={"edit_operations": [edit]}))
+        entity(store, "支付系统", "数据库是 PostgreSQL。")
+        store.commit(CommitRequest("Green tea, no sugar.", memory_type="preferences", fields={"topic": "Tea"}))
+        edit(store, PAYMENTS, "PostgreSQL", "TiDB")
         store.commit(CommitRequest(messages=TALK, session_id="trip"))
         store.commit(CommitRequest("用过就删的草稿"))
         store.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{USER}/notes/用过就删的草稿.md"}]}))
@@ -64,8 +57,7 @@ def lines(path: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def edit(memory: Runebook, uri: str, search: str, new: str) -> None:
-    patches = {"content": [{"search": search, "replace": new}]}
-    receipt = memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": patches}]}))
+    receipt = edited(memory, uri, {"patches": {"content": [{"search": search, "replace": new}]}})
     assert receipt.status == "committed"
 
 
@@ -84,10 +76,10 @@ def test_an_empty_store_becomes_the_exported_one_byte_for_byte_and_twice_is_once
         for policy in ("keep", "replace", "both"):
             again = imported(target, path, policy)
             assert (again.commits, again.created, again.kept) == ([], [], [])
-    assert files(tmp_path / "target") == files(tmp_path / "source")
-    before = files(tmp_path / "source")
+    assert kept_files(tmp_path / "target") == kept_files(tmp_path / "source")
+    before = kept_files(tmp_path / "source")
     assert imported(memory, path).commits == []
-    assert files(tmp_path / "source") == before
+    assert kept_files(tmp_path / "source") == before
 
 
 def test_the_archive_describes_each_file(memory: Runebook, tmp_path: Path) -> None:
@@ -139,14 +131,8 @@ def test_lines_tell_other_programs_what_a_memory_says(memory: Runebook, tmp_path
 def test_a_selection_takes_what_it_names_and_no_other(
     memory: Runebook, tmp_path: Path, selection: dict[str, Any], expected: set[str]
 ) -> None:
-    memory.commit(
-        CommitRequest(
-            memory_type="facts", fields={"topic": "Apollo 阿波罗", "content": "Ships on Friday."}, project="apollo"
-        )
-    )
-    memory.commit(
-        CommitRequest(messages=[{"role": "user", "content": "elsewhere"}], session_id="other", project="zeus")
-    )
+    fact(memory, "Apollo 阿波罗", "Ships on Friday.", project="apollo")
+    said(memory, "elsewhere", session_id="other", project="zeus")
     path = exported(memory, tmp_path / "some.jsonl", **selection)
     uris = {line["uri"] for line in lines(path, "file")}
     assert {uri for uri in uris if "/." not in uri} == expected
@@ -171,7 +157,7 @@ def test_history_goes_into_an_empty_store_with_authors_times_and_texts(
         assert target.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
         assert target.find(FindRequest("草稿")).total == 0
         assert imported(target, path).history == 0
-    assert files(tmp_path / "target") == files(tmp_path / "source")
+    assert kept_files(tmp_path / "target") == kept_files(tmp_path / "source")
 
 
 def test_history_that_was_purged_in_part_moves_all_the_same(memory: Runebook, tmp_path: Path) -> None:
@@ -278,9 +264,7 @@ def test_a_conversation_that_went_on_elsewhere_goes_on_here(memory: Runebook, tm
 
 
 def test_conversations_wait_for_extraction_as_they_did(memory: Runebook, tmp_path: Path) -> None:
-    memory.commit(
-        CommitRequest(messages=[{"role": "user", "content": "done with 已提取"}], session_id="done", brief=True)
-    )
+    said(memory, "done with 已提取", session_id="done", brief=True)
     memory.commit(CommitRequest(operations={"reasoning": "nothing to keep"}, session_id="done"))
     space = MemoryUri.parse("viking://session/default")
     waiting = [(row.log, row.waiting) for row in memory.store.ledger.extractions.waiting(space)]
@@ -300,10 +284,8 @@ def test_spaces_are_mapped_and_links_follow(memory: Runebook, tmp_path: Path) ->
         assert (done.kept, done.refused) == ([], [])
         assert target.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS.replace("default", "mei")
         assert target.store.text(MemoryUri.parse(LOG.replace("default", "mei")))
-        assert target.commit(CommitRequest(messages=TALK, session_id="trip")).usage == {
-            "messages": 2,
-            "messages_new": 0,
-        }
+        again = target.commit(CommitRequest(messages=TALK, session_id="trip"))
+        assert again.usage == {"messages": 2, "messages_new": 0}
         for entry in target.store.files.walk():
             assert entry.uri.parts[1] == "mei"
             assert "user/default" not in (target.store.text(entry.uri) or "")
@@ -315,7 +297,7 @@ def test_a_dry_run_tells_and_writes_nothing(memory: Runebook, tmp_path: Path) ->
     with opened(tmp_path / "target") as target:
         told = imported(target, path, dry_run=True)
         assert target.store.ledger.newest_seq() == 0
-        assert files(tmp_path / "target") == {}
+        assert kept_files(tmp_path / "target") == {}
         done = imported(target, path)
         assert (told.created, told.history) == (done.created, done.history)
 
@@ -346,7 +328,7 @@ def test_an_export_is_one_moment_while_others_write(memory: Runebook, tmp_path: 
         for number in range(6)
     ]
     memory.commit(CommitRequest(operations={"write_operations": writes}))
-    before = files(tmp_path / "source")
+    before = kept_files(tmp_path / "source")
     uris = [f"{USER}/notes/笔记 {number}.md" for number in range(6)]
 
     def write_on(stage: Stage) -> None:
@@ -359,10 +341,10 @@ def test_an_export_is_one_moment_while_others_write(memory: Runebook, tmp_path: 
 
     with listening(write_on):
         exported(memory, tmp_path / form)
-    assert files(tmp_path / "source") != before
+    assert kept_files(tmp_path / "source") != before
     with opened(tmp_path / "target") as target:
         imported(target, tmp_path / form)
-    assert files(tmp_path / "target") == before
+    assert kept_files(tmp_path / "target") == before
 
 
 def test_what_people_wrote_by_hand_is_exported_byte_for_byte(memory: Runebook, tmp_path: Path) -> None:
@@ -378,7 +360,7 @@ def test_what_people_wrote_by_hand_is_exported_byte_for_byte(memory: Runebook, t
         assert [(problem.name, problem.reason) for problem in done.refused] == [
             (f"{USER}/notes/latin.md", "it is not UTF-8 text")
         ]
-        arrived = files(tmp_path / "target")
+        arrived = kept_files(tmp_path / "target")
         assert arrived["user/default/memories/notes/crlf.md"] == odd["crlf.md"]
         assert arrived["user/default/memories/notes/empty.md"] == b""
 
@@ -422,12 +404,6 @@ def test_an_export_that_fails_leaves_nothing(memory: Runebook, tmp_path: Path, m
     assert [found.name for found in tmp_path.iterdir()] == ["source"]
 
 
-def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
-    environment["RUNEBOOK_EMBEDDING_PROVIDER"] = "none"
-    return starter().call(*arguments, "--home", str(home), env=environment)
-
-
 def test_the_command_line_moves_a_store(memory: Runebook, tmp_path: Path) -> None:
     memory.close()
     piped = run(tmp_path / "source", "export", "-", "--history")
@@ -440,7 +416,7 @@ def test_the_command_line_moves_a_store(memory: Runebook, tmp_path: Path) -> Non
     facts = json.loads(done.stdout)
     assert PAYMENTS in facts["created"]
     assert facts["history"] > 0
-    assert files(tmp_path / "target") == files(tmp_path / "source")
+    assert kept_files(tmp_path / "target") == kept_files(tmp_path / "source")
     refused = run(tmp_path / "target", "export", str(tmp_path / "all.txt"))
     assert refused.returncode == 1
     assert b"Next: " in refused.stderr

@@ -11,45 +11,27 @@ from pathlib import Path
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.runebook import Runebook, open_memory
-from tests.fork_server import starter
+from tests.features.moving import PAYMENTS, opened, run
 from tests.kept import kept_files
+from tests.stores import entity, said
 
 USER = "viking://user/default/memories"
-PAYMENTS = f"{USER}/entities/支付系统.md"
 CAFE = f"{USER}/entities/Café Zürich.md"
 LOG = "viking://session/default/trip/messages.jsonl"
 PATIENCE_SECONDS = 60
 
 
-def opened(home: Path) -> Runebook:
-    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none")))
-
-
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     with opened(tmp_path / "home") as memory:
-        memory.commit(
-            CommitRequest(
-                memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 TiDB。\n双活。"}
-            )
-        )
-        memory.commit(
-            CommitRequest(
-                memory_type="entities", fields={"entity_name": "Café Zürich", "content": "Closed on Sundays."}
-            )
-        )
+        entity(memory, "支付系统", "数据库是 TiDB。\n双活。")
+        entity(memory, "Café Zürich", "Closed on Sundays.")
         for number in range(8):
             memory.commit(CommitRequest(f"笔记 number {number}: buy {number} lamps"))
-        memory.commit(CommitRequest(messages=[{"role": "user", "content": "我们五月去大阪。"}], session_id="trip"))
+        said(memory, "我们五月去大阪。", session_id="trip")
     return tmp_path / "home"
-
-
-def texts(home: Path) -> dict[str, bytes]:
-    return kept_files(home)
 
 
 def with_line_ends_of_windows(home: Path) -> None:
@@ -98,7 +80,7 @@ def writable_again(tmp_path: Path) -> Iterator[None]:
 def test_a_copied_store_opens_whole_and_nobody_edited_it(
     home: Path, tmp_path: Path, changed: Callable[[Path], None]
 ) -> None:
-    before = texts(home)
+    before = kept_files(home)
     copy = Path(shutil.copytree(home, tmp_path / "other machine" / "记忆"))
     changed(copy)
     with opened(copy) as memory:
@@ -122,9 +104,7 @@ def test_a_copied_store_opens_whole_and_nobody_edited_it(
         assert memory.store.adopt() == 0
         more = memory.commit(CommitRequest(messages=[{"role": "user", "content": "带上孩子。"}], session_id="trip"))
         assert more.usage == {"messages": 1, "messages_new": 1}
-        memory.commit(
-            CommitRequest(memory_type="entities", fields={"entity_name": "Café Zürich", "content": "Open again."})
-        )
+        entity(memory, "Café Zürich", "Open again.")
         assert memory.read(ReadRequest(CAFE)).content.startswith("Closed on Sundays.\nOpen again.")
     with opened(copy) as memory:
         assert memory.store.adopt() == 0
@@ -136,14 +116,14 @@ def test_a_copied_store_opens_whole_and_nobody_edited_it(
 def test_a_store_without_its_machine_files_is_taken_in_anew(home: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(home, tmp_path / "copy", ignore=shutil.ignore_patterns(".state")))
     with_decomposed_names(copy)
-    before = texts(copy)
+    before = kept_files(copy)
     with opened(copy) as memory:
         memory.store.adopt()
         memory.indexer.follow()
         assert memory.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
         assert memory.read(ReadRequest(CAFE)).content.startswith("Closed")
         assert memory.find(FindRequest("大阪")).resources
-    assert texts(copy) == before
+    assert kept_files(copy) == before
 
 
 def test_a_ledger_moved_without_its_files_records_no_deletion_and_says_so(
@@ -166,7 +146,7 @@ def test_a_ledger_moved_without_its_files_records_no_deletion_and_says_so(
         assert MemoryUri.parse(PAYMENTS) in written
         assert memory.store.adopt() == 0
         assert memory.find(FindRequest("期间")).total == 1
-    arrived, original = texts(tmp_path / "copy"), texts(home)
+    arrived, original = kept_files(tmp_path / "copy"), kept_files(home)
     kept = {name for name in original if not name.endswith((".abstract.md", ".overview.md"))}
     assert {name: arrived[name] for name in kept} == {name: original[name] for name in kept}
 
@@ -225,7 +205,7 @@ def test_a_space_that_was_renamed_by_hand_is_no_accident(home: Path) -> None:
     with opened(home) as memory:
         memory.store.adopt()
         assert all("/default/" not in uri for uri in memory.store.ledger.stats())
-        assert len(memory.store.ledger.stats()) == len(texts(home))
+        assert len(memory.store.ledger.stats()) == len(kept_files(home))
 
 
 def test_a_store_moves_through_git_with_its_line_ends_changed_both_ways(home: Path, tmp_path: Path) -> None:
@@ -239,29 +219,25 @@ def test_a_store_moves_through_git_with_its_line_ends_changed_both_ways(home: Pa
     git("commit", "-m", "all", at=home)
     git("-c", "core.autocrlf=true", "clone", str(home), str(tmp_path / "windows"), at=tmp_path)
     copy = tmp_path / "windows"
-    assert b"\r\n" in texts(copy)["user/default/memories/entities/支付系统.md"]
+    assert b"\r\n" in kept_files(copy)["user/default/memories/entities/支付系统.md"]
     shutil.copytree(home / ".state", copy / ".state")
     with opened(copy) as memory:
         assert memory.store.adopt() == 0
         assert memory.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
         assert memory.find(FindRequest("大阪")).resources
-    with_line_feeds = texts(home)
-    for name, content in texts(copy).items():
+    with_line_feeds = kept_files(home)
+    for name, content in kept_files(copy).items():
         (copy / name).write_bytes(content.replace(b"\r\n", b"\n"))
-    assert {name: content for name, content in texts(copy).items() if name in with_line_feeds} == with_line_feeds
+    assert {name: content for name, content in kept_files(copy).items() if name in with_line_feeds} == with_line_feeds
     with opened(copy) as memory:
         assert memory.store.adopt() == 0
 
 
 def test_the_command_line_brings_vanished_files_back(home: Path, tmp_path: Path) -> None:
-    def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
-        environment["RUNEBOOK_EMBEDDING_PROVIDER"] = "none"
-        return starter().call(*arguments, "--home", str(tmp_path / "copy"), env=environment)
-
-    shutil.copytree(home / ".state", tmp_path / "copy" / ".state")
-    done = run("restore", "--missing")
+    copy = tmp_path / "copy"
+    shutil.copytree(home / ".state", copy / ".state")
+    done = run(copy, "restore", "--missing")
     assert (done.returncode, b"written anew from the history" in done.stdout) == (0, True)
     assert b"all at once" in done.stderr
-    assert texts(tmp_path / "copy") == texts(home)
-    assert run("restore").returncode == 1
+    assert kept_files(copy) == kept_files(home)
+    assert run(copy, "restore").returncode == 1

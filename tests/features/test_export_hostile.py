@@ -17,7 +17,9 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.features import export_file
 from memory_core.features.export_file import open_archive
 from memory_core.runebook import Runebook
-from tests.features.moving import PAYMENTS, exported, files, imported, opened
+from tests.features.moving import PAYMENTS, exported, imported, opened
+from tests.kept import kept_files
+from tests.stores import entity
 
 NOTE = "viking://user/default/memories/notes/a.md"
 NOTE_PATH = "user/default/memories/notes/a.md"
@@ -92,11 +94,11 @@ def test_what_has_a_problem_is_refused_whole_and_in_part_writes_nowhere_else(tmp
     with opened(tmp_path / "target") as target:
         with pytest.raises(InvalidInput, match="nothing was imported"):
             imported(target, path)
-        assert (target.store.ledger.newest_seq(), files(tmp_path / "target")) == (0, {})
+        assert (target.store.ledger.newest_seq(), kept_files(tmp_path / "target")) == (0, {})
         before = {found for found in tmp_path.rglob("*") if "target" not in found.parts}
         assert imported(target, path, partial=True).created == [NOTE]
         assert {found for found in tmp_path.rglob("*") if "target" not in found.parts} == before
-        assert set(files(tmp_path / "target")) == {NOTE_PATH}
+        assert set(kept_files(tmp_path / "target")) == {NOTE_PATH}
 
 
 def with_link(path: Path) -> Path:
@@ -187,9 +189,7 @@ def test_what_is_no_export_too_large_or_of_a_newer_program_is_refused(
 @pytest.fixture
 def source(tmp_path: Path) -> Runebook:
     memory = opened(tmp_path / "source")
-    memory.commit(
-        CommitRequest(memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 TiDB。"})
-    )
+    entity(memory, "支付系统", "数据库是 TiDB。")
     memory.commit(CommitRequest("The spare key is under the third stone."))
     return memory
 
@@ -226,7 +226,7 @@ def test_a_damaged_export_is_refused_whole_and_its_sound_files_taken_when_asked(
         with pytest.raises(InvalidInput, match="nothing was imported") as refusal:
             imported(target, path)
         assert "--partial" in refusal.value.hint
-        assert files(tmp_path / "target") == {}
+        assert kept_files(tmp_path / "target") == {}
         done = imported(target, path, partial=True)
         assert done.refused
         assert (PAYMENTS not in done.created) is lost
@@ -279,7 +279,7 @@ def test_a_forged_history_is_refused_whole(source: Runebook, tmp_path: Path, har
         with pytest.raises(InvalidInput, match="history"):
             imported(target, path)
         assert target.store.ledger.newest_seq() == 0
-        assert files(tmp_path / "target") == {}
+        assert kept_files(tmp_path / "target") == {}
 
 
 def test_a_name_that_is_a_folder_here_is_refused_alone(source: Runebook, tmp_path: Path) -> None:
@@ -329,4 +329,4 @@ def test_text_that_compresses_like_a_bomb_is_exported_so_that_it_imports(
     (folder / "same.md").write_text(line, encoding="utf-8", newline="\n")
     with opened(tmp_path / "source") as source, opened(tmp_path / "target") as target:
         imported(target, exported(source, tmp_path / "all.zip"))
-        assert files(tmp_path / "target")["user/default/memories/notes/same.md"] == line.encode()
+        assert kept_files(tmp_path / "target")["user/default/memories/notes/same.md"] == line.encode()

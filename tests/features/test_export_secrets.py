@@ -7,19 +7,13 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.trailer import split
-from memory_core.runebook import Runebook, open_memory
-from tests.features.moving import exported, imported
+from tests.features.moving import exported, imported, opened
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 PASSWORD = "kX9!vbQ2mz"
 NOTES = "viking://user/default/memories/notes"
-
-
-def opened(home: Path, **settings: Any) -> Runebook:
-    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings))
 
 
 @pytest.fixture(params=["export.zip", "export.jsonl"])

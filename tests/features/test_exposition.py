@@ -9,26 +9,22 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.llm.client import ScriptedLLM
-from memory_core.core.memory.requests import CommitRequest, FindRequest
+from memory_core.core.memory.requests import FindRequest
 from memory_core.core.store.usage import ModelCalls
 from memory_core.features.chat import Chat, ChatRequest
 from memory_core.features.metrics import STATS, StatsRequest, exposition
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import fact, words_only
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
-    config = Config(home=tmp_path_factory.mktemp("store"), embedding=EmbeddingConfig(provider="none"), extractor="none")
+    config = words_only(tmp_path_factory.mktemp("store"), extractor="none")
     with open_memory(config, llm=ScriptedLLM(["好的。"])) as opened:
-        opened.commit(
-            CommitRequest(
-                "她喝绿茶。 Green tea.", memory_type="facts", fields={"topic": "茶"}, metadata={"pinned": True}
-            )
-        )
+        fact(opened, "茶", "她喝绿茶。 Green tea.", metadata={"pinned": True})
         Chat(opened, ChatRequest("s1")).say("我喝绿茶吗?")
         opened.find(FindRequest("绿茶"))
         yield opened
@@ -56,8 +52,9 @@ def test_prometheus_reads_every_figure(memory: Runebook) -> None:
     assert value(found, "model_calls_total", space="default", purpose="chat", model="") == 1
     assert value(found, "model_tokens_total", space="default", purpose="chat", model="", kind="prompt") == 0
     assert value(found, "size_bytes", part="ledger") > 10_000
-    assert metrics.p99_ms is not None
-    assert value(found, "retrieval_latency_seconds", quantile="0.99") == pytest.approx(metrics.p99_ms / 1_000)
+    slowest = metrics.retrieval["p99_ms"]
+    assert slowest is not None
+    assert value(found, "retrieval_latency_seconds", quantile="0.99") == pytest.approx(slowest / 1_000)
     assert value(found, "cache_hit_ratio", cache="query") == 0.0
     assert ("runebook_cache_hit_ratio", frozenset({("cache", "embedding")})) not in found  # without a model: unknown
 
@@ -77,14 +74,14 @@ def test_each_family_is_described_once_and_counters_alone_end_in_total(memory: R
 
 def test_names_that_would_break_the_format_come_back_as_they_were(memory: Runebook) -> None:
     hostile = 'mo"del\\n\nrunebook_memories{space="x"} 9 # 模型'
-    metrics = replace(memory.run(STATS, StatsRequest()), model_calls=(ModelCalls("default", "chat", hostile),))
+    metrics = replace(memory.run(STATS, StatsRequest()), models=(ModelCalls("default", "chat", hostile),))
     found = samples(exposition(metrics))
     assert value(found, "model_calls_total", space="default", purpose="chat", model=hostile) == 1
     assert ("runebook_memories", frozenset({("space", "x")})) not in found
 
 
 def test_an_empty_store_is_sound_and_says_that_it_is_empty(tmp_path: Path) -> None:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as empty:
+    with open_memory(words_only(tmp_path)) as empty:
         found = samples(exposition(empty.run(STATS, StatsRequest())))
     assert value(found, "memories") == 0
     assert not [name for name, _ in found if "model" in name or "latency" in name]

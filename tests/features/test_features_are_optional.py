@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from memory_core.core.config import Config
 from memory_core.core.feature import NO_FEATURES, Feature, Features
 from memory_core.core.memory.requests import (
     CommitRequest,
@@ -30,6 +29,7 @@ from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 from server.protocol.app import build_server
+from tests.stores import words_only
 
 NOW = datetime(2026, 5, 2, 10, 0, tzinfo=UTC)
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
@@ -57,19 +57,9 @@ TALK: list[dict[str, Any]] = [
 ]
 
 
-def settings(home: Path) -> Config:
-    given = {
-        "home": home,
-        "embedding": {"provider": "none"},
-        "tiers": {"short_term_capacity": 1},
-        "review": "automatic",
-        "watch": "off",
-    }
-    return Config.model_validate(given)
-
-
 def opened(home: Path, features: Features) -> Runebook:
-    return open_memory(settings(home), features=features)
+    config = words_only(home, tiers={"short_term_capacity": 1}, review="automatic", watch="off")
+    return open_memory(config, features=features)
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +75,9 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         memory.commit(CommitRequest(f"The key is {TOKEN}.", now=NOW))
         memory.run(ARCHIVE, ArchiveRequest([uri for uri in away if not uri.endswith("view.md")][:1]))
         assert not [done.failure for done in memory.run(MAINTAIN, MaintainRequest(now=NOW)) if done.failure]
-    root = home
     for place in ("user/default/logs", "user/default/review", "session/default/s1/segments", "archive/user"):
-        assert list((root / place).rglob("*.md")), place
-    assert (root / "user/default/rolling_summary.md").exists()
+        assert list((home / place).rglob("*.md")), place
+    assert (home / "user/default/rolling_summary.md").exists()
     return home
 
 

@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, TreeRequest
-from memory_core.core.memory.results import Action, Status
+from memory_core.core.memory.results import Action, CommitReceipt, Status
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.mentions import without
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import files_below, trailer
+from tests.stores import files_below, note, trailer, words_only
 
 NOTES = "viking://user/default/memories/notes"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -33,10 +32,16 @@ TALK = [
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(Config.model_validate({"home": tmp_path, "embedding": {"provider": "none"}})) as opened:
+    with open_memory(words_only(tmp_path)) as opened:
         for title, content in (("猫", "猫喜欢吃鱼。"), ("狗", "狗喜欢吃肉。"), ("tax", "The tax adviser is Ms Blum.")):
-            opened.commit(CommitRequest(content, memory_type="notes", fields={"title": title}))
+            note(opened, title, content)
         yield opened
+
+
+def forgotten(memory: Runebook, query: str, **more: Any) -> tuple[CommitReceipt, CommitReceipt]:
+    """What is shown of a request, and what becomes of it when that is confirmed."""
+    preview = memory.run(FORGET, ForgetRequest(query, **more))
+    return preview, memory.run(FORGET, ForgetRequest(query, confirm=len(preview.results), **more))
 
 
 def uris(memory: Runebook) -> set[str]:
@@ -55,8 +60,7 @@ def test_a_query_alone_only_shows_what_would_go(memory: Runebook) -> None:
 
 
 def test_confirming_the_same_number_deletes_and_undo_brings_it_back(memory: Runebook) -> None:
-    preview = memory.run(FORGET, ForgetRequest(query="tax adviser"))
-    receipt = memory.run(FORGET, ForgetRequest(query="tax adviser", confirm=len(preview.results)))
+    _, receipt = forgotten(memory, "tax adviser")
     assert receipt.status is Status.COMMITTED
     assert f"{NOTES}/tax.md" not in uris(memory)
     assert memory.find(FindRequest("tax adviser")).total == 0
@@ -248,8 +252,7 @@ def test_a_retry_of_a_confirmed_request_gets_the_first_receipt(memory: Runebook)
 def test_a_word_is_forgotten_where_it_stands_for_itself(memory: Runebook) -> None:
     assert without("- Tea\n- Teapot is blue", ["Tea"]) == "- Teapot is blue"
     memory.commit(CommitRequest("Drinks tea. The team meets on Monday. Lives in Oslo.", memory_type="profile"))
-    preview = memory.run(FORGET, ForgetRequest(query="tea"))
-    memory.run(FORGET, ForgetRequest(query="tea", confirm=len(preview.results)))
+    forgotten(memory, "tea")
     kept = memory.read(ReadRequest("viking://user/default/memories/profile.md")).content
     assert "The team meets on Monday. Lives in Oslo." in kept
     assert "Drinks tea" not in kept
@@ -265,8 +268,7 @@ def test_what_gets_another_name_keeps_its_project_and_what_else_was_said_of_it(m
     memory.commit(
         CommitRequest(operations={"write_operations": [{"memory_data": data}]}, project="acme/x", private=True)
     )
-    preview = memory.run(FORGET, ForgetRequest(query="vault code", here="acme/x"))
-    receipt = memory.run(FORGET, ForgetRequest(query="vault code", confirm=len(preview.results), here="acme/x"))
+    _, receipt = forgotten(memory, "vault code", here="acme/x")
     assert receipt.status is Status.COMMITTED
     (path, text) = next(
         each for each in files_below(memory.config.root) if b"Ask Ines" in each[1] and ".state" not in each[0].parts
@@ -314,9 +316,8 @@ def aside(memory: Runebook) -> dict[str, str]:
 def test_pages_summaries_the_archive_and_what_a_person_wrote_lose_the_sentence_only(told: Runebook) -> None:
     others = aside(told)
     before = {uri: told.read(ReadRequest(uri)).content for uri in others}
-    preview = told.run(FORGET, ForgetRequest(query="I live at Hauptstraße 5"))
+    preview, _ = forgotten(told, "I live at Hauptstraße 5")
     assert set(others) <= {result.uri for result in preview.results}
-    told.run(FORGET, ForgetRequest(query="I live at Hauptstraße 5", confirm=len(preview.results)))
     for uri, kept in others.items():
         left = told.read(ReadRequest(uri)).content
         assert kept in left
@@ -333,7 +334,6 @@ def test_pages_summaries_the_archive_and_what_a_person_wrote_lose_the_sentence_o
 def test_what_only_a_page_says_is_found_and_forgotten(memory: Runebook) -> None:
     page = {"directory_uri": NOTES, "overview": "About animals.\nThe parrot is called Zorro.\nThe cat sleeps."}
     memory.commit(CommitRequest(operations={"overview_operations": [page]}))
-    preview = memory.run(FORGET, ForgetRequest(query="the parrot Zorro"))
+    preview, _ = forgotten(memory, "the parrot Zorro")
     assert [result.uri for result in preview.results] == [f"{NOTES}/.overview.md"]
-    memory.run(FORGET, ForgetRequest(query="the parrot Zorro", confirm=1))
     assert memory.store.look(MemoryUri.parse(f"{NOTES}/.overview.md"))[0] == "About animals.\nThe cat sleeps.\n"

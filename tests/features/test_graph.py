@@ -11,34 +11,20 @@ from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.features.graph import GRAPH, RELATE, Graph, GraphRequest, RelateRequest
 from memory_core.features.undo import UNDO, UndoRequest
-from memory_core.runebook import Runebook, open_memory
-from tests.stores import only, trailer, words_only
+from memory_core.runebook import Runebook
+from tests.stores import entity, fact, note, only, said, trailer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 EARLY, LATE = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(words_only(tmp_path)) as memory:
-        yield memory
-
-
-def keep(memory: Runebook, memory_type: str, content: str, **fields: str) -> str:
-    return only(memory.commit(CommitRequest(content, memory_type=memory_type, fields=fields, now=EARLY))).uri
-
-
-@pytest.fixture
 def offices(memory: Runebook) -> tuple[str, str]:
     """Where the office was, and where it is."""
-    old = keep(memory, "facts", "The office is on the third floor.", topic="Old floor")
-    new = only(
-        memory.commit(CommitRequest("It is on the 7th.", memory_type="facts", fields={"topic": "New floor"}, now=LATE))
-    )
-    return old, new.uri
+    old = fact(memory, "Old floor", "The office is on the third floor.", now=EARLY)
+    return old, fact(memory, "New floor", "It is on the 7th.", now=LATE)
 
 
 def relations(memory: Runebook, uri: str) -> list[tuple[str, str, float]]:
@@ -94,10 +80,10 @@ def test_what_cannot_be_related_says_so_and_changes_nothing(memory: Runebook, of
 def test_the_graph_holds_relations_names_and_conversations_once(memory: Runebook, offices: tuple[str, str]) -> None:
     old, new = offices
     memory.run(RELATE, RelateRequest(new, old, "contradicts"))
-    keep(memory, "entities", "A colleague.", entity_name="梅", entity_type="person")
-    keep(memory, "entities", "Works on Lantern.", entity_name="Mei Lin", entity_type="person")
-    keep(memory, "notes", "Ask MEI LIN about the lease.", title="Lease")
-    memory.commit(CommitRequest(messages=[{"role": "user", "content": "I like oolong."}], session_id="tea-talk"))
+    entity(memory, "梅", "A colleague.")
+    entity(memory, "Mei Lin", "Works on Lantern.")
+    note(memory, "Lease", "Ask MEI LIN about the lease.")
+    said(memory, "I like oolong.", session_id="tea-talk")
     data: dict[str, Any] = {"memory_type": "preferences", "fields": {"topic": "Tea", "content": "Likes oolong."}}
     memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}, session_id="tea-talk"))
     found = memory.run(GRAPH, GraphRequest())
@@ -115,12 +101,12 @@ def test_the_graph_is_filtered_by_type_and_time_and_walked_from_a_memory(
 ) -> None:
     old, new = offices
     memory.run(RELATE, RelateRequest(new, old, "replaces"))
-    note = keep(memory, "notes", "Unrelated.", title="Tea")
+    tea = only(note(memory, "Tea", "Unrelated.", now=EARLY)).uri
     assert names(memory.run(GRAPH, GraphRequest(types=["notes"]))) == {"Tea"}
     assert names(memory.run(GRAPH, GraphRequest(after="2026-03-01"))) == {"New floor"}
     assert names(memory.run(GRAPH, GraphRequest(before="2026-03-01"))) == {"Old floor", "Tea"}
     assert names(memory.run(GRAPH, GraphRequest(around=old))) == {"Old floor", "New floor"}
-    assert names(memory.run(GRAPH, GraphRequest(around=note))) == {"Tea"}
+    assert names(memory.run(GRAPH, GraphRequest(around=tea))) == {"Tea"}
     found = memory.run(GRAPH, GraphRequest(limit=2))
     assert (len(found.nodes), found.left_out) == (2, 1)
     with pytest.raises(NotFound):
@@ -130,9 +116,8 @@ def test_the_graph_is_filtered_by_type_and_time_and_walked_from_a_memory(
 
 
 def test_another_users_memories_and_what_is_private_to_a_project_are_no_nodes(memory: Runebook) -> None:
-    memory.view("bob", "bob").commit(CommitRequest("His.", memory_type="notes", fields={"title": "His"}))
-    secret = CommitRequest("Hush.", memory_type="notes", fields={"title": "Hush"}, project="acme", private=True)
-    memory.commit(secret)
+    note(memory.view("bob", "bob"), "His", "His.")
+    note(memory, "Hush", "Hush.", project="acme", private=True)
     assert memory.run(GRAPH, GraphRequest()).nodes == ()
 
 

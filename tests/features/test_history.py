@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from memory_core.core.caller import authored
-from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
-from memory_core.core.memory.results import Action, CommitReceipt
+from memory_core.core.memory.results import Action, ChangeSet, FileChange
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.history import history_of
-from memory_core.runebook import Runebook, open_memory
-from tests.stores import replaced
+from memory_core.runebook import Runebook
+from tests.stores import note, replaced
 
 NOTES = "viking://user/default/memories/notes"
 STYLE = "viking://user/default/memories/preferences/Python code style.md"
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(Config.model_validate({"home": tmp_path, "embedding": {"provider": "none"}})) as opened:
-        yield opened
-
-
-def note(memory: Runebook, title: str, content: str, **more: object) -> CommitReceipt:
-    return memory.commit(CommitRequest(content, memory_type="notes", fields={"title": title}, **more))  # type: ignore[arg-type]
 
 
 def test_commits_say_when_by_whom_and_what_newest_first(memory: Runebook) -> None:
@@ -104,8 +90,6 @@ def test_versions_follow_a_rename_and_outlive_the_file(memory: Runebook) -> None
     note(memory, "old name", "Text one.")
     folder = memory.store.files.path_for(MemoryUri.parse(NOTES))
     text = (folder / "old name.md").read_text(encoding="utf-8")
-    from memory_core.core.memory.results import ChangeSet, FileChange
-
     old, new = MemoryUri.parse(f"{NOTES}/old name.md"), MemoryUri.parse(f"{NOTES}/新名.md")
     memory.store.commit(
         lambda _snapshot: ChangeSet(

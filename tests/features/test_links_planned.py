@@ -5,47 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status, as_json
-from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
+from tests import stores
+from tests.stores import edited, only, trailer, words_only
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
-    home = tmp_path_factory.mktemp("links")
-    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as opened:
+    with open_memory(words_only(tmp_path_factory.mktemp("links"))) as opened:
         yield opened
 
 
-def fact(memory: Runebook, topic: str, content: str, *, days: int = 9, **more: Any) -> str:
-    receipt = memory.commit(
-        CommitRequest(content, memory_type="facts", fields={"topic": topic}, now=NOW - timedelta(days=days), **more)
-    )
-    return receipt.results[0].uri
+def fact(memory: Runebook, topic: str, content: str, *, days: int = 9) -> str:
+    return stores.fact(memory, topic, content, now=NOW - timedelta(days=days))
 
 
 def linked(memory: Runebook, source: str, target: str, relation: str, strength: float = 0.5) -> CommitReceipt:
     link = {"uri": target, "relation": relation, "strength": strength}
-    return memory.commit(CommitRequest(operations={"edit_operations": [{"uri": source, "links": [link]}]}, now=NOW))
-
-
-def meta(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(split(memory.store.text(MemoryUri.parse(uri)) or "").trailer or {})
+    return edited(memory, source, {"links": [link]}, now=NOW)
 
 
 def confidence(memory: Runebook, uri: str) -> float:
-    return float(meta(memory, uri)["confidence"])
+    return float(trailer(memory, uri)["confidence"])
 
 
 @pytest.mark.parametrize(
@@ -70,14 +61,14 @@ def test_the_same_link_again_is_no_new_evidence_and_another_strength_replaces_wh
 ) -> None:
     older, newer = fact(memory, "Gate", "The gate opens at 7."), fact(memory, "Gate now", "It opens at 8.", days=1)
     linked(memory, newer, older, "contradicts")
-    version = meta(memory, older)["version"]
+    version = trailer(memory, older)["version"]
     assert linked(memory, newer, older, "contradicts").status is Status.UNCHANGED
     assert confidence(memory, older) == 0.75
     linked(memory, newer, older, "contradicts", strength=1.0)
     assert confidence(memory, older) == 0.5
     linked(memory, newer, older, "contradicts", strength=0.0)
     assert confidence(memory, older) == 1.0
-    assert meta(memory, older)["version"] == version
+    assert trailer(memory, older)["version"] == version
 
 
 def test_the_older_of_two_loses_whichever_of_them_the_link_is_written_at(memory: Runebook) -> None:
@@ -95,9 +86,7 @@ def test_links_that_say_neither_yes_nor_no_move_nothing(memory: Runebook) -> Non
 
 def test_confidence_that_a_person_gave_is_where_evidence_begins_and_never_leaves_its_bounds(memory: Runebook) -> None:
     rumour = fact(memory, "Rumour", "The office moves to Lyon.")
-    memory.commit(
-        CommitRequest(operations={"edit_operations": [{"uri": rumour, "confidence": 0.2}]}, now=NOW - timedelta(days=8))
-    )
+    edited(memory, rumour, {"confidence": 0.2}, now=NOW - timedelta(days=8))
     for number in range(12):
         witness = fact(memory, f"Witness {number}", f"Letter number {number} says the office moves.", days=2)
         linked(memory, witness, rumour, "supports", strength=1.0)
@@ -112,7 +101,7 @@ def test_undo_takes_one_piece_of_evidence_back_and_leaves_the_later_one(memory: 
     assert confidence(memory, older) == 0.5625
     assert memory.run(UNDO, UndoRequest(first.commit_id)).status is Status.COMMITTED
     assert confidence(memory, older) == 0.75
-    assert [link["uri"].rsplit("/", 1)[1] for link in meta(memory, older)["links"]] == ["Door 3.md"]
+    assert [link["uri"].rsplit("/", 1)[1] for link in trailer(memory, older)["links"]] == ["Door 3.md"]
 
 
 def test_undo_of_a_memory_that_evidence_only_touched_removes_it(memory: Runebook) -> None:
@@ -145,9 +134,7 @@ def test_a_private_memory_neither_is_named_by_nor_weighs_on_one_that_everybody_s
         "links": [{"uri": shared, "relation": "contradicts"}],
     }
     operations = {"write_operations": [{"memory_data": data}]}
-    secret = (
-        memory.commit(CommitRequest(operations=operations, project="acme/lab", private=True, now=NOW)).results[0].uri
-    )
+    secret = only(memory.commit(CommitRequest(operations=operations, project="acme/lab", private=True, now=NOW))).uri
     assert confidence(memory, shared) == 1.0
     assert memory.read(ReadRequest(shared)).links == ()
     assert [link.uri for link in memory.read(ReadRequest(secret, here="acme/lab")).links] == [shared]
@@ -187,7 +174,7 @@ def test_read_says_of_the_other_end_that_it_rests_is_archived_or_gone(memory: Ru
 
 
 def test_read_does_not_name_an_end_that_became_private_to_another_project(tmp_path: Path) -> None:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         older = fact(memory, "Window", "The deploy window is on Friday.")
         fields = {"case_name": "Merger", "content": "The deploy window is on Monday."}
         data = {"memory_type": "cases", "fields": fields, "links": [{"uri": older, "relation": "contradicts"}]}

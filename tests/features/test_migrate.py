@@ -11,16 +11,17 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, as_json
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.progress import listening
 from memory_core.features.migrate import MIGRATE, MigrateRequest, Migration
 from memory_core.features.older_format import day_in, is_random_name
-from memory_core.runebook import Runebook, open_memory
+from memory_core.runebook import Runebook
+from tests import stores
+from tests.features.moving import opened
 from tests.fork_server import starter
-from tests.stores import files_below
+from tests.stores import edited, files_below, trailer
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "older_store"
 USER = "viking://user/default/memories"
@@ -45,10 +46,6 @@ NAMES = {
     "user/default/memories/preferences/会议时间.md",
     "user/default/memories/profile.md",
 }
-
-
-def opened(home: Path) -> Runebook:
-    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none")))
 
 
 def run(memory: Runebook, **settings: Any) -> Migration:
@@ -79,10 +76,6 @@ def files(home: Path) -> dict[str, bytes]:
 
 def entities(home: Path) -> set[str]:
     return {path.stem for path in (home / "user/default/memories/entities").glob("[!.]*.md")}
-
-
-def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(split(memory.read(ReadRequest(uri)).content).trailer or {})
 
 
 @pytest.fixture
@@ -237,16 +230,11 @@ def test_two_files_with_the_same_given_key_both_stay_and_keep_it(tmp_path: Path)
 
 def test_memories_written_here_are_left_alone(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
-        memory.commit(
-            CommitRequest("A brand of mountain lamps.", memory_type="entities", fields={"entity_name": "8848"})
-        )
+        stores.entity(memory, "8848", "A brand of mountain lamps.")
         memory.commit(CommitRequest("咖啡不加糖。", memory_type="preferences", fields={"topic": "咖啡: 口味/糖"}))
         memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "cafe2026", "total_calls": 3}))
-        memory.commit(
-            CommitRequest(
-                "Launched.", memory_type="events", fields={"event_time": "2026-04-02", "event_name": "Launch"}
-            )
-        )
+        launch = {"event_time": "2026-04-02", "event_name": "Launch"}
+        memory.commit(CommitRequest("Launched.", memory_type="events", fields=launch))
         renamed = tmp_path / "user/default/memories/preferences/my own name.md"
         next(renamed.parent.glob("[!.]*.md")).rename(renamed)  # not a summary
         before = files(tmp_path)
@@ -257,11 +245,7 @@ def test_memories_written_here_are_left_alone(tmp_path: Path) -> None:
 
 def test_a_file_edited_before_the_migration_still_gets_its_name(memory: Runebook) -> None:
     uri = f"{USER}/preferences/mem_0a9b8c7d-1e2f-4a3b-8c4d-5e6f7a8b9c0d.md"
-    memory.commit(
-        CommitRequest(
-            operations={"edit_operations": [{"uri": uri, "patches": {"content": "# 代码风格\n\n两个空格。\n"}}]}
-        )
-    )
+    edited(memory, uri, {"patches": {"content": "# 代码风格\n\n两个空格。\n"}})
     run(memory)
     assert trailer(memory, f"{USER}/preferences/代码风格.md")["topic"] == "代码风格"
 
@@ -330,14 +314,12 @@ def test_only_memories_of_the_own_spaces_are_touched(older: Path) -> None:
 
 
 _KILLED = """
-from memory_core.core.memory.requests import FindRequest
-
-
 import os, signal, sys
 from pathlib import Path
-from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.requests import FindRequest
 from memory_core.features.migrate import MIGRATE, MigrateRequest
 from memory_core.runebook import open_memory
+from tests.stores import words_only
 
 seen = []
 
@@ -346,8 +328,7 @@ def step(name):
     if name == sys.argv[2] and seen.count(name) == int(sys.argv[3]):
         os.kill(os.getpid(), signal.SIGKILL)
 
-config = Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))
-memory = open_memory(config, step=step)
+memory = open_memory(words_only(Path(sys.argv[1])), step=step)
 memory.find(FindRequest("x"))
 memory.run(MIGRATE, MigrateRequest())
 """

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, TreeRequest
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.trailer import join, split
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import edited, trailer, words_only
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "older_store"
 USER = "viking://user/default/memories"
@@ -31,16 +31,12 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def memory(home: Path) -> Iterator[Runebook]:
-    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as opened:
+    with open_memory(words_only(home)) as opened:
         yield opened
 
 
-def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(split(memory.read(ReadRequest(uri)).content).trailer or {})
-
-
 def edit(memory: Runebook, uri: str, **patches: Any) -> None:
-    receipt = memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": patches}]}))
+    receipt = edited(memory, uri, {"patches": patches})
     assert [result.action for result in receipt.results] == [Action.UPDATED], receipt
 
 
@@ -75,7 +71,7 @@ def test_every_file_is_found_by_its_words_and_read(memory: Runebook) -> None:
 
 def test_opening_and_searching_rewrites_nothing(home: Path) -> None:
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in home.rglob("[!.]*.md")}
-    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
+    with open_memory(words_only(home)) as memory:
         memory.find(FindRequest("双活部署 coffee"))
         memory.tree(TreeRequest())
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in home.rglob("[!.]*.md")} == before
@@ -153,7 +149,7 @@ def test_a_trailer_without_key_leaves_the_file_name_as_key(
     path = home / f"user/default/memories/{memory_type}/{name}.md"
     path.write_text('old text\n\n<!-- MEMORY_FIELDS {"abstract": "old"} -->', encoding="utf-8")
     uri = f"{USER}/{memory_type}/{name}.md"
-    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
+    with open_memory(words_only(home)) as memory:
         memory.find(FindRequest("x"))
         edit(memory, uri, content=[{"search": "old", "replace": "newer"}])
         receipt = memory.commit(CommitRequest(memory_type=memory_type, fields={**fields, "content": "newest 最新"}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,25 +12,15 @@ from memory_core.core.memory.results import Status
 from memory_core.core.search.memory_list import EntryFilter
 from memory_core.features.organize import ORGANIZE, OrganizeRequest, tag_name
 from memory_core.features.undo import UNDO, UndoRequest
-from memory_core.runebook import Runebook, open_memory
-from tests.stores import only, trailer, words_only
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
+from memory_core.runebook import Runebook
+from tests import stores
+from tests.stores import only, trailer
 
 TEA = "viking://user/default/memories/notes/Tea.md"
 
 
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(words_only(tmp_path)) as memory:
-        yield memory
-
-
 def note(memory: Runebook, title: str, content: str = "Said.", **more: Any) -> str:
-    return only(memory.commit(CommitRequest(content, memory_type="notes", fields={"title": title}, **more))).uri
+    return only(stores.note(memory, title, content, **more)).uri
 
 
 def test_tags_are_added_and_taken_away_and_one_undo_brings_all_back(memory: Runebook) -> None:
@@ -80,10 +70,7 @@ def test_memories_move_to_a_project_but_never_onto_another(memory: Runebook) -> 
     assert theirs in (receipt.results[0].reason or "")
     assert trailer(memory, tea)["project"] == "acme"
     # From now on it is that project's memory of this name.
-    assert (
-        only(memory.commit(CommitRequest("More.", memory_type="notes", fields={"title": "Tea"}, project="acme"))).uri
-        == tea
-    )
+    assert note(memory, "Tea", "More.", project="acme") == tea
     memory.run(ORGANIZE, OrganizeRequest([tea], project="global"))
     assert "project" not in trailer(memory, tea)
 
@@ -120,7 +107,7 @@ def test_a_tag_is_written_in_one_form() -> None:
 
 def test_other_users_files_are_not_touched(memory: Runebook) -> None:
     view = memory.view("bob", "bob")
-    uri = only(view.commit(CommitRequest("Bob's.", memory_type="notes", fields={"title": "Bob"}))).uri
+    uri = note(view, "Bob")
     receipt = memory.run(ORGANIZE, OrganizeRequest([uri], tags=["mine"]))
     assert only(receipt).reason
     assert "tags" not in trailer(view, uri)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
+from memory_core.core.commit.append import Learned
+from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import Message, ToolCall, ToolResult
 from memory_core.features.procedural import (
     MEMORIES_LIMIT,
     OTHER_ERRORS,
-    Lessons,
     corrected,
     error_type,
     lessons,
@@ -24,13 +24,6 @@ from memory_core.features.redaction import Redaction
 from memory_core.features.statistics import FinishedCall, finished_calls
 
 MAY_11 = datetime(2026, 5, 11, 9, 30, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def registry() -> MemoryTypeRegistry:
-    loaded = MemoryTypeRegistry()
-    assert loaded.load_from_dir(builtin_schema_dir()) == []
-    return loaded
 
 
 def nothing(_type: str, _fields: Mapping[str, str]) -> None:
@@ -47,8 +40,8 @@ def ran(
     return finished_calls(log)[0]
 
 
-def fields(found: Lessons, place: int = 0) -> dict[str, Any]:
-    return dict(found.lessons[place].write.memory_data.fields)
+def fields(found: Learned, place: int = 0) -> dict[str, Any]:
+    return dict(found.writes[place].memory_data.fields)
 
 
 def again(
@@ -120,16 +113,20 @@ def test_a_failure_is_kept_with_arguments_message_and_day(registry: MemoryTypeRe
             "<!-- /occurrences -->"
         ),
     }
-    assert found.lessons[0].source == {"kind": "auto_reflection", "tool": "web_search", "error_type": "TimeoutError"}
+    assert found.writes[0].memory_data.source == {
+        "kind": "auto_reflection",
+        "tool": "web_search",
+        "error_type": "TimeoutError",
+    }
 
 
 def test_a_failure_seen_twice_is_told_once_with_its_number(registry: MemoryTypeRegistry) -> None:
     calls = [ran("HTTP 429", q="a", time=MAY_11), ran("HTTP 429", q="b", time=MAY_11.replace(day=12))]
     found = lessons(calls, registry, nothing)
     told = fields(found)
-    assert (len(found.lessons), told["pattern_type"]) == (1, "tool_error")
+    assert (len(found.writes), told["pattern_type"]) == (1, "tool_error")
     assert told["content"].startswith("web_search failed 2 times with HTTP 429; last on 2026-05-12.\n")
-    assert found.lessons[0].write.memory_data.given["salience"] == 0.7
+    assert found.writes[0].memory_data.given["salience"] == 0.7
 
 
 def test_a_failure_that_is_stored_is_counted_on(registry: MemoryTypeRegistry) -> None:
@@ -161,8 +158,6 @@ def test_the_last_five_occurrences_are_kept_and_all_are_counted(registry: Memory
 def test_no_day_is_told_where_none_is_known(registry: MemoryTypeRegistry) -> None:
     call = ran("HTTP 500", time=None)
     assert "web_search failed with HTTP 500.\n" in fields(lessons([call], registry, nothing))["content"]
-    dated = fields(lessons([call], registry, nothing, recorded=date(2026, 6, 1)))["content"]
-    assert "on 2026-06-01.\n" in dated
 
 
 def test_prose_that_a_person_wrote_stays(registry: MemoryTypeRegistry) -> None:
@@ -256,7 +251,7 @@ def test_only_a_call_put_right_is_credited(failed: Any, worked: Any, told: Any) 
 def test_a_program_that_reports_findings_teaches_nothing(registry: MemoryTypeRegistry) -> None:
     failing = "F.\nE   assert 1 == 2\n1 failed, 1 passed in 0.03s"
     calls = [ran(text, name="Bash", command="pytest") for text in (failing, f"Exit code 1\n{failing}")]
-    assert lessons(calls, registry, nothing) == Lessons()
+    assert lessons(calls, registry, nothing).writes == []
 
 
 def test_prose_of_an_earlier_version_is_told_anew(registry: MemoryTypeRegistry) -> None:
@@ -282,24 +277,25 @@ def test_secrets_of_a_call_are_in_no_lesson(registry: MemoryTypeRegistry) -> Non
 
 def test_stopped_and_successful_calls_teach_nothing(registry: MemoryTypeRegistry) -> None:
     calls = [ran("x", "cancelled"), ran("no error", "completed"), ran("x", "Aborted")]
-    assert lessons(calls, registry, nothing) == Lessons()
+    assert lessons(calls, registry, nothing).writes == []
 
 
 def test_a_flood_is_folded(registry: MemoryTypeRegistry) -> None:
     words = [chr(ord("a") + n) * 4 for n in range(26)]
     one_tool = [ran(f"strange {word} thing") for word in words]
     found = lessons(one_tool, registry, nothing)
-    names = [str(lesson.write.memory_data.fields["pattern_name"]) for lesson in found.lessons]
+    names = [str(write.memory_data.fields["pattern_name"]) for write in found.writes]
     assert len(names) == 6
     assert f"web_search: {OTHER_ERRORS}" in names
     many = [ran("HTTP 500", name=word) for word in [*words, words[-1]]]
     found = lessons(many, registry, nothing)
-    assert (len(found.lessons), found.left_out) == (MEMORIES_LIMIT, len(words) - MEMORIES_LIMIT)
+    assert len(found.writes) == MEMORIES_LIMIT
+    assert found.notes == (f"{len(words) - MEMORIES_LIMIT} kinds of tool errors were not kept",)
     assert fields(found)["pattern_name"] == f"{words[-1]}: HTTP 500"
 
 
 def test_without_patterns_there_are_no_lessons() -> None:
-    assert lessons([ran("HTTP 500")], MemoryTypeRegistry(), nothing) == Lessons()
+    assert lessons([ran("HTTP 500")], MemoryTypeRegistry(), nothing) == Learned()
 
 
 @given(st.text(max_size=300), st.dictionaries(st.text(max_size=8), st.text(max_size=40), max_size=3))

@@ -11,25 +11,21 @@ from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.core.index.indexer import Indexer
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
-from memory_core.core.memory.results import Action, CommitReceipt
+from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.history import history_of
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import files_below
+from tests.stores import files_below, note
 
 NOTES = "viking://user/default/memories/notes"
 SECRETS = ("杨树街四十二号的保险箱", "the swordfish opens the vault", "Zweitausend Kraniche")
 
 
-def config(root: Path) -> Config:
-    return Config.model_validate({"home": root})
-
-
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(config(tmp_path)) as opened:
+    with open_memory(Config(home=tmp_path)) as opened:
         yield opened
 
 
@@ -39,10 +35,6 @@ def holding(root: Path, words: str) -> list[str]:
     return [
         path.relative_to(root).as_posix() for path, text in files_below(root) if any(form in text for form in forms)
     ]
-
-
-def note(memory: Runebook, title: str, content: str) -> CommitReceipt:
-    return memory.commit(CommitRequest(content, memory_type="notes", fields={"title": title}))
 
 
 @pytest.mark.parametrize("secret", SECRETS)
@@ -75,17 +67,17 @@ def test_what_the_index_learns_late_is_erased_too(memory: Runebook, monkeypatch:
 
 
 def test_history_undo_and_reopening_stay_sound_and_say_purged(tmp_path: Path) -> None:
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(Config(home=tmp_path)) as memory:
         first = note(memory, "vault", SECRETS[1])
         receipt = memory.run(PURGE, PurgeRequest(f"{NOTES}/vault.md"))
         tombstone = receipt.results[0].uri
         refused = memory.run(UNDO, UndoRequest(first.commit_id))
         assert "purged" in str(refused.results[0].reason)
         with pytest.raises(NotFound, match="purged"):
-            history_of(memory).texts(tombstone, later=first.commit_id)
+            history_of(memory).compare(tombstone, later=first.commit_id)
         again = note(memory, "vault", "A new beginning.")
         assert again.results[0].action is Action.CREATED
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(Config(home=tmp_path)) as memory:
         assert memory.store.adopt() == 0
         assert "A new beginning." in memory.read(ReadRequest(f"{NOTES}/vault.md")).content
         assert [hit.uri for hit in memory.find(FindRequest("beginning")).memories] == [f"{NOTES}/vault.md"]
@@ -118,7 +110,7 @@ def test_a_commit_is_purged_and_the_rest_of_its_file_stays(memory: Runebook) -> 
     assert holding(memory.config.root, SECRETS[0]) == []
     assert receipt.results[0].uri == f"{NOTES}/list.md"
     with pytest.raises(NotFound, match="purged"):
-        history_of(memory).texts(f"{NOTES}/list.md", later=good.commit_id)
+        history_of(memory).compare(f"{NOTES}/list.md", later=good.commit_id)
     undo = history_of(memory).commits()[0]
     refused = memory.run(UNDO, UndoRequest(undo.commit_id))
     assert "purged" in str(refused.results[0].reason)
@@ -147,7 +139,7 @@ def test_what_another_process_writes_while_a_purge_runs_is_not_erased_with_it(
     uri = MemoryUri.parse(f"{NOTES}/密码 vault.md")
     note(memory, "密码 vault", "the old words")
     flush = memory.store.usage.flush
-    with open_memory(config(memory.config.root)) as other:
+    with open_memory(Config(home=memory.config.root)) as other:
 
         def flush_while_another_writes() -> None:
             monkeypatch.undo()

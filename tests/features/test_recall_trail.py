@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
+from memory_core.core.config import SearchConfig
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.search.recalls import HotMemories
 from memory_core.features.recall_trail import HOT, HotRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import replaced
+from tests.stores import fact, replaced, words_only
 
 USER = "viking://user/default/memories"
 HOUR = 3_600.0
@@ -31,21 +29,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def config(home: Path, **settings: Any) -> Config:
-    return Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(config(tmp_path)) as opened:
-        yield opened
-
-
-def fact(memory: Runebook, topic: str, content: str = "something") -> str:
-    (result,) = memory.commit(CommitRequest(content, memory_type="facts", fields={"topic": topic})).results
-    return result.uri
 
 
 def use(memory: Runebook, uri: str, times: int = 1) -> None:
@@ -80,7 +63,7 @@ def test_at_most_twenty_are_hot_unless_set_otherwise(memory: Runebook, tmp_path:
     uris = filled(memory, 22)
     assert [found.uri for found in memory.run(HOT, HotRequest())] == uris[:20]
     memory.close()
-    with open_memory(config(tmp_path, search=SearchConfig(hot_limit=2))) as again:
+    with open_memory(words_only(tmp_path, search=SearchConfig(hot_limit=2))) as again:
         assert [found.uri for found in again.run(HOT, HotRequest())] == uris[:2]
         with pytest.raises(InvalidInput, match="limit 3"):
             again.run(HOT, HotRequest(3))
@@ -99,7 +82,7 @@ def test_which_are_hot_stays_for_an_hour(memory: Runebook) -> None:
 
 
 def test_a_hardly_used_store_is_counted_anew_each_time(memory: Runebook) -> None:
-    tea, code = fact(memory, "茶"), fact(memory, "Code style")
+    tea, code = fact(memory, "茶", "something"), fact(memory, "Code style", "something")
     assert memory.run(HOT, HotRequest()) == ()
     use(memory, tea)
     assert [found.uri for found in memory.run(HOT, HotRequest())] == [tea]
@@ -111,7 +94,7 @@ def test_what_another_process_changed_or_deleted_is_seen_at_once(memory: Runeboo
     uris = filled(memory, 4)
     hot = opened(memory, 2, Clock())
     assert hot.uris() == uris[:2]
-    with open_memory(config(tmp_path)) as other:
+    with open_memory(words_only(tmp_path)) as other:
         replaced(other, "facts", "现在喝咖啡。", topic="茶 0")
         assert (hot.hot()[0].abstract, hot.uris()) == ("现在喝咖啡。", uris[:2])
         other.commit(CommitRequest(operations={"delete_operations": [{"uri": uris[0]}]}))
@@ -119,11 +102,11 @@ def test_what_another_process_changed_or_deleted_is_seen_at_once(memory: Runeboo
 
 
 def test_use_of_what_is_gone_or_of_another_space_makes_nothing_hot(memory: Runebook, tmp_path: Path) -> None:
-    gone, tea = fact(memory, "gone"), fact(memory, "茶")
+    gone, tea = fact(memory, "gone", "something"), fact(memory, "茶", "something")
     use(memory, gone, 5)
     use(memory, tea)
-    with open_memory(config(tmp_path, user_space="lin")) as lin:
-        hers = fact(lin, "hers")
+    with open_memory(words_only(tmp_path, user_space="lin")) as lin:
+        hers = fact(lin, "hers", "something")
         use(lin, hers, 9)
         assert [found.uri for found in lin.run(HOT, HotRequest())] == [hers]
     memory.commit(CommitRequest(operations={"delete_operations": [{"uri": gone}]}))
@@ -153,8 +136,8 @@ def private(root: Path, name: str, project: str, *, is_private: bool) -> str:
 def test_what_is_private_to_another_project_is_never_given(tmp_path: Path) -> None:
     secret = private(tmp_path, "密钥", "acme/网站", is_private=True)
     shared = private(tmp_path, "shared", "acme/网站", is_private=False)
-    with open_memory(config(tmp_path)) as memory:
-        tea = fact(memory, "茶")
+    with open_memory(words_only(tmp_path)) as memory:
+        tea = fact(memory, "茶", "something")
         use(memory, secret, 5)
         use(memory, shared, 3)
         use(memory, tea)

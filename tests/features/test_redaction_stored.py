@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import ContentRejected
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, Status, as_json
-from memory_core.core.memory.trailer import split
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import files_below
+from tests.stores import body, edited, fact, files_below, only, words_only
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
 OTHER = "npm_" + "a1B2c3D4e5F6" * 3
@@ -31,10 +29,7 @@ Opened = Callable[..., AbstractContextManager[Runebook]]
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Opened:
-    def open_with(**settings: Any) -> Runebook:
-        return open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"), **settings))
-
-    return open_with
+    return lambda **settings: open_memory(words_only(tmp_path, **settings))
 
 
 def on_disk(home: Path, *words: str) -> list[str]:
@@ -67,6 +62,11 @@ CONVERSATION: list[dict[str, Any]] = [
 ]
 
 
+def sent(memory: Runebook, messages: list[dict[str, Any]]) -> Any:
+    """What a receipt says of a conversation that is sent."""
+    return memory.commit(CommitRequest(messages=messages, session_id="s")).usage
+
+
 def everywhere(memory: Runebook) -> None:
     """Commits with a secret in every part that is stored, and questions that hold one."""
     memory.commit(CommitRequest(f"my key is {TOKEN}, 密码是{PASSWORD}"))
@@ -75,14 +75,8 @@ def everywhere(memory: Runebook) -> None:
     memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": f"key {TOKEN}"}, category=f"c {TOKEN}"))
     data = {"memory_type": "facts", "fields": {"topic": "deploy", "content": "how we deploy"}}
     extra = {"abstract": f"a {TOKEN}", "overview": f"o {TOKEN}", "tags": [TOKEN], "category": TOKEN, "unknown": TOKEN}
-    memory.commit(
-        CommitRequest(
-            operations={
-                "reasoning": f"because {TOKEN}",
-                "write_operations": [{"memory_data": data | extra, "more": TOKEN}],
-            }
-        )
-    )
+    writes = [{"memory_data": data | extra, "more": TOKEN}]
+    memory.commit(CommitRequest(operations={"reasoning": f"because {TOKEN}", "write_operations": writes}))
     patch = f"<<<<<<< SEARCH\nhow we deploy\n=======\nhow we deploy: {TOKEN}\n>>>>>>> REPLACE"
     edits = [
         {"uri": f"{OWN}/facts/deploy.md", "patches": {"content": patch}},
@@ -91,18 +85,13 @@ def everywhere(memory: Runebook) -> None:
         {"uri": f"{OWN}/facts/none.md", "patches": {"content": f"whole {TOKEN}"}},
         {"uri": f"{OWN}/facts/deploy.md", "tags": [TOKEN]},
     ]
-    overviews = [{"directory_uri": f"{OWN}/facts", "abstract": f"a {TOKEN}", "overview": f"o {TOKEN}"}]
-    deletions = [{"uri": f"{OWN}/facts/none.md", "reason": TOKEN}]
-    memory.commit(
-        CommitRequest(
-            operations={
-                "edit_operations": edits,
-                "overview_operations": overviews,
-                "delete_operations": deletions,
-                "write_operations": [{"memory_data": {"memory_type": TOKEN, "fields": {}}}, {"bad": TOKEN}],
-            }
-        )
-    )
+    operations = {
+        "edit_operations": edits,
+        "overview_operations": [{"directory_uri": f"{OWN}/facts", "abstract": f"a {TOKEN}", "overview": f"o {TOKEN}"}],
+        "delete_operations": [{"uri": f"{OWN}/facts/none.md", "reason": TOKEN}],
+        "write_operations": [{"memory_data": {"memory_type": TOKEN, "fields": {}}}, {"bad": TOKEN}],
+    }
+    memory.commit(CommitRequest(operations=operations))
     memory.commit(CommitRequest(messages=CONVERSATION, session_id="s"))
     memory.find(FindRequest(f"what is {TOKEN}", project=TOKEN))
     memory.retrieve(RetrieveRequest(f"what is {TOKEN}", session_id="s", project=TOKEN))
@@ -124,7 +113,7 @@ def test_a_secret_in_any_part_of_a_commit_or_question_never_touches_the_disk(
 def test_the_owner_can_have_all_stored(opened: Opened, mode: str) -> None:
     with opened(secrets=mode) as memory:
         receipt = memory.commit(CommitRequest(f"my key is {TOKEN}"))
-        assert TOKEN in memory.read(ReadRequest(receipt.results[0].uri)).content
+        assert TOKEN in memory.read(ReadRequest(only(receipt).uri)).content
     assert bool(receipt.notes) is (mode == "warn")
     assert TOKEN not in str(receipt.notes)
 
@@ -132,24 +121,24 @@ def test_the_owner_can_have_all_stored(opened: Opened, mode: str) -> None:
 def test_the_receipt_names_the_place_and_the_kind_and_never_the_secret(opened: Opened) -> None:
     for dry_run in (True, False):
         with opened() as memory:
-            receipt = memory.commit(
-                CommitRequest(f"my key is {TOKEN} for builds", memory_type="facts", dry_run=dry_run)
-            )
+            text = f"my key is {TOKEN} for builds"
+            receipt = memory.commit(CommitRequest(text, memory_type="facts", dry_run=dry_run))
             assert receipt.status is (Status.DRY_RUN if dry_run else Status.COMMITTED)
             assert receipt.notes == (
                 "stored without a secret: GitHub token in write_operations[0].memory_data.fields.content",
             )
             assert TOKEN not in str(as_json(receipt))
     with opened() as memory:
-        assert split(memory.read(ReadRequest(receipt.results[0].uri)).content).body == f"my key is {MARK} for builds"
+        assert body(memory, only(receipt).uri) == f"my key is {MARK} for builds"
 
 
 def test_refusing_spares_the_other_operations(opened: Opened) -> None:
-    def fact(topic: str, content: str) -> dict[str, Any]:
-        return {"memory_data": {"memory_type": "facts", "fields": {"topic": topic, "content": content}}}
-
+    writes = [
+        {"memory_data": {"memory_type": "facts", "fields": {"topic": topic, "content": content}}}
+        for topic, content in (("a", "safe"), ("b", TOKEN))
+    ]
     with opened(secrets="refuse") as memory:
-        receipt = memory.commit(CommitRequest(operations={"write_operations": [fact("a", "safe"), fact("b", TOKEN)]}))
+        receipt = memory.commit(CommitRequest(operations={"write_operations": writes}))
         assert receipt.status is Status.PARTIAL
         assert [result.action for result in receipt.results] == [Action.CREATED, Action.REJECTED]
         assert "GitHub token" in (receipt.results[1].reason or "")
@@ -159,14 +148,11 @@ def test_refusing_spares_the_other_operations(opened: Opened) -> None:
 
 def test_a_conversation_that_is_sent_again_is_known_and_its_calls_are_counted_once(opened: Opened) -> None:
     with opened() as memory:
-        assert memory.commit(CommitRequest(messages=CONVERSATION, session_id="s")).usage == {
-            "messages": 5,
-            "messages_new": 5,
+        assert sent(memory, CONVERSATION) == {"messages": 5, "messages_new": 5}
+        assert sent(memory, [*CONVERSATION, {"role": "user", "content": "thanks"}]) == {
+            "messages": 6,
+            "messages_new": 1,
         }
-        again = memory.commit(
-            CommitRequest(messages=[*CONVERSATION, {"role": "user", "content": "thanks"}], session_id="s")
-        )
-        assert again.usage == {"messages": 6, "messages_new": 1}
         unnamed = [memory.commit(CommitRequest(messages=CONVERSATION)).results[0].uri for _ in range(2)]
         assert unnamed[0] == unnamed[1]
         assert '"total_calls": 2' in memory.read(ReadRequest("viking://agent/default/memories/tools/login.md")).content
@@ -176,32 +162,22 @@ def test_a_conversation_stored_before_it_was_redacted_is_known_too(opened: Opene
     with opened(secrets="off") as memory:
         memory.commit(CommitRequest(messages=CONVERSATION, session_id="s"))
     with opened() as memory:
-        assert memory.commit(CommitRequest(messages=CONVERSATION, session_id="s")).usage == {
-            "messages": 5,
-            "messages_new": 0,
-        }
+        assert sent(memory, CONVERSATION) == {"messages": 5, "messages_new": 0}
 
 
 def test_a_secret_can_be_patched_out_of_a_file_that_a_person_wrote(opened: Opened, tmp_path: Path) -> None:
     with opened() as memory:
-        uri = (
-            memory.commit(CommitRequest("how we deploy", memory_type="facts", fields={"topic": "deploy"}))
-            .results[0]
-            .uri
-        )
+        uri = fact(memory, "deploy", "how we deploy")
         path = tmp_path / "user" / "default" / "memories" / "facts" / "deploy.md"
         path.write_text(
             path.read_text(encoding="utf-8").replace("how we deploy", f"key {TOKEN}\nnext"), encoding="utf-8"
         )
         memory.store.adopt()
         beside = f"<<<<<<< SEARCH\nkey {TOKEN}\nnext\n=======\nkey {TOKEN}\nlast {OTHER}\n>>>>>>> REPLACE"
-        memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": beside}}]}))
-        assert split(memory.read(ReadRequest(uri)).content).body == f"key {TOKEN}\nlast [redacted: npm token]"
+        edited(memory, uri, {"patches": {"content": beside}})
+        assert body(memory, uri) == f"key {TOKEN}\nlast [redacted: npm token]"
         out = [{"search": f"key {TOKEN}", "replace": "key is in the vault"}]
-        (result,) = memory.commit(
-            CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": out}}]})
-        ).results
-        assert result.action is Action.UPDATED
+        assert only(edited(memory, uri, {"patches": {"content": out}})).action is Action.UPDATED
         assert TOKEN not in memory.read(ReadRequest(uri)).content
 
 
@@ -225,6 +201,4 @@ def test_names_that_must_stay_exact_are_refused_with_a_secret_in_them(opened: Op
 def test_the_owner_allows_single_strings_or_their_hashes(opened: Opened) -> None:
     with opened(secrets_allowed=(hashlib.sha256(TOKEN.encode()).hexdigest(), "4111 1111 1111 1111")) as memory:
         receipt = memory.commit(CommitRequest(f"fixtures: {TOKEN}, 4111 1111 1111 1111, {OTHER}"))
-        assert split(memory.read(ReadRequest(receipt.results[0].uri)).content).body == (
-            f"fixtures: {TOKEN}, 4111 1111 1111 1111, [redacted: npm token]"
-        )
+        assert body(memory, only(receipt).uri) == (f"fixtures: {TOKEN}, 4111 1111 1111 1111, [redacted: npm token]")

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from memory_core.core.caller import Access
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import AccessDenied, InvalidInput, NotFound
 from memory_core.core.llm.client import Scripted, ScriptedLLM
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, RetrieveRequest
@@ -33,7 +32,7 @@ from memory_core.features.review import (
 from memory_core.features.review import waiting as waiting_proposals
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import replaced
+from tests.stores import body, replaced, trailer, words_only
 
 USER = "viking://user/default/memories"
 REVIEW = "viking://user/default/review"
@@ -51,22 +50,33 @@ def answer(*writes: dict[str, Any], **operations: Any) -> str:
     return json.dumps(facts, ensure_ascii=False)
 
 
-TEA_ANSWER = answer(write("preferences", topic="Tea", content="Drinks only green tea."))
+TEA_WRITE = write("preferences", topic="Tea", content="Drinks only green tea.")
+TEA_ANSWER = answer(TEA_WRITE)
+PAYMENTS_WRITE = write("entities", entity_name="支付系统", entity_type="系统", content="用户负责支付系统。")
+#: What was said, what the model makes of it, where that would be stored, and words that find it.
+PROPOSED = [
+    (ENGLISH, TEA_WRITE, TEA, "green tea"),
+    (CHINESE, PAYMENTS_WRITE, f"{USER}/entities/支付系统.md", "支付系统"),
+]
 
 
 @contextmanager
 def opened(home: Path, answers: Sequence[Scripted] | None = (), **more: Any) -> Iterator[Runebook]:
-    config = Config(home=home, embedding=EmbeddingConfig(provider="none"), review="automatic")
+    config = words_only(home, review="automatic")
     with open_memory(config, llm=None if answers is None else ScriptedLLM(answers), **more) as memory:
         yield memory
 
 
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Runebook]:
+    """A store in which one proposal waits; the model says the same whenever it is asked."""
+    with opened(tmp_path, [TEA_ANSWER] * 3) as opened_memory:
+        opened_memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        yield opened_memory
+
+
 def text(memory: Runebook, uri: str) -> str | None:
     return memory.store.text(MemoryUri.parse(uri))
-
-
-def body(memory: Runebook, uri: str) -> str:
-    return split(text(memory, uri) or "").body
 
 
 def queued(receipt: CommitReceipt) -> list[OperationResult]:
@@ -78,18 +88,7 @@ def only(memory: Runebook) -> Proposal:
     return proposal
 
 
-@pytest.mark.parametrize(
-    ("said", "proposed", "target", "query"),
-    [
-        (ENGLISH, write("preferences", topic="Tea", content="Drinks only green tea."), TEA, "green tea"),
-        (
-            CHINESE,
-            write("entities", entity_name="支付系统", entity_type="系统", content="用户负责支付系统。"),
-            f"{USER}/entities/支付系统.md",
-            "谁负责支付系统",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("said", "proposed", "target", "query"), PROPOSED)
 def test_what_a_model_extracts_waits_as_a_readable_file_until_it_is_accepted(
     tmp_path: Path, said: list[dict[str, Any]], proposed: dict[str, Any], target: str, query: str
 ) -> None:
@@ -114,8 +113,7 @@ def test_what_a_model_extracts_waits_as_a_readable_file_until_it_is_accepted(
         (done,) = memory.run(ACCEPT, DecisionRequest([proposal.id]))
         assert done.status is Status.COMMITTED
         assert body(memory, target) == proposed["memory_data"]["fields"]["content"]
-        source = (split(text(memory, target) or "").trailer or {})["source"]
-        assert source == {"kind": "auto_reflection", "session_id": "s1"}
+        assert trailer(memory, target)["source"] == {"kind": "auto_reflection", "session_id": "s1"}
         assert memory.find(FindRequest(query)).memories[0].uri == target
         assert waiting_proposals(memory) == []
 
@@ -125,8 +123,7 @@ def test_what_a_model_extracts_waits_as_a_readable_file_until_it_is_accepted(
 
 
 def test_without_the_setting_nothing_waits(tmp_path: Path) -> None:
-    config = Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))
-    with open_memory(config, llm=ScriptedLLM([TEA_ANSWER])) as memory:
+    with open_memory(words_only(tmp_path), llm=ScriptedLLM([TEA_ANSWER])) as memory:
         memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         assert text(memory, TEA) is not None
         assert len(waiting_proposals(memory)) == 0
@@ -145,8 +142,7 @@ def test_what_a_person_or_agent_stores_itself_takes_effect_at_once(tmp_path: Pat
 def test_the_answer_to_a_brief_waits_too(tmp_path: Path) -> None:
     with opened(tmp_path, None) as memory:
         assert memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True)).brief is not None
-        operations = {"write_operations": [write("preferences", topic="Tea", content="Drinks only green tea.")]}
-        receipt = memory.commit(CommitRequest(operations=operations, session_id="s1"))
+        receipt = memory.commit(CommitRequest(operations={"write_operations": [TEA_WRITE]}, session_id="s1"))
         assert len(queued(receipt)) == 1
         assert text(memory, TEA) is None
         assert memory.extractor.waiting() == []
@@ -164,69 +160,59 @@ def test_a_correction_by_cue_waits_while_tool_calls_are_counted_at_once(tmp_path
     with opened(tmp_path, None) as memory:
         receipt = memory.commit(CommitRequest(messages=conversation, session_id="s1"))
         assert len(queued(receipt)) == 2
-        counted = split(text(memory, "viking://agent/default/memories/tools/web_search.md") or "").trailer or {}
-        assert counted["total_calls"] == 1
+        assert trailer(memory, "viking://agent/default/memories/tools/web_search.md")["total_calls"] == 1
         assert memory.find(FindRequest("answer in English")).memories == ()
         receipts = memory.run(ACCEPT, DecisionRequest([each.id for each in waiting_proposals(memory)]))
         assert [each.status for each in receipts] == [Status.COMMITTED, Status.COMMITTED]
         assert memory.find(FindRequest("以后不要直接删除文件")).memories != ()
 
 
-def test_a_rejected_proposal_does_not_come_back_from_the_same_messages(tmp_path: Path) -> None:
-    with opened(tmp_path, [TEA_ANSWER, TEA_ANSWER, TEA_ANSWER]) as memory:
-        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
-        proposal = only(memory)
-        list(memory.extract_waiting("s1"))
-        assert only(memory).id == proposal.id  # it waits already
-        (gone,) = memory.run(REJECT, DecisionRequest([proposal.id]))
-        assert (gone.status, len(waiting_proposals(memory))) == (Status.COMMITTED, 0)
-        (again,) = memory.extract_waiting("s1")
-        assert len(waiting_proposals(memory)) == 0
-        assert any("rejected this already" in (result.note or "") for result in again.results)
-        memory.run(UNDO, UndoRequest(gone.commit_id))
-        assert only(memory).id == proposal.id
+def test_a_rejected_proposal_does_not_come_back_from_the_same_messages(memory: Runebook) -> None:
+    proposal = only(memory)
+    list(memory.extract_waiting("s1"))
+    assert only(memory).id == proposal.id  # it waits already
+    (gone,) = memory.run(REJECT, DecisionRequest([proposal.id]))
+    assert (gone.status, len(waiting_proposals(memory))) == (Status.COMMITTED, 0)
+    (again,) = memory.extract_waiting("s1")
+    assert len(waiting_proposals(memory)) == 0
+    assert any("rejected this already" in (result.note or "") for result in again.results)
+    memory.run(UNDO, UndoRequest(gone.commit_id))
+    assert only(memory).id == proposal.id
 
 
-def test_a_proposal_edited_by_hand_stores_what_its_file_says(tmp_path: Path) -> None:
-    with opened(tmp_path, [TEA_ANSWER]) as memory:
-        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
-        proposal = only(memory)
-        path = memory.store.files.path_for(proposal.uri)
-        page = path.read_text(encoding="utf-8")
-        head, rule, rest = page.partition("\n---\n")
-        edited = f"{head}{rule}{rest.replace('Drinks only green tea.', 'Drinks green tea, 但不喝咖啡。', 1)}"
-        path.write_text(edited, encoding="utf-8", newline="\n")
-        (done,) = memory.run(ACCEPT, DecisionRequest([proposal.id]))
-        assert "as edited" in str(done.results[-1].note)
-        assert body(memory, TEA) == "Drinks green tea, 但不喝咖啡。"
+def test_a_proposal_edited_by_hand_stores_what_its_file_says(memory: Runebook) -> None:
+    proposal = only(memory)
+    path = memory.store.files.path_for(proposal.uri)
+    page = path.read_text(encoding="utf-8")
+    head, rule, rest = page.partition("\n---\n")
+    edited = f"{head}{rule}{rest.replace('Drinks only green tea.', 'Drinks green tea, 但不喝咖啡。', 1)}"
+    path.write_text(edited, encoding="utf-8", newline="\n")
+    (done,) = memory.run(ACCEPT, DecisionRequest([proposal.id]))
+    assert "as edited" in str(done.results[-1].note)
+    assert body(memory, TEA) == "Drinks green tea, 但不喝咖啡。"
 
 
-def test_a_proposal_edited_by_command_stores_that(tmp_path: Path) -> None:
-    with opened(tmp_path, [TEA_ANSWER]) as memory:
-        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
-        proposal = only(memory)
-        assert (
-            memory.run(REWORD, RewordRequest(proposal.id, "Drinks tea.\n\n---\n\nAny tea.\n"))[0].status
-            is Status.COMMITTED
-        )
-        assert only(memory).edited
-        memory.run(ACCEPT, DecisionRequest([proposal.id]))
-        assert body(memory, TEA) == "Drinks tea.\n\n---\n\nAny tea."
+def test_a_proposal_edited_by_command_stores_that(memory: Runebook) -> None:
+    proposal = only(memory)
+    assert (
+        memory.run(REWORD, RewordRequest(proposal.id, "Drinks tea.\n\n---\n\nAny tea.\n"))[0].status is Status.COMMITTED
+    )
+    assert only(memory).edited
+    memory.run(ACCEPT, DecisionRequest([proposal.id]))
+    assert body(memory, TEA) == "Drinks tea.\n\n---\n\nAny tea."
 
 
-def test_what_changed_since_is_not_overwritten_and_the_proposal_still_waits(tmp_path: Path) -> None:
-    with opened(tmp_path, [TEA_ANSWER]) as memory:
-        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
-        replaced(memory, "preferences", "Drinks only oolong.", topic="Tea")
-        proposal = only(memory)
-        (refused,) = memory.run(ACCEPT, DecisionRequest([proposal.id]))
-        assert refused.status is Status.REJECTED
-        assert refused.results[0].conflict
-        assert f"runebook review edit {proposal.id}" in (refused.results[0].hint or "")
-        assert body(memory, TEA) == "Drinks only oolong."
-        memory.run(REWORD, RewordRequest(proposal.id, "Drinks oolong and green tea."))
-        assert memory.run(ACCEPT, DecisionRequest([proposal.id]))[0].status is Status.COMMITTED
-        assert body(memory, TEA) == "Drinks oolong and green tea."
+def test_what_changed_since_is_not_overwritten_and_the_proposal_still_waits(memory: Runebook) -> None:
+    replaced(memory, "preferences", "Drinks only oolong.", topic="Tea")
+    proposal = only(memory)
+    (refused,) = memory.run(ACCEPT, DecisionRequest([proposal.id]))
+    assert refused.status is Status.REJECTED
+    assert refused.results[0].conflict
+    assert f"runebook review edit {proposal.id}" in (refused.results[0].hint or "")
+    assert body(memory, TEA) == "Drinks only oolong."
+    memory.run(REWORD, RewordRequest(proposal.id, "Drinks oolong and green tea."))
+    assert memory.run(ACCEPT, DecisionRequest([proposal.id]))[0].status is Status.COMMITTED
+    assert body(memory, TEA) == "Drinks oolong and green tea."
 
 
 def test_patches_deletions_and_overviews_wait_and_are_accepted_in_one_go(tmp_path: Path) -> None:
@@ -249,7 +235,7 @@ def test_patches_deletions_and_overviews_wait_and_are_accepted_in_one_go(tmp_pat
             ("overview", "created"),
             ("write", "created"),
         ]
-        shown = {each.op: split(text(memory, str(each.uri)) or "").body for each in waiting}
+        shown = {each.op: body(memory, str(each.uri)) for each in waiting}
         assert shown["edit"].endswith("---\n\nThe cup is red.")
         assert "The pot is green." in shown["delete"]
         assert "### best_for\n\nreleases" in shown["write"]
@@ -283,52 +269,46 @@ class Announced(list[str]):
         self.looked_up.set()
 
 
-def test_of_two_who_accept_at_once_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
+def test_of_two_who_accept_at_once_one_wins_and_the_other_is_told(memory: Runebook, tmp_path: Path) -> None:
     told: list[CommitReceipt] = []
     late: list[threading.Thread] = []
-    with opened(tmp_path, [TEA_ANSWER]) as other:
-        other.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
-        names = Announced([only(other).id])
+    names = Announced([only(memory).id])
 
-        def meets(step: str) -> None:
-            if step == "planned":  # the lock is held
-                late.append(threading.Thread(target=lambda: told.extend(other.run(ACCEPT, DecisionRequest(names)))))
-                late[0].start()
-                assert names.looked_up.wait(30)
+    def meets(step: str) -> None:
+        if step == "planned":  # the lock is held
+            late.append(threading.Thread(target=lambda: told.extend(memory.run(ACCEPT, DecisionRequest(names)))))
+            late[0].start()
+            assert names.looked_up.wait(30)
 
-        with opened(tmp_path, step=meets) as memory:
-            (won,) = memory.run(ACCEPT, DecisionRequest([names[0]]))
-            late[0].join(60)
-            assert won.status is Status.COMMITTED
-            assert told[0].status is Status.REJECTED
-            assert "no longer waits" in (told[0].results[0].reason or "")
-            assert body(memory, TEA) == "Drinks only green tea."
-            assert len(waiting_proposals(memory)) == 0
+    with opened(tmp_path, step=meets) as first:
+        (won,) = first.run(ACCEPT, DecisionRequest([names[0]]))
+        late[0].join(60)
+        assert won.status is Status.COMMITTED
+        assert told[0].status is Status.REJECTED
+        assert "no longer waits" in (told[0].results[0].reason or "")
+        assert body(first, TEA) == "Drinks only green tea."
+        assert len(waiting_proposals(first)) == 0
 
 
-def test_what_is_no_proposal_is_left_alone_and_unknown_names_are_told(tmp_path: Path) -> None:
-    with opened(tmp_path, [TEA_ANSWER]) as memory:
-        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
-        note = tmp_path / "user/default/review/shopping list.md"
-        note.write_text("milk\n", encoding="utf-8", newline="\n")
-        memory.store.adopt()
-        proposal = only(memory)
-        with pytest.raises(NotFound, match="nothing waits"):
-            memory.run(ACCEPT, DecisionRequest(["ffffffff0"]))
-        with pytest.raises(InvalidInput, match="no proposal is named"):
-            memory.run(REJECT, DecisionRequest([]))
-        with pytest.raises(AccessDenied):
-            memory.view(access=Access.READ_ONLY).run(ACCEPT, DecisionRequest([proposal.id]))
-        assert memory.find(FindRequest("milk")).hits == ()
+def test_what_is_no_proposal_is_left_alone_and_unknown_names_are_told(memory: Runebook, tmp_path: Path) -> None:
+    note = tmp_path / "user/default/review/shopping list.md"
+    note.write_text("milk\n", encoding="utf-8", newline="\n")
+    memory.store.adopt()
+    proposal = only(memory)
+    with pytest.raises(NotFound, match="nothing waits"):
+        memory.run(ACCEPT, DecisionRequest(["ffffffff0"]))
+    with pytest.raises(InvalidInput, match="no proposal is named"):
+        memory.run(REJECT, DecisionRequest([]))
+    with pytest.raises(AccessDenied):
+        memory.view(access=Access.READ_ONLY).run(ACCEPT, DecisionRequest([proposal.id]))
+    assert memory.find(FindRequest("milk")).hits == ()
 
 
-def test_operations_may_not_touch_what_waits(tmp_path: Path) -> None:
-    with opened(tmp_path, [TEA_ANSWER]) as memory:
-        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
-        uri = str(only(memory).uri)
-        receipt = memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}))
-        assert receipt.status is Status.REJECTED
-        assert len(waiting_proposals(memory)) == 1
+def test_operations_may_not_touch_what_waits(memory: Runebook) -> None:
+    uri = str(only(memory).uri)
+    receipt = memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}))
+    assert receipt.status is Status.REJECTED
+    assert len(waiting_proposals(memory)) == 1
 
 
 def test_a_proposals_file_reads_back_as_it_was(tmp_path: Path) -> None:
@@ -340,17 +320,7 @@ def test_a_proposals_file_reads_back_as_it_was(tmp_path: Path) -> None:
             assert parse_proposal(proposal.uri, render_proposal(proposal)) == proposal
 
 
-@pytest.mark.parametrize(
-    ("said", "proposed", "query"),
-    [
-        (ENGLISH, write("preferences", topic="Tea", content="Drinks only green tea."), "green tea"),
-        (
-            CHINESE,
-            write("entities", entity_name="支付系统", entity_type="系统", content="用户负责支付系统。"),
-            "支付系统",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("said", "proposed", "query"), [(said, made, query) for said, made, _, query in PROPOSED])
 def test_forgetting_reaches_what_waits(
     tmp_path: Path, said: list[dict[str, Any]], proposed: dict[str, Any], query: str
 ) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_core.core.commit.overlap import unseen
-from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry, builtin_schema_dir
+from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
 from memory_core.core.memory.message import Message, ToolCall, ToolResult
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.operations import WriteOp
@@ -44,13 +44,6 @@ def skills(log: Sequence[Message]) -> Figures:
 
 def call_keys(log: Sequence[Message]) -> frozenset[str]:
     return frozenset(call.key for call in finished_calls(log) if call.key is not None)
-
-
-@pytest.fixture(scope="module")
-def registry() -> MemoryTypeRegistry:
-    loaded = MemoryTypeRegistry()
-    assert loaded.load_from_dir(builtin_schema_dir()) == []
-    return loaded
 
 
 def nothing(_type: str, _fields: Mapping[str, str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_core.core.caller import authored
-from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, Status
@@ -23,30 +21,16 @@ from memory_core.features.history import history_of
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
-from tests.stores import replaced
+from tests.stores import note, replaced, said, words_only
 
 NOTES = "viking://user/default/memories/notes"
 STYLE = "viking://user/default/memories/preferences/Python code style.md"
-
-
-def settings_of(root: Path, **more: Any) -> Config:
-    return Config.model_validate({"home": root, "embedding": {"provider": "none"}, **more})
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(settings_of(tmp_path)) as opened:
-        yield opened
 
 
 def tree(memory: Runebook) -> dict[str, str | None]:
     """Every file with its text; of pages what somebody wrote."""
     texts = {entry.uri: memory.store.look(entry.uri)[0] for entry in memory.store.files.walk()}
     return {str(uri): text for uri, text in texts.items() if text is not None}
-
-
-def note(memory: Runebook, title: str, content: str) -> CommitReceipt:
-    return memory.commit(CommitRequest(content, memory_type="notes", fields={"title": title}))
 
 
 def style(memory: Runebook, content: str) -> CommitReceipt:
@@ -115,9 +99,8 @@ def test_a_conflict_is_refused_by_name_and_the_other_files_go_back(memory: Runeb
         {"memory_type": "preferences", "fields": {"topic": "Python code style", "content": "Two spaces."}},
         {"memory_type": "notes", "fields": {"title": "x", "content": "Extra."}},
     ]
-    both = memory.commit(
-        CommitRequest(operations={"write_operations": [{"replace": True, "memory_data": data} for data in writes]})
-    )
+    operations = {"write_operations": [{"replace": True, "memory_data": data} for data in writes]}
+    both = memory.commit(CommitRequest(operations=operations))
     later = style(memory, "Tabs.")
     undone = memory.run(UNDO, UndoRequest(both.commit_id))
     assert undone.status is Status.PARTIAL
@@ -189,19 +172,15 @@ def test_an_undone_conversation_leaves_the_queue_and_its_counts_and_can_be_sent_
 
 
 def test_a_conversation_that_went_on_is_not_torn_apart(memory: Runebook) -> None:
-    first = memory.commit(CommitRequest(messages=[{"role": "user", "content": "One thing."}], session_id="s1"))
-    later = memory.commit(
-        CommitRequest(messages=[{"role": "user", "content": "Another thing entirely."}], session_id="s1")
-    )
+    first = said(memory, "One thing.")
+    later = said(memory, "Another thing entirely.")
     refused = memory.run(UNDO, UndoRequest(first.commit_id))
     assert refused.status is Status.REJECTED
     assert later.commit_id in str(refused.results[0].reason)
 
 
 def test_an_undone_extraction_waits_and_can_be_handed_in_again(memory: Runebook) -> None:
-    memory.commit(
-        CommitRequest(messages=[{"role": "user", "content": "I moved to Berlin."}], session_id="s1", brief=True)
-    )
+    said(memory, "I moved to Berlin.", brief=True)
     log = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
     operations = {"write_operations": [{"memory_data": {"memory_type": "notes", "fields": {"content": "Berlin."}}}]}
     extracted = memory.commit(CommitRequest(operations=operations, session_id="s1"))
@@ -284,7 +263,7 @@ STEPS = st.one_of(
 @settings(max_examples=12, deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=8))
 def test_whatever_was_done_undoing_the_undo_is_as_if_nothing_had_been(steps: list[tuple[str, str, str]]) -> None:
-    with tempfile.TemporaryDirectory() as folder, open_memory(settings_of(Path(folder))) as memory:
+    with tempfile.TemporaryDirectory() as folder, open_memory(words_only(Path(folder))) as memory:
         for kind, name, body in steps:
             _step(memory, kind, name, body)
         queue = memory.store.ledger.extractions
@@ -308,7 +287,7 @@ def _step(memory: Runebook, kind: str, name: str, body: str) -> None:
     if kind == "write":
         note(memory, name, body)
     elif kind == "say":
-        memory.commit(CommitRequest(messages=[{"role": "user", "content": f"{name}: {body}"}], session_id="s"))
+        said(memory, f"{name}: {body}", session_id="s")
     elif kind == "delete":
         memory.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{NOTES}/{name}.md"}]}))
     else:
@@ -319,14 +298,11 @@ def _step(memory: Runebook, kind: str, name: str, body: str) -> None:
 
 
 _KILLED_UNDO = """
-from memory_core.features.undo import UNDO
-from memory_core.features.undo import UndoRequest
-
-
 import os, signal, sys
 from pathlib import Path
-from memory_core.core.config import Config
+from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import open_memory
+from tests.stores import words_only
 
 root, stop_at, commit = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 armed = []
@@ -335,8 +311,7 @@ def step(name):
     if armed and name == stop_at:
         os.kill(os.getpid(), signal.SIGKILL)
 
-config = Config.model_validate({"home": root, "embedding": {"provider": "none"}})
-with open_memory(config, step=step) as memory:
+with open_memory(words_only(root), step=step) as memory:
     armed.append(True)
     memory.run(UNDO, UndoRequest(commit))
     print("acknowledged", flush=True)
@@ -345,7 +320,7 @@ with open_memory(config, step=step) as memory:
 
 @pytest.mark.parametrize("stop_at", ["planned", "acknowledged", "file", "renamed", "synced", "never"])
 def test_an_undo_killed_at_any_step_leaves_all_of_it_or_nothing(tmp_path: Path, stop_at: str) -> None:
-    with open_memory(settings_of(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         old = tree(memory)
         note(memory, "first", "Stays.")
         before = tree(memory)
@@ -356,7 +331,7 @@ def test_an_undo_killed_at_any_step_leaves_all_of_it_or_nothing(tmp_path: Path, 
     assert old != before
     run = starter().run(_KILLED_UNDO, tmp_path, stop_at, commit)
     assert (run.returncode == -signal.SIGKILL) is (stop_at != "never"), run.stderr
-    with open_memory(settings_of(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         found = tree(memory)
         assert found == (after if stop_at == "planned" else before)
         assert found == before or b"acknowledged" not in run.stdout

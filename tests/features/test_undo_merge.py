@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from memory_core.core.errors import MemoryChanged
-from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
-from memory_core.core.memory.trailer import join
+from memory_core.core.memory.memory_type import MemoryTypeRegistry
+from memory_core.core.memory.template import render
+from memory_core.core.memory.trailer import body_digest, join
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.undo import Versions, revert
 
@@ -74,20 +75,10 @@ def test_a_log_loses_its_tail_only_from_its_end() -> None:
         merged("一\n", "一\n二\n", "一\n二\n三\n", appended=True)
 
 
-@pytest.fixture(scope="module")
-def registry() -> MemoryTypeRegistry:
-    registry = MemoryTypeRegistry()
-    registry.load_from_dir(builtin_schema_dir())
-    return registry
-
-
 def test_sums_lose_the_commits_share_and_the_body_is_rendered_anew(registry: MemoryTypeRegistry) -> None:
     tools = registry.get("tools")
 
     def tool(calls: int, good: int) -> str:
-        from memory_core.core.memory.template import render
-        from memory_core.core.memory.trailer import body_digest
-
         fields: dict[str, Any] = {
             "tool_name": "web_search",
             "total_calls": calls,

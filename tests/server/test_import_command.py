@@ -11,7 +11,8 @@ import pytest
 from memory_core.core.memory.requests import CommitRequest
 from server import cli
 from tests.features.imports import foreign
-from tests.features.moving import exported, files, opened
+from tests.features.moving import exported, opened
+from tests.kept import kept_files as files
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

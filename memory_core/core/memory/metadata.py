@@ -215,22 +215,25 @@ class Metadata(Mapping[str, Any]):
         return read_moment(self._stated.get("updated_at") or self._stated.get("created_at"))
 
     @property
+    def source(self) -> Mapping[str, Any]:
+        """Where it came from: kind, session and the like; empty where none is stated."""
+        source = self._stated.get("source")
+        return source if isinstance(source, Mapping) else {}
+
+    @property
     def recorded_at(self) -> datetime | None:
         """When it came into the store, aware, where that is not when it was said."""
-        source = self._stated.get("source")
-        return read_moment(source.get(RECORDED_AT)) if isinstance(source, Mapping) else None
+        return read_moment(self.source.get(RECORDED_AT))
 
     @property
     def session(self) -> str:
         """The session that it came from; empty where none is known."""
-        source = self._stated.get("source")
-        return str(source.get("session_id", "")) if isinstance(source, Mapping) else ""
+        return str(self.source.get("session_id", ""))
 
     @property
     def is_tool_failure(self) -> bool:
         """Whether it tells how a tool once failed, so that it is a lesson and no rule of the user's."""
-        source = self._stated.get("source")
-        return isinstance(source, Mapping) and bool(source.get("error_type"))
+        return bool(self.source.get("error_type"))
 
     @property
     def tags(self) -> tuple[str, ...]:

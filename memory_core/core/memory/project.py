@@ -81,6 +81,11 @@ class ProjectAssignment:
         """Whether nothing of this commit may get into a memory that other projects see."""
         return self.private is True and self.project is not None
 
+    @property
+    def is_private(self) -> bool:
+        """Whether what belongs to the project is private to it, as the caller said or by default."""
+        return self.project is not None and (self.by_default if self.private is None else self.private)
+
     def of_type(self, memory_type: MemoryType) -> str | None:
         """The project of a new memory of a type."""
         if memory_type.project is ProjectMode.NEVER:

@@ -6,7 +6,7 @@ import hashlib
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import Enum, StrEnum
 from functools import cache, partial
@@ -213,6 +213,10 @@ class ChangeSet:
     usage: Mapping[str, int] | None = None
     progress: SessionProgress | None = None
 
+    def with_file(self, change: FileChange, result: OperationResult) -> ChangeSet:
+        """With one more file, and the result that says so."""
+        return replace(self, changes=(*self.changes, change), results=(*self.results, result))
+
 
 @frozen
 class Similar:
@@ -256,6 +260,11 @@ class CommitReceipt:
     def changed_uris(self) -> tuple[str, ...]:
         """URIs of files that were created, updated or deleted, each once."""
         return tuple(dict.fromkeys(result.uri for result in self.results if result.action.is_change))
+
+    @property
+    def has_refusals(self) -> bool:
+        """Whether anything was refused."""
+        return any(result.reason for result in self.results)
 
     @classmethod
     def from_dict(cls, receipt: Mapping[str, Any]) -> CommitReceipt:

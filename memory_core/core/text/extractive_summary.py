@@ -66,6 +66,11 @@ class Condensed:
     chosen: tuple[tuple[str, ...], ...]
     left_out: int
 
+    @property
+    def lines(self) -> list[str]:
+        """What was chosen of each text, on one line; empty where nothing was."""
+        return [" ".join(joined(each).split()) for each in self.chosen]
+
 
 def sentences(text: str) -> list[str]:
     """The sentences of a Markdown text in order, without the marks of lists and headings.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
@@ -154,55 +155,51 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass(slots=True)
 class Batch:
     """The plan of one commit.
 
-    Args:
+    Attributes:
         items: What is to come in, in order.
         context: Time, types, spaces and project of the commit; its source names the format.
         known: What earlier imports brought.
         redaction: What becomes of secrets.
         places: Where each memory of the import is, by its id in the source.
         files: The files that the items stand in, by id, where that counts.
+        outcome: What became of the items, once they were planned.
     """
 
-    def __init__(
-        self,
-        items: Sequence[BatchItem],
-        context: PlanContext,
-        known: EarlierImports,
-        redaction: Cleaner,
-        places: Mapping[str, str],
-        files: Mapping[str, KnownFile],
-    ) -> None:
-        self._items = items
-        self._context = context
-        self._known = known
-        self._redaction = redaction
-        self._places = places
-        self._files = files
-        self.outcome = Outcome()
-        self._changes: list[FileChange] = []
-        self._results: list[OperationResult] = []
+    items: Sequence[BatchItem]
+    context: PlanContext
+    known: EarlierImports
+    redaction: Cleaner
+    places: Mapping[str, str]
+    files: Mapping[str, KnownFile]
+    outcome: Outcome = field(default_factory=Outcome)
+    _changes: list[FileChange] = field(default_factory=list)
+    _results: list[OperationResult] = field(default_factory=list)
 
     def plan(self, snapshot: Snapshot) -> ChangeSet:
         """The batch's changes; an item that cannot be taken is left out alone."""
         self.outcome, self._changes, self._results = Outcome(), [], []
-        naming = _Naming(WorkingCopy(snapshot, self._context), self._context)
-        writes: list[tuple[BatchItem, WriteOp]] = []
-        edits: list[tuple[BatchItem, EditOp]] = []
+        naming = _Naming(WorkingCopy(snapshot, self.context))
+        operations = MemoryOperations()
+        written: list[BatchItem] = []
+        linked: list[BatchItem] = []
         logged: list[LogItem] = []
-        for item in self._items:
-            mark = self._known.get(item)
+        for item in self.items:
+            mark = self.known.get(item)
             try:
                 if isinstance(item, MemoryItem):
                     if (write := self._write(item, mark, naming, snapshot)) is not None:
-                        writes.append((item, write))
+                        operations.write_operations.append(write)
+                        written.append(item)
                 elif mark is not None:
                     self._note(item, Action.UNCHANGED, mark.uri)
                 elif isinstance(item, LinkItem):
                     if (edit := self._edit(item)) is not None:
-                        edits.append((item, edit))
+                        operations.edit_operations.append(edit)
+                        linked.append(item)
                 elif isinstance(item, LogItem):
                     logged.append(item)
                 else:
@@ -210,25 +207,23 @@ class Batch:
             except RunebookError as error:
                 self._leave(item, error.message)
         self._log(logged, snapshot)
-        operations = MemoryOperations(
-            write_operations=[write for _, write in writes], edit_operations=[edit for _, edit in edits]
-        )
-        decided = plan(operations, snapshot, self._context)
-        planned = [item for item, _ in writes] + [item for item, _ in edits]
-        results = [self._settled(item, result) for item, result in zip(planned, decided.results, strict=True)]
+        decided = plan(operations, snapshot, self.context)
+        results = [
+            self._settled(item, result) for item, result in zip([*written, *linked], decided.results, strict=True)
+        ]
         changes = (*decided.changes, *self._changes)
-        named = dict.fromkeys(item.file_id for item in planned if isinstance(item, MemoryItem) and item.file_id)
-        notes = (*decided.notes, *(self._files[each].note for each in named))
+        named = dict.fromkeys(item.file_id for item in written if isinstance(item, MemoryItem) and item.file_id)
+        notes = (*decided.notes, *(self.files[each].note for each in named))
         return replace(decided, changes=changes, results=(*results, *self._results), notes=notes)
 
     def _settled(self, item: BatchItem, result: OperationResult) -> OperationResult:
-        result = self._redaction.result(result)
+        result = self.redaction.result(result)
         if result.action is Action.REJECTED:
             self._leave(item, result.reason or "it was refused")
             return result
         is_new_link = isinstance(item, LinkItem) and result.action is Action.UPDATED
         self._note(item, Action.CREATED if is_new_link else result.action, result.uri)
-        return self._known.marked(result, item)
+        return self.known.marked(result, item)
 
     def _write(self, item: MemoryItem, mark: Mark | None, naming: _Naming, snapshot: Snapshot) -> WriteOp | None:
         """The write that brings a memory in, or None where it is here already."""
@@ -237,7 +232,7 @@ class Batch:
         memory_type = self._type_of(item)
         placed = naming.place(memory_type, _fields(item, memory_type), item.item_id)
         if placed is None:  # there is one portrait, and it is not ours to rewrite; or all names are taken
-            memory_type = self._context.registry.get(_FALLBACK)
+            memory_type = self.context.registry.get(_FALLBACK)
             placed = naming.place(memory_type, _fields(item, memory_type), item.item_id)
         if placed is None:
             self._leave(item, "too many memories have this name")
@@ -253,11 +248,10 @@ class Batch:
         if mark.digest != item.digest:
             now, then = snapshot.text(uri), snapshot.ledger.text_at(uri, mark.seq)
             if now is not None and then is not None and split(now).body == split(then).body:
-                memory_type = self._context.registry.type_at(uri, split(now).type_name)
+                memory_type = self.context.registry.type_at(uri, split(now).type_name)
                 if memory_type is not None:
-                    keys = memory_type.key_fields
-                    fields = _fields(item, memory_type)
-                    anew = {name: value for name, value in fields.items() if name not in keys}
+                    fields = _fields(item, memory_type).items()
+                    anew = {name: value for name, value in fields if name not in memory_type.key_fields}
                     return self._operation(item, memory_type, anew, str(uri))
             self.outcome.kept.append(LeftOut(item.place, f"it changed there, and {uri} was changed or removed here"))
         self._note(item, Action.UNCHANGED, mark.uri)
@@ -283,7 +277,7 @@ class Batch:
         said = None if item.said_at is None else item.said_at.astimezone(UTC).isoformat(timespec="seconds")
         data.sourced({"id": item.item_id, **item.source}, said)
         write = WriteOp(uri=uri, memory_data=data, replace=uri is not None)
-        cleared = self._redaction.operations(MemoryOperations(write_operations=[write]))
+        cleared = self.redaction.operations(MemoryOperations(write_operations=[write]))
         if cleared.refused:
             self._leave(item, cleared.refused[0].reason or "it was refused")
             return None
@@ -291,16 +285,15 @@ class Batch:
         return cleared.operations.write_operations[0]
 
     def _type_of(self, item: MemoryItem) -> MemoryType:
-        try:
-            memory_type = self._context.registry.get(item.memory_type)
-        except NotFound:
-            return self._context.registry.get(_FALLBACK)
-        takes = memory_type.field(CONTENT) or memory_type.field(_GUIDE)
-        return memory_type if takes else self._context.registry.get(_FALLBACK)
+        with suppress(NotFound):
+            memory_type = self.context.registry.get(item.memory_type)
+            if memory_type.field(CONTENT) or memory_type.field(_GUIDE):
+                return memory_type
+        return self.context.registry.get(_FALLBACK)
 
     def _edit(self, item: LinkItem) -> EditOp | None:
         """The edit that links two memories; None where one of them did not come in, or both became one."""
-        source, target = self._places.get(item.source_id), self._places.get(item.target_id)
+        source, target = self.places.get(item.source_id), self.places.get(item.target_id)
         if source is None or target is None or source == target:
             return None
         # A relation of another vocabulary says only that the two have to do with each other.
@@ -310,11 +303,11 @@ class Batch:
     def _log(self, items: Sequence[LogItem], snapshot: Snapshot) -> None:
         """Put entries into the logs of their days, those that are there already aside."""
         texts: dict[MemoryUri, str | None] = {}
-        said: dict[MemoryUri, set[tuple[str | None, str]]] = {}
+        known: dict[MemoryUri, set[tuple[str | None, str]]] = {}
         for item in sorted(items, key=lambda item: item.moment):
-            uri = log_uri(self._context.user_space, item.moment.date())
+            uri = log_uri(self.context.user_space, item.moment.date())
             before = texts[uri] if uri in texts else snapshot.text(uri)
-            there = said.setdefault(uri, {(entry.time, entry.text) for entry in entries(before or "")})
+            there = known.setdefault(uri, {(entry.time, entry.text) for entry in entries(before or "")})
             entry = self._entry(item)
             if (entry.time, entry.text) in there:
                 self._note(item, Action.UNCHANGED, str(uri))
@@ -322,29 +315,29 @@ class Batch:
             there.add((entry.time, entry.text))
             texts[uri] = with_entry(before, item.moment.date(), entry)
             self._note(item, Action.CREATED, str(uri))
-            self._results.append(self._known.marked(_result(uri, before), item))
+            self._results.append(self.known.marked(_result(uri, before), item))
         self._changes += [FileChange(uri, snapshot.text(uri), text, appended=True) for uri, text in texts.items()]
 
     def _entry(self, item: LogItem) -> LogEntry:
-        labels = {name: self._redaction.text(value)[:_LABEL_CHARS] for name, value in item.labels.items()}
-        project = self._context.assignment.project
-        return new_entry(self._redaction.text(item.text), item.moment, kind=item.kind, project=project, **labels)
+        labels = {name: self.redaction.text(value)[:_LABEL_CHARS] for name, value in item.labels.items()}
+        project = self.context.assignment.project
+        return new_entry(self.redaction.text(item.text), item.moment, kind=item.kind, project=project, **labels)
 
     def _summarise(self, item: SummaryItem, snapshot: Snapshot) -> None:
         """Set the rolling summary, unless a person, or an item before this one, wrote it."""
-        uri = rolling_summary_uri(self._context.user_space)
+        uri = rolling_summary_uri(self.context.user_space)
         before = snapshot.text(uri)
         present = read_rolling_summary(before)
-        said = self._redaction.text(item.text).strip()
-        if present is not None and present.text == said:
+        text = self.redaction.text(item.text).strip()
+        if present is not None and present.text == text:
             self._note(item, Action.UNCHANGED, str(uri))
         elif (present is not None and present.authored) or any(change.uri == uri for change in self._changes):
             self.outcome.kept.append(LeftOut(item.place, f"{uri} says something else"))
         else:  # one that maintenance made can be made again
-            summary = RollingSummary(said, authored=True)
-            text = dump_rolling_summary(summary, self._context.now, self._context.source)
-            self._changes.append(FileChange(uri, before, text))
-            self._results.append(self._known.marked(_result(uri, before), item))
+            summary = RollingSummary(text, authored=True)
+            after = dump_rolling_summary(summary, self.context.now, self.context.source)
+            self._changes.append(FileChange(uri, before, after))
+            self._results.append(self.known.marked(_result(uri, before), item))
             self._note(item, self._results[-1].action, str(uri))
 
     def _note(self, item: BatchItem, action: Action, uri: str) -> None:
@@ -358,25 +351,24 @@ def _result(uri: MemoryUri, before: str | None) -> OperationResult:
     return OperationResult("import", str(uri), Action.CREATED if before is None else Action.UPDATED)
 
 
+@dataclass(frozen=True, slots=True)
 class _Naming:
     """Where new memories go, beside what is there and beside each other."""
 
-    def __init__(self, draft: WorkingCopy, context: PlanContext) -> None:
-        self._draft = draft
-        self._context = context
-        self._taken: set[tuple[str, str]] = set()
+    draft: WorkingCopy
+    _taken: set[tuple[str, str]] = field(default_factory=set)
 
     def place(
         self, memory_type: MemoryType, fields: Mapping[str, Any], item_id: str
     ) -> dict[str, Any] | MemoryUri | None:
         """The fields under a name that is free, the memory that this is already, or None where neither is."""
-        directory = self._context.directory(memory_type)
+        directory = self.draft.context.directory(memory_type)
         for attempt in range(1, _NAMES_LIMIT if memory_type.key_fields else 2):
             tried = numbered(memory_type, fields, attempt)
             key = (memory_type.name, key_of(tried, memory_type.key_fields))
             if key in self._taken:
                 continue
-            found = self._draft.locate(directory, memory_type, tried)
+            found = self.draft.locate(directory, memory_type, tried)
             if found is None:
                 self._taken.add(key)
                 return tried
@@ -386,17 +378,14 @@ class _Naming:
 
     def _says(self, uri: MemoryUri, memory_type: MemoryType, fields: Mapping[str, Any]) -> bool:
         """Whether a memory that is there says the same."""
-        memory, keys = self._draft.memory(uri), memory_type.key_fields
-        return memory is not None and all(
-            memory.fields.get(name) == value for name, value in fields.items() if name not in keys
-        )
+        fixed = {name: value for name, value in fields.items() if name not in memory_type.key_fields}
+        present = self.draft.existing(uri).fields
+        return all(present.get(name) == value for name, value in fixed.items())
 
     def _came_from(self, uri: MemoryUri, item_id: str) -> bool:
         """Whether the memory says itself that it is this item; for a store whose receipts are gone."""
-        memory = self._draft.memory(uri)
-        source = None if memory is None else memory.metadata.get("source")
-        wanted = (item_id, self._context.source.get("from"))
-        return isinstance(source, dict) and (source.get("id"), source.get("from")) == wanted
+        source = self.draft.existing(uri).metadata.source
+        return (source.get("id"), source.get("from")) == (item_id, self.draft.context.source.get("from"))
 
 
 def _fields(item: MemoryItem, memory_type: MemoryType) -> dict[str, Any]:

@@ -24,8 +24,7 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import tell
 from memory_core.core.store.usage import Usage
 from memory_core.features import imports
-from memory_core.features.export_file import FORMAT as OWN_FORMAT
-from memory_core.features.export_file import MANIFEST_NAME
+from memory_core.features.export_file import EXPORT
 from memory_core.features.imports.conversation_recorder import ConversationRecorder, Recorded
 from memory_core.features.imports.import_plan import KIND, Batch, EarlierImports, Outcome
 from memory_core.features.imports.items import (
@@ -55,7 +54,7 @@ _PROJECT_DEPTH = 3
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file is an export of Runebook, sound or not; those are brought in by ``features.export``."""
+    """Whether a file is an export of Runebook, sound or not; those are brought in by ``import_export``."""
     if not path.is_file():
         return False
     try:
@@ -63,11 +62,11 @@ def is_export(path: Path) -> bool:
             line = stream.readline(_LINE_BYTES)
         if line.startswith(b"PK"):
             with zipfile.ZipFile(path) as archive:
-                return MANIFEST_NAME in archive.namelist()
+                return EXPORT.manifest in archive.namelist()
         first = json.loads(line)
     except (OSError, ValueError, RecursionError, zipfile.BadZipFile):
         return False
-    return isinstance(first, dict) and first.get("format") == OWN_FORMAT
+    return isinstance(first, dict) and first.get("format") == EXPORT.format
 
 
 def formats() -> list[Format]:

@@ -59,10 +59,6 @@ class KnownFile:
         facts = {name: getattr(self, name) for name in ("file_id", "name", "path", "machine", "project")}
         return _NOTE + json.dumps({name: value for name, value in facts.items() if value}, ensure_ascii=False)
 
-    def is_at(self, other: KnownFile) -> bool:
-        """Whether both are at one place of one machine."""
-        return self.path is not None and (self.path, self.machine) == (other.path, other.machine)
-
     def may_be(self, other: KnownFile) -> bool:
         """Whether a file that is elsewhere, or nobody knows where, can be this one still."""
         if self.name.casefold() != other.name.casefold() or (
@@ -121,8 +117,9 @@ class KnownFiles:
 
     def _earlier(self, now: KnownFile, items: Sequence[MemoryItem]) -> str | None:
         files = [each for each in self.known.files.values() if each.file_id not in self._claimed]
-        if (at := next((each for each in files if each.is_at(now)), None)) is not None:
-            return at.file_id
+        at_place = [each for each in files if (each.path, each.machine) == (now.path, now.machine)]
+        if now.path is not None and at_place:
+            return at_place[0].file_id
         candidates = [each.file_id for each in files if each.may_be(now)]
         shares = {file_id: self._share(file_id, items) for file_id in (*candidates, _FORMER)}
         best = max(shares, key=lambda file_id: shares[file_id])
@@ -143,7 +140,8 @@ class KnownFiles:
         if not there or not size:
             return 0.0
         both = here.keys() & there.keys()
-        shared = sum(_in_common(here[each], there[each]) for each in both)
+        changed = sum(edit.end - edit.start for each in both for edit in edits(here[each], there[each]))
+        shared = sum(len(here[each]) for each in both) - changed  # words that both have, in one order
         left = [there[each] for each in there.keys() - both]  # below a heading that has another name by now
         for each in here.keys() - both:
             if here[each] in left:
@@ -157,8 +155,3 @@ class KnownFiles:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(_WORDS.findall(text.casefold()))
-
-
-def _in_common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Words that both have, in one order."""
-    return len(one) - sum(each.end - each.start for each in edits(one, other))

@@ -27,6 +27,7 @@ from typing import IO, Any, NoReturn
 from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.core.memory.memory_type import resolve_category
 from memory_core.core.memory.message import moment
+from memory_core.core.text.word_table import word_table
 from memory_core.features.export_file import ENTRIES_LIMIT, sound_entries
 from memory_core.features.imports.items import LeftOut
 
@@ -494,8 +495,7 @@ def type_of(category: Any) -> str | None:
 @functools.cache
 def _labels() -> Mapping[str, str]:
     """Headings and labels beyond the categories that the registry knows."""
-    by_type = json.loads(Path(__file__).with_name("sources.json").read_text(encoding="utf-8"))
-    return {label: memory_type for memory_type, labels in by_type.items() for label in labels}
+    return {label: memory_type for memory_type, labels in word_table(__file__).items() for label in labels}
 
 
 # Exports of chats ----------------------------------------------------------------------------------------------------

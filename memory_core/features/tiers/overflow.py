@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from memory_core.core.commit.working_copy import WorkingCopy
@@ -24,27 +24,27 @@ from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, Op
 from memory_core.core.memory.uri import MemoryUri, Scope, file_of
 from memory_core.core.search.fusion import Calibration
 from memory_core.core.store.local import Snapshot
+from memory_core.core.text.extractive_summary import cosine
 from memory_core.core.text.normalization import simplified
 from memory_core.features.tiers.segment import Segment, SessionLog, dump_segment, file_name, parse_segment, segments_of
-from memory_core.features.tiers.segmenting import Likeness, Rules, Sorting, by_terms, overflowing, pages_before
+from memory_core.features.tiers.segmenting import Likeness, Rules, Sorting, overflowing, pages_before
 from memory_core.features.tiers.stored import SEGMENT, SessionSegments, changed, segments_in
 from memory_core.features.upkeep.archive import archived_uri
 
 if TYPE_CHECKING:
     import numpy as np
-    import numpy.typing as npt
+    from numpy.typing import NDArray
 
     from memory_core.runebook import Runebook
 
-    Vector = npt.NDArray[np.float32]
-
-_KEPT = 4_096
+#: Texts.
+_REMEMBERED = 4_096
 #: Pages of one commit that are compared by meaning; a whole imported conversation is compared by words.
 _PAGES_COMPARED = 100
 
 
 class TextLikeness:
-    """Compares texts.
+    """Compares texts; remembers their vectors. For several threads at once.
 
     Args:
         embedder: The embedding model as it is now, or None.
@@ -52,34 +52,26 @@ class TextLikeness:
 
     def __init__(self, embedder: Callable[[], Embedder | None]) -> None:
         self._embedder = embedder
-        self._vectors: OrderedDict[tuple[str, str], Vector] = OrderedDict()
+        self._vector = lru_cache(maxsize=_REMEMBERED)(_vector)
 
     def of(self, pages: int) -> Likeness:
         """The way to compare while so many pages are sorted."""
         model = self._embedder()
         if model is None or pages > _PAGES_COMPARED or not model.ready():
-            return by_terms
+            return cosine
         return lambda one, other: self._by_meaning(model, one, other)
 
     def _by_meaning(self, model: Embedder, one: str, other: str) -> float:
         try:
-            left, right = self._embedded(model, (one, other))
+            nearness = float(self._vector(model.embed, one) @ self._vector(model.embed, other))
         except EmbeddingFailed:
-            return by_terms(one, other)
-        return Calibration(model.scale.zero).similarity(float(left @ right))
+            return cosine(one, other)
+        return Calibration(model.scale.zero).similarity(nearness)
 
-    def _embedded(self, model: Embedder, texts: Sequence[str]) -> list[Vector]:
-        keys = [(model.fingerprint, text) for text in texts]
-        missing = list(dict.fromkeys(key for key in keys if key not in self._vectors))
-        if missing:
-            for key, vector in zip(missing, model.embed([simplified(text) for _, text in missing]), strict=True):
-                self._vectors[key] = vector
-        found = [self._vectors[key] for key in keys]
-        for key in keys:
-            self._vectors.move_to_end(key)
-        while len(self._vectors) > _KEPT:
-            self._vectors.popitem(last=False)
-        return found
+
+def _vector(embed: Callable[[Sequence[str]], NDArray[np.float32]], text: str) -> NDArray[np.float32]:
+    vector: NDArray[np.float32] = embed([simplified(text)])[0]
+    return vector
 
 
 _log = logging.getLogger(__name__)
@@ -95,13 +87,13 @@ class _Sorted:
 
     Attributes:
         text: Of the log.
-        held: The session's segments.
+        segments: The session's, as they are stored.
         changed: Segments that change, with their names; see ``Sorting.result``.
         left: Pages that wait for the next commit.
     """
 
     text: str
-    held: SessionSegments
+    segments: SessionSegments
     changed: Sequence[tuple[str | None, Segment | None]] = ()
     left: int = 0
 
@@ -204,34 +196,30 @@ class Overflow:
     def _sorted(self, text: str, log: MemoryUri, now: datetime, *, mend: bool) -> _Sorted:
         """How the pages of a log are to be sorted."""
         tiers = self._memory.config.tiers
-        held = segments_in(self._memory.store, log)
+        stored = segments_in(self._memory.store, log)
         session = SessionLog(text)
-        due = overflowing(session, held.spans, tiers.short_term_capacity)
+        due = overflowing(session, stored.spans, tiers.short_term_capacity)
         pages, left = due[:_PAGES_AT_ONCE], len(due[_PAGES_AT_ONCE:])
         if not pages and not mend:
-            return _Sorted(text, held)
-        rules = Rules(
-            tiers.short_term_capacity,
-            tiers.mid_term_similarity_threshold,
-            tiers.keyword_weight,
-            self._likeness.of(len(pages)),
-        )
-        used = {str(each.uri): each.segment for each in held.used}
+            return _Sorted(text, stored)
+        likeness = self._likeness.of(len(pages))
+        rules = Rules(tiers.mid_term_similarity_threshold, tiers.keyword_weight, likeness)
+        used = {str(each.uri): each.segment for each in stored.used}
         at = self._memory.plan_context(now).now
-        sorting = Sorting(session, used, rules, log.parent.name, at, held.analysed_before(session))
+        sorting = Sorting(session, used, rules, log.parent.name, at, stored.analysed_before(session))
         if mend:
             sorting.mend()
-        for page, before in zip(pages, pages_before(session, held.pages, pages), strict=True):
+        for page, before in zip(pages, pages_before(session, stored.pages, pages), strict=True):
             sorting.add(page, before)
-        return _Sorted(text, held, sorting.result(), left)
+        return _Sorted(text, stored, sorting.result(), left)
 
     def _plan(self, snapshot: Snapshot, log: MemoryUri, now: datetime, read: _Sorted, *, mend: bool) -> ChangeSet:
         """What sorting changes, on the store as it is."""
         text = snapshot.text(log) or ""
-        if text != read.text or segments_in(self._memory.store, log) != read.held:
+        if text != read.text or segments_in(self._memory.store, log) != read.segments:
             read = self._sorted(text, log, now, mend=mend)
         self._left[log] = read.left
-        used = {str(each.uri): each.segment for each in read.held.used}
+        used = {str(each.uri): each.segment for each in read.segments.used}
         draft = WorkingCopy(snapshot, self._memory.plan_context(now))
         results = [
             _written(draft, log, name, segment, used)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -52,7 +53,7 @@ from memory_core.features.tiers.stored import (
     warmth,
 )
 from memory_core.features.upkeep.passes import Pass, archive_due, brought_back
-from memory_core.features.upkeep.summaries import ITEMS_LIMIT, Improvement, Summary, SummaryRequest, improve
+from memory_core.features.upkeep.summaries import ITEMS_LIMIT, Improvement, SummaryTask, improve
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -95,11 +96,9 @@ class Promoter:
         logs = dict.fromkeys([*([] if log is None else [str(log)]), *(uri.rpartition("#")[0] for uri in turns)])
         stored: list[StoredSegment] = []
         for each in logs:
-            try:
-                found = segments_in(self._memory.store, MemoryUri.parse(each)).used
-            except RunebookError:
-                continue
-            stored += [each for each in found if not all(page.analysed for page in each.segment.pages)]
+            with suppress(RunebookError):
+                used = segments_in(self._memory.store, MemoryUri.parse(each)).used
+                stored += [segment for segment in used if not all(page.analysed for page in segment.segment.pages)]
         return self._hot(stored, now)
 
     def everywhere(self, now: datetime) -> list[Hot]:
@@ -234,17 +233,14 @@ class Promoted:
         if self.last:
             after = self._cooled(after)
         note = f"{len(read)} exchanges became memories" + ("; cooled" if self.last else "")
-        return replace(
-            decided,
-            changes=(*decided.changes, FileChange(self.uri, before, dump_segment(after))),
-            results=(*decided.results, changed(self.uri, created=False, note=note)),
-            progress=SessionProgress(self.row.log, extracted=self._extracted(snapshot, after)),
-        )
+        progress = SessionProgress(self.row.log, extracted=self._extracted(snapshot, after))
+        change = FileChange(self.uri, before, dump_segment(after))
+        return replace(decided.with_file(change, changed(self.uri, created=False, note=note)), progress=progress)
 
     def _cooled(self, segment: Segment) -> Segment:
         (warm,) = warmth(self.memory.store, self.memory.config.tiers, [StoredSegment(self.uri, segment)], self.now)
         last = None if warm.last_visit is None else warm.last_visit.isoformat(timespec="seconds")
-        return replace(segment, interactions=0, visits_counted=warm.visits_in_all, last_visit_at=last)
+        return replace(segment, interactions=0, visits_counted=warm.visits, last_visit_at=last)
 
     def _extracted(self, snapshot: Snapshot, after: Segment) -> int:
         """How far the queue has come: past everything that was taken without a gap."""
@@ -329,8 +325,8 @@ def _promote(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Comm
         note = f"heat {hot.heat:.1f}: {len(hot.pages)} exchanges would become memories"
         return changed(hot.stored.uri, created=False, note=note)
 
-    hot = promoter.everywhere(now)
-    return _run_each(memory, hot, lambda each: promoter.promotion(each, now), would, dry_run=dry_run)
+    due = promoter.everywhere(now)
+    return _run_each(memory, due, lambda hot: promoter.promotion(hot, now), would, dry_run=dry_run)
 
 
 def _summarise(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
@@ -340,13 +336,13 @@ def _summarise(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Co
     at = memory.plan_context(now).now
 
     def improvement(shown: StoredSegment, texts: tuple[str, ...]) -> Improvement:
-        def written(text: str | None, item: Summary) -> str | None:
+        def written(text: str | None, summary: str) -> str | None:
             if parse_segment(text or "") != shown.segment:
                 return None
-            return dump_segment(replace(shown.segment.summed_up(item.text, MODEL), updated_at=at))
+            return dump_segment(replace(shown.segment.summed_up(summary, MODEL), updated_at=at))
 
-        request = SummaryRequest(texts, SUMMARY_CHARS)
-        return Improvement(shown.uri, request, written, SEGMENT, "summarised by the model")
+        task = SummaryTask(texts, SUMMARY_CHARS)
+        return Improvement(shown.uri, task, written, SEGMENT, "summarised by the model")
 
     due = [improvement(each, texts) for each in newest if not dry_run and (texts := _texts(memory, each))]
     return improve(memory, _SUMMARIES, due, now)
@@ -370,22 +366,14 @@ def _evict(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Commit
     if beyond <= 0:
         return
     store.usage.flush()
-    held = brought_back(memory, now)
-    free = [each for each in stored if not Metadata(each.segment.more).is_pinned and str(each.uri) not in held]
-    visits = [warm.visits_in_all for warm in warmth(store, tiers, free, now)]
+    kept = brought_back(memory, now)
+    free = [each for each in stored if not Metadata(each.segment.more).is_pinned and str(each.uri) not in kept]
+    visits = [warm.visits for warm in warmth(store, tiers, free, now)]
     worth = sorted(zip(free, visits, strict=True), key=lambda pair: (pair[1], pair[0].segment.updated_at, pair[0].uri))
-    leaving = {
-        each.uri: f"used least of the segments beyond their capacity ({count} visits)" for each, count in worth[:beyond]
-    }
+    why = "used least of the segments beyond their capacity ({} visits)"
+    due = {each.uri: why.format(count) for each, count in worth[:beyond]}
     yield from archive_due(
-        memory,
-        _EVICTION,
-        list(leaving),
-        lambda found: leaving.get(found.uri),
-        now,
-        dry_run=dry_run,
-        op=SEGMENT,
-        typed=False,
+        memory, _EVICTION, list(due), lambda found: due.get(found.uri), now, dry_run=dry_run, op=SEGMENT, typed=False
     )
 
 
@@ -403,12 +391,8 @@ def _follow_up(memory: Runebook) -> FollowUp:
         own: MemoryUri | None, scope: ProjectScope, now: datetime
     ) -> Generator[LLMRequest, Completion, CommitReceipt | None]:
         memory.opened.background.finish()
-        hot = (
-            each
-            for each in promoter.after(own, now)
-            if memory.extractor.sessions.is_seen(each.stored.log, scope.current)
-        )
-        hottest = next(hot, None)
+        is_seen = memory.extractor.sessions.is_seen
+        hottest = next((hot for hot in promoter.after(own, now) if is_seen(hot.stored.log, scope.current)), None)
         return None if hottest is None else (yield from promoter.promotion(hottest, now))
 
     return promoted

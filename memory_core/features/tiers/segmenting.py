@@ -36,13 +36,8 @@ COMPARED = 100
 _SUMMED_PAGES = 20
 _REMEMBERED_PAGES = 1_024
 
-#: How alike two texts are, in [-1, 1]; for what has no vectors, ``by_terms``.
+#: How alike two texts are, in [-1, 1]; by their words alone, ``cosine``.
 Likeness = Callable[[str, str], float]
-
-
-def by_terms(one: str, other: str) -> float:
-    """How alike two texts are by their words alone."""
-    return cosine(one, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +45,14 @@ class Rules:
     """How pages are sorted.
 
     Attributes:
-        capacity: Pages that stay as they are, the last ones.
         threshold: Similarity from which a page joins a segment, or goes on with the page before.
         keyword_weight: Weight of the overlap of keywords in it.
         likeness: Of two texts.
     """
 
-    capacity: int = 10
     threshold: float = 0.6
     keyword_weight: float = 1.0
-    likeness: Likeness = by_terms
+    likeness: Likeness = cosine
 
 
 @dataclass(slots=True)
@@ -125,7 +118,7 @@ class Sorting:
         for topic in self._topics:
             pages = tuple(found for page in topic.segment.pages if (found := self._current(page)) is not None)
             if pages != topic.segment.pages:
-                topic.becomes(self._told(replace(topic.segment, pages=pages), changed=True))
+                topic.becomes(self._summarised(replace(topic.segment, pages=pages), changed=True))
 
     def add(self, page: LoggedExchange, before: LoggedExchange | None) -> None:
         """Sort one page in.
@@ -153,7 +146,7 @@ class Sorting:
             pages=tuple(sorted((*topic.segment.pages, added), key=lambda each: each.first)),
             interactions=topic.segment.interactions + (0 if added.analysed else 1),
         )
-        topic.becomes(self._told(segment, changed=False))
+        topic.becomes(self._summarised(segment, changed=False))
         self._newest[topic.place] = self._newest.pop(topic.place, topic)
         self._note(topic, added)
         self._grown.add(added.chain)
@@ -190,9 +183,8 @@ class Sorting:
 
     def _begun(self, page: LoggedExchange) -> _Topic:
         """A segment of its own."""
-        title = _title(page)
         segment = Segment(
-            title=title,
+            title=_title(page),
             session_id=self.session_id,
             created_at=self.now,
             updated_at=self.now,
@@ -228,7 +220,7 @@ class Sorting:
             return page
         return replace(page, keywords=known.keywords, digest=known.digest, date=known.date)
 
-    def _told(self, segment: Segment, *, changed: bool) -> Segment:
+    def _summarised(self, segment: Segment, *, changed: bool) -> Segment:
         """The segment with the keywords and the summary of its pages; what a model or a person wrote stays.
 
         Args:
@@ -260,10 +252,10 @@ class Sorting:
             links[before.first] = replace(links[before.first], next=page.first)
             links[page.first] = replace(page, previous=before.first)
         words = ", ".join(common_keywords([page.keywords for page in pages], _CHAIN_KEYWORDS))
-        told = {chain: f"{words} (#{pages[0].first}–{pages[-1].last})"} if len(pages) > 1 else {}
+        about = {chain: f"{words} (#{pages[0].first}–{pages[-1].last})"} if len(pages) > 1 else {}
         for topic in within:
             own = tuple(links.get(page.first, page) for page in topic.segment.pages)
-            topic.becomes(replace(topic.segment, pages=own, chains={**topic.segment.chains, **told}))
+            topic.becomes(replace(topic.segment, pages=own, chains={**topic.segment.chains, **about}))
 
 
 def compared_text(segment: Segment) -> str:
@@ -315,29 +307,28 @@ def extract(turns: Iterable[tuple[str, str]], words: Sequence[str]) -> str:
     for speaker, text in turns:
         for sentence in _sentences(text):
             speakers.setdefault(summary_line(sentence, _SENTENCE_CHARS), speaker)
-    told = list(speakers)
+    sentences = list(speakers)
     weight = {
         term: 1.0 / (1 + at) ** 0.5 for at, word in reversed(list(enumerate(words))) for term in comparable((word,))
     }
-    held = [frozenset(terms(sentence)) & weight.keys() for sentence in told]
+    held = [frozenset(terms(sentence)) & weight.keys() for sentence in sentences]
     chosen: list[int] = []
-    said: set[str] = set()
+    covered: set[str] = set()
     left = SUMMARY_CHARS
     while len(chosen) < _SUMMARY_SENTENCES:
         worth = [
-            (sum(weight[term] for term in held[at] - said), -at)
-            for at, sentence in enumerate(told)
+            (sum(weight[term] for term in held[at] - covered), -at)
+            for at, sentence in enumerate(sentences)
             if at not in chosen and len(sentence) <= left
         ]
         best = max(worth, default=(0.0, 0))
         if best[0] <= 0.0:
             break
         chosen.append(-best[1])
-        said |= held[-best[1]]
-        left -= len(told[-best[1]])
-    if not chosen and told:
-        chosen = [0]
-    named = ((speakers[told[at]], told[at]) for at in sorted(chosen))
+        covered |= held[-best[1]]
+        left -= len(sentences[-best[1]])
+    kept = [sentences[at] for at in sorted(chosen)] or sentences[:1]
+    named = ((speakers[sentence], sentence) for sentence in kept)
     return extractive_summary.joined([f"{speaker}: {text}" if speaker else text for speaker, text in named])
 
 

@@ -40,13 +40,12 @@ class SegmentHeat:
     """How warm a segment is.
 
     Attributes:
-        visits: Since it was last cooled; ``visits_in_all`` since it began.
+        visits: Since it began.
         last_visit: The last one, if there ever was one.
-        heat: See ``segment.heat``.
+        heat: See ``segment.heat``; of the visits since it was last cooled.
     """
 
     visits: int
-    visits_in_all: int
     last_visit: datetime | None
     heat: float
 
@@ -69,7 +68,7 @@ def warmth(store: Store, config: TiersConfig, stored: Sequence[StoredSegment], n
         since = last or read_moment(each.segment.created_at) or now
         fresh = max(0, visits - each.segment.visits_counted)
         hours = (now - since).total_seconds() / 3_600.0
-        return SegmentHeat(fresh, visits, last, heat(fresh, each.segment.interactions, hours, config))
+        return SegmentHeat(visits, last, heat(fresh, each.segment.interactions, hours, config))
 
     return [warm(each) for each in stored]
 
@@ -160,27 +159,28 @@ class SessionSegments:
         return frozenset(_lines(page for page in self.gone if _is_said(log, page)))
 
 
-_Held = StoredSegment | DamagedSegment | None
+_File = StoredSegment | DamagedSegment | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
     """What was found in the directories of a session, by name, and what it comes to."""
 
-    used: Mapping[str, _Held]
-    archived: Mapping[str, _Held]
+    used: Mapping[str, _File]
+    archived: Mapping[str, _File]
     found: SessionSegments
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset(name for held in (self.used, self.archived) for name, each in held.items() if each is not None)
+        files = (*self.used.items(), *self.archived.items())
+        return frozenset(name for name, file in files if file is not None)
 
 
 class _SegmentReader:
     """Reads the segments of one store's sessions, and remembers them; does not keep the store alive."""
 
     def __init__(self) -> None:
-        self._files: dict[MemoryUri, tuple[Looks | None, _Held]] = {}
+        self._files: dict[MemoryUri, tuple[Looks | None, _File]] = {}
         self._sessions: dict[MemoryUri, _Session] = {}
 
     def session(self, store: Store, log: MemoryUri) -> SessionSegments:
@@ -190,30 +190,29 @@ class _SegmentReader:
         known = self._sessions.get(log, _Session({}, {}, SessionSegments()))
         # What the disk does not show yet, or not for sure, is asked for again.
         unsettled = store.ledger.unsettled_uris()
-        used = self._held(store, segments_of(log), unsettled)
-        archived = self._held(store, archived_uri(segments_of(log)), unsettled)
+        used = self._files_in(store, segments_of(log), unsettled)
+        archived = self._files_in(store, archived_uri(segments_of(log)), unsettled)
         if (used, archived) == (known.used, known.archived):
             return known.found
-        held = [*used.values(), *archived.values()]
-        damaged = tuple(each for each in held if isinstance(each, DamagedSegment))
+        damaged = tuple(each for each in (*used.values(), *archived.values()) if isinstance(each, DamagedSegment))
         session = _Session(used, archived, SessionSegments(_in_order(used), _in_order(archived), damaged))
         gone = known.found.gone if session.names == known.names else _gone(store, log, session.names)
         self._sessions[log] = session = replace(session, found=replace(session.found, gone=gone))
         return session.found
 
-    def _held(self, store: Store, directory: MemoryUri, unsettled: frozenset[str]) -> dict[str, _Held]:
+    def _files_in(self, store: Store, directory: MemoryUri, unsettled: frozenset[str]) -> dict[str, _File]:
         """What the files of a directory hold, by name; those that look as they did are not read again."""
         names = store.ledger.directories.newest(directory, _NAMES)
         seen = store.files.looks_in(directory) if names else {}
-        held: dict[str, _Held] = {}
+        found: dict[str, _File] = {}
         for name in names:
             uri, look = directory.child(name), seen.get(name)
             before = self._files.get(uri)
             if before is None or look is None or before[0] != look or str(uri) in unsettled:
                 kept = look if look is not None and is_settled(look[2]) else None
                 before = self._files[uri] = (kept, _read(store, uri))
-            held[name] = before[1]
-        return held
+            found[name] = before[1]
+        return found
 
 
 _readers: WeakKeyDictionary[Store, _SegmentReader] = WeakKeyDictionary()
@@ -260,8 +259,8 @@ def changed(uri: MemoryUri, *, created: bool, note: str) -> OperationResult:
     return OperationResult(SEGMENT, str(uri), Action.CREATED if created else Action.UPDATED, note=note)
 
 
-def _in_order(held: Mapping[str, _Held]) -> tuple[StoredSegment, ...]:
-    found = [each for each in held.values() if isinstance(each, StoredSegment)]
+def _in_order(files: Mapping[str, _File]) -> tuple[StoredSegment, ...]:
+    found = [each for each in files.values() if isinstance(each, StoredSegment)]
     return tuple(sorted(found, key=lambda each: (each.segment.pages[0].first if each.segment.pages else 0, each.uri)))
 
 
@@ -274,14 +273,13 @@ def _is_said(log: SessionLog, page: SegmentExchange) -> bool:
     return said is not None and said.digest == page.digest
 
 
-def _read(store: Store, uri: MemoryUri) -> _Held:
+def _read(store: Store, uri: MemoryUri) -> _File:
     try:
         text = store.text(uri)
     except RunebookError:
         text = ""
-    else:
-        if text is None:
-            return None
+    if text is None:
+        return None
     segment = parse_segment(text)
     if segment is not None:
         return StoredSegment(uri, segment)

@@ -160,7 +160,7 @@ def archive(memory: Runebook, request: ArchiveRequest) -> CommitReceipt:
         draft.context.owned(str(uri))
         if uri.is_summary:
             raise InvalidInput(f"{str(uri)!r} is a summary of what is beside it.", hint="Name the memories.")
-        return OperationResult("archive", str(uri), Action.DELETED, note=f"now {put_away(draft, uri, _REASON)}")
+        return OperationResult(KIND_ARCHIVE, str(uri), Action.DELETED, note=f"now {put_away(draft, uri, _REASON)}")
 
     return _move(memory, request, KIND_ARCHIVE, put)
 
@@ -173,8 +173,8 @@ def restore(memory: Runebook, request: ArchiveRequest) -> CommitReceipt:
     """
 
     def back(draft: WorkingCopy, uri: MemoryUri) -> OperationResult:
-        place = uri if uri.scope is Scope.ARCHIVE else MemoryUri((Scope.ARCHIVE.value, *uri.parts))
-        return OperationResult("restore", str(bring_back(draft, place)), Action.CREATED, note=f"was {place}")
+        place = uri if uri.scope is Scope.ARCHIVE else archived_uri(uri)
+        return OperationResult(KIND_RESTORE, str(bring_back(draft, place)), Action.CREATED, note=f"was {place}")
 
     return _move(memory, request, KIND_RESTORE, back)
 
@@ -211,15 +211,6 @@ def _edited(memory: Runebook, uri: str, **said: Any) -> CommitReceipt:
     return memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, **said}]}))
 
 
-def has_refusals(receipt: CommitReceipt) -> bool:
-    """Whether anything of a commit was refused."""
-    return any(result.reason for result in receipt.results)
-
-
-def _moved_nothing(receipt: CommitReceipt) -> bool:
-    return not receipt.changed_uris
-
-
 def _archive_text(found: Iterable[Archived]) -> str:
     return "\n".join(f"{each.uri}\n    {each.abstract}{_why(each)}" for each in found)
 
@@ -229,11 +220,13 @@ def _why(found: Archived) -> str:
     return f" ({said})" if said else ""
 
 
-PIN = Command("pin", PinRequest, pin, fails=has_refusals, writes=True)
-EXPIRE = Command("expire", ExpireRequest, expire, fails=has_refusals, writes=True)
+PIN = Command("pin", PinRequest, pin, fails=lambda receipt: receipt.has_refusals, writes=True)
+EXPIRE = Command("expire", ExpireRequest, expire, fails=lambda receipt: receipt.has_refusals, writes=True)
 ARCHIVE_LIST = Command("archive list", ArchiveListRequest, archived, member="archived", text=_archive_text)
-ARCHIVE = Command("archive add", ArchiveRequest, archive, fails=_moved_nothing, writes=True)
-RESTORE = Command("archive restore", ArchiveRequest, restore, fails=_moved_nothing, writes=True)
+ARCHIVE = Command("archive add", ArchiveRequest, archive, fails=lambda receipt: not receipt.changed_uris, writes=True)
+RESTORE = Command(
+    "archive restore", ArchiveRequest, restore, fails=lambda receipt: not receipt.changed_uris, writes=True
+)
 FEATURE = Feature(commands=(ARCHIVE_LIST, ARCHIVE, RESTORE, PIN, EXPIRE))
 
 Move = Callable[[WorkingCopy, MemoryUri], OperationResult]
@@ -256,8 +249,7 @@ def _move(memory: Runebook, request: ArchiveRequest, kind: str, move: Move) -> C
         results = [moved(uri, draft) for uri in request.uris]
         return memory.features.completed(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
 
-    receipt = memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run)
-    return receipt if request.dry_run else memory.indexed(receipt)
+    return memory.indexed(memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run))
 
 
 def _archived(memory: Runebook, uri: MemoryUri, text: str) -> Archived:

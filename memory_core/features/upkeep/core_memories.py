@@ -12,7 +12,7 @@ import logging
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -79,7 +79,7 @@ class Original:
     @property
     def is_core(self) -> bool:
         """Whether it is itself a core."""
-        return bool(self._source)
+        return _is_core(self.memory)
 
     @property
     def name(self) -> str:
@@ -100,9 +100,9 @@ class Original:
     def items(self) -> tuple[str, ...]:
         """All that it says, under its name; of a core what each of its originals said, under theirs."""
         blocks = _BETWEEN_ITEMS.split(f"\n{self.said}")[1:]
-        # As ``extracted`` writes them; what a model or a person wrote stays in one piece.
+        # As ``content`` lists them; what a model or a person wrote stays in one piece.
         listed = all(line.startswith((_ITEM, _INDENT)) or not line.strip() for line in self.said.split("\n"))
-        if self._source.get("author") == _EXTRACT and blocks and listed:
+        if self.is_core and self.memory.metadata.source.get("author") == _EXTRACT and blocks and listed:
             return tuple(block.replace(f"\n{_INDENT}", "\n") for block in blocks)
         return (_headed(self.name, self.said),)
 
@@ -110,12 +110,6 @@ class Original:
     def listed(self) -> str:
         """Its part of a core: what it says as a list."""
         return "\n".join(map(_listed, self.items))
-
-    @property
-    def _source(self) -> Mapping[str, Any]:
-        """Of a core; empty of another memory."""
-        source = self.memory.metadata.get("source")
-        return source if isinstance(source, Mapping) and source.get("kind") == COMPRESSION else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +157,11 @@ def kinship(original: Original) -> tuple[str, str, str, bool]:
 
 def archived_originals(memory: Memory) -> list[str]:
     """Where the originals of a core are, by its trailer; empty of any other memory."""
-    source = memory.metadata.get("source")
-    if not isinstance(source, Mapping) or source.get("kind") != COMPRESSION:
-        return []
-    return [link.uri for link in memory.metadata.links if link.relation == REPLACES]
+    return [link.uri for link in memory.metadata.links if link.relation == REPLACES] if _is_core(memory) else []
+
+
+def _is_core(memory: Memory) -> bool:
+    return bool(memory.metadata.source.get("kind") == COMPRESSION)
 
 
 def put(draft: WorkingCopy, core: CorePlan) -> MemoryUri:
@@ -188,11 +183,10 @@ def _free(draft: WorkingCopy, core: CorePlan) -> tuple[MemoryUri, dict[str, Any]
     """A name that no other memory of the directory has, and the fields with it."""
     first = core.originals[0]
     memory_type, directory = first.memory_type, first.uri.parent
-    project = first.memory.project
     wanted = {**_shared_fields(core), memory_type.key_fields[-1]: core.name, CONTENT: core.content}
     for attempt in range(1, _NAMES_LIMIT):
         fields = numbered(memory_type, wanted, attempt)
-        key = project_key(project, names.key_of(fields, memory_type.key_fields))
+        key = project_key(first.memory.project, names.key_of(fields, memory_type.key_fields))
         uri = directory.child(names.render(memory_type.filename_template, fields))
         if draft.snapshot.locate(directory, memory_type.name, key) is None and not draft.is_taken(uri):
             return uri, fields
@@ -213,20 +207,19 @@ def _shared_fields(core: CorePlan) -> dict[str, Any]:
 def _metadata(draft: WorkingCopy, core: CorePlan, places: Sequence[MemoryUri]) -> dict[str, Any]:
     every = [original.memory.metadata for original in core.originals]
     tags = dict.fromkeys(tag for metadata in every for tag in metadata.tags)
-    categories = {metadata.text("category") or "" for metadata in every}
-    _, _, project, private = kinship(core.originals[0])
-    now = draft.context.now
+    categories = {metadata.text("category") for metadata in every}
+    first, now = core.originals[0].memory, draft.context.now
     return {
         "version": 1,
         "tags": list(tags) or None,
-        "category": categories.pop() or None if len(categories) == 1 else None,
+        "category": categories.pop() if len(categories) == 1 else None,
         "created_at": now,
         "updated_at": now,
         "salience": max(original.memory.salience for original in core.originals),
         "confidence": round(merged_confidence([metadata.confidence for metadata in every]), _DIGITS),
         "source": {"kind": COMPRESSION, "author": _EXTRACT},
-        "project": project or None,
-        "private": True if private else None,
+        "project": first.project,
+        "private": True if first.is_private else None,
         LINKS: list(_links(core, places, now))[:LINKS_LIMIT],
     }
 
@@ -244,13 +237,11 @@ def _links(core: CorePlan, places: Sequence[MemoryUri], now: str) -> Iterator[di
 
 def _headed(name: str, text: str) -> str:
     """A text under the name of its memory, unless it begins with it."""
-    said, after = text[: len(name)].casefold() == name.casefold(), text[len(name) : len(name) + 1]
-    if not name or (said and not after.isalnum()) or first_words(text) == name:
+    begins, after = text[: len(name)].casefold() == name.casefold(), text[len(name) : len(name) + 1]
+    if not name or (begins and not after.isalnum()) or first_words(text) == name:
         return text
-    colon = "：" if _is_wide(name) else ":"
-    if "\n" in text or _MARKED.match(text):
-        return f"**{name}**{colon}\n{text}"
-    return f"**{name}**{colon}{text}" if _is_wide(name) else f"**{name}**{colon} {text}"
+    gap = "\n" if "\n" in text or _MARKED.match(text) else "" if _is_wide(name) else " "
+    return f"**{name}**{'：' if _is_wide(name) else ':'}{gap}{text}"
 
 
 def _listed(item: str) -> str:
@@ -368,14 +359,14 @@ def _groups(memory: Runebook, now: datetime) -> Iterator[list[Original]]:
         CRITICAL_SALIENCE,
         utc(before.isoformat()),
     )
-    used, held = usage(memory, old), brought_back(memory, now)
+    used, kept = usage(memory, old), brought_back(memory, now)
     found: dict[tuple[str, str, str, bool], list[Original]] = defaultdict(list)
     for uri in old:
         own = used.get(str(uri))
         if own is not None and (own.access_count >= settings.compression_accesses or own.last_accessed_at > before):
             continue
         read = stored(memory, uri, memory.store.text(uri))
-        if read is None or str(uri) in held:
+        if read is None or str(uri) in kept:
             continue
         original, changed = Original(read), read.metadata.changed_at
         came = read.metadata.recorded_at or changed

@@ -230,8 +230,12 @@ class _Promotions:
 
     def _is_same(self, before: Promoted, entry: LogEntry, write: WriteOp) -> bool:
         """Whether this is the entry that was promoted: by its moment, else by its minute and most of its words."""
+        if entry.at is not None:
+            return True
         text = self._snapshot.text(MemoryUri.parse(before.uri)) if before.uri else None
-        return entry.at is not None or is_reworded(split(text or "").body, write)
+        old = distinct_words(split(text or "").body)
+        new = distinct_words(str(write.memory_data.fields.get(CONTENT) or ""))
+        return len(old & new) * 2 > max(len(old), len(new), 1)
 
     def _corrected(self, before: Promoted, made: Promoted, write: WriteOp) -> tuple[Promoted, WriteOp | None]:
         """The write that corrects the memory; none where it is gone, or somebody edited it since."""
@@ -275,24 +279,21 @@ def _with_file(
     """The change set with the summary's file, where it changes."""
     if summary == stored or not (summary.days or summary.body):
         return decided
-    after = dump_summary(summary, context.now)
-    action = Action.CREATED if before is None else Action.UPDATED
     days = len(summary.days)
     note = f"{days} {'day' if days == 1 else 'days'}"
-    counts = summary.left_out
-    missing = sum(count for day, count in counts.items() if summary.days.get(day) != stored.days.get(day))
+    missing = sum(count for day, count in summary.left_out.items() if summary.days.get(day) != stored.days.get(day))
     if missing:
         note = f"{note}; {missing} sentence{'' if missing == 1 else 's'} left out, in the logs alone"
-    result = OperationResult("summary", str(uri), action, note=note)
-    change = FileChange(uri, before, after)
-    return replace(decided, changes=(*decided.changes, change), results=(*decided.results, result))
+    result = OperationResult("summary", str(uri), Action.CREATED if before is None else Action.UPDATED, note=note)
+    return decided.with_file(FileChange(uri, before, dump_summary(summary, context.now)), result)
 
 
 #: From this salience on an entry matters whatever it is.
 IMPORTANT_SALIENCE = 0.8
 _PROMOTED = "promotion"
-_PATTERNS, _EVENTS, _NOTES = "patterns", "events", "notes"
-_BY_KIND: Mapping[str, str] = {"event": _EVENTS, "auto_extract": "facts", "reflection": "reflections"}
+#: The type of an entry that names none; and of one whose type is not there.
+_BY_KIND: Mapping[str, str] = {"event": "events", "auto_extract": "facts", "reflection": "reflections"}
+_FALLBACK = "notes"
 _EVENT_TIME = "event_time"
 
 
@@ -308,14 +309,12 @@ def promotion(registry: MemoryTypeRegistry, user_space: str, day: date, entry: L
     category = _type_named(registry, entry.category)
     lesson = entry.kind == "reflection" and bool(entry.tool or entry.error)
     if lesson:
-        wanted = [_PATTERNS]
-    elif entry.kind == "auto_extract" and category is not None:
-        wanted = [category]
-    elif entry.salience >= IMPORTANT_SALIENCE:
-        wanted = [category or _BY_KIND[entry.kind]]
+        wanted = "patterns"
+    elif entry.salience >= IMPORTANT_SALIENCE or (entry.kind == "auto_extract" and category is not None):
+        wanted = category or _BY_KIND[entry.kind]
     else:
         return None
-    name = next((name for name in [*wanted, _NOTES] if _type_named(registry, name) is not None), None)
+    name = next((each for each in (wanted, _FALLBACK) if _type_named(registry, each) is not None), None)
     if name is None:
         return None
     fields: dict[str, Any] = {CONTENT: _said_of(entry)}
@@ -333,12 +332,6 @@ def promotion(registry: MemoryTypeRegistry, user_space: str, day: date, entry: L
     if entry.session_id is not None:
         source["session_id"] = entry.session_id
     return WriteOp(memory_data=data.sourced(source))
-
-
-def is_reworded(before: str, write: WriteOp) -> bool:
-    """Whether a promotion says in most of its words what a text said, as after the correction of a slip."""
-    old, new = distinct_words(before), distinct_words(str(write.memory_data.fields.get(CONTENT) or ""))
-    return len(old & new) * 2 > max(len(old), len(new), 1)
 
 
 def _said_of(entry: LogEntry) -> str:

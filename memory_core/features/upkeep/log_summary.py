@@ -16,7 +16,7 @@ from memory_core.core.memory import names
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.trailer import body_digest, join, read_members, split
 from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.text.extractive_summary import condense, joined, numbers
+from memory_core.core.text.extractive_summary import condense, numbers
 from memory_core.core.text.extractive_summary import names as named
 from memory_core.core.text.language import sentences
 from memory_core.features.daily_logs import LogEntry, log_uri, readable
@@ -102,8 +102,8 @@ class MonthSummary:
 
     def showing(self, blocks: Mapping[str, str]) -> MonthSummary:
         """With a page made of these days."""
-        told = "\n".join(block for _, block in sorted(blocks.items()))
-        return replace(self, body="\n\n".join(filter(None, [f"# {self.month}", self.overview.strip(), told])))
+        days = "\n".join(block for _, block in sorted(blocks.items()))
+        return replace(self, body="\n\n".join(filter(None, [f"# {self.month}", self.overview.strip(), days])))
 
 
 def summaries_uri(user_space: str) -> MemoryUri:
@@ -223,45 +223,50 @@ def _promoted(stored: object) -> Promoted | None:
 
 def _with_lines(page: str, name: str, uri: MemoryUri, lines: Sequence[str]) -> str:
     """The page with lines at the end of a day, or at its own end with a link where it has no such day."""
-    told = page.split("\n")
-    heads = ((place, _DAY_LINE.match(line)) for place, line in enumerate(told))
-    end = next((place + 1 for place, head in heads if head is not None and head[1] == name), None)
     if not lines:
         return page
+    present = page.split("\n")
+    heads = ((place, _DAY_LINE.match(line)) for place, line in enumerate(present))
+    end = next((place + 1 for place, head in heads if head is not None and head[1] == name), None)
     if end is None:
         return "\n".join([page.rstrip(), "", f"- [{name}]({uri})", *lines])
-    while end < len(told) and told[end].startswith("  "):
+    while end < len(present) and present[end].startswith("  "):
         end += 1
-    return "\n".join([*told[:end], *lines, *told[end:]])
+    return "\n".join([*present[:end], *lines, *present[end:]])
 
 
 def _abstract(summary: MonthSummary) -> str:
     """What the month was about, in a line: the overview, else how its days begin."""
-    lines = (line.partition(": ")[2] for line in told(block for _, block in sorted(summary.blocks.items())))
+    lines = (line.partition(": ")[2] for line in plain_lines(block for _, block in sorted(summary.blocks.items())))
     return f"{summary.month}: {summary.overview or ' '.join(lines)}"
 
 
-def told(blocks: Iterable[str]) -> list[str]:
+def plain_lines(blocks: Iterable[str]) -> list[str]:
     """The lines of days without links and marks, for whoever condenses them further: ``2026-05-07: 14:03 …``."""
-    lines: list[str] = []
-    for block in blocks:
-        head, *rest = block.split("\n")
-        day = _DAY_LINE.match(head)
-        for _, text, project in told_lines(rest):
-            lines.append(f"{day[1] if day else ''}: {f'({project}) ' if project else ''}{text}")
-    return lines
+    return [f"{day}: {f'({project}) ' if project else ''}{text}" for day, _, text, project in _lines_of(blocks)]
 
 
 def nobodys_lines(blocks: Iterable[str]) -> list[tuple[str, str]]:
-    """Lines of days that belong to no project: as they stand in the page, and as ``told`` gives them."""
-    lines: list[tuple[str, str]] = []
+    """Lines of days that belong to no project: as they stand in the page, and as ``plain_lines`` gives them."""
+    # What a person indented further may be a project's, whose name they took out.
+    return [(line, f"{day}: {text}") for day, line, text, _ in _lines_of(blocks) if not line.startswith("   ")]
+
+
+def _lines_of(blocks: Iterable[str]) -> Iterator[tuple[str, str, str, str | None]]:
+    """The lines below each day as (day, line, its text, its project); names of projects are none."""
     for block in blocks:
-        head, *rest = block.split("\n")
-        day = _DAY_LINE.match(head)
-        # What a person indented further may be a project's, whose name they took out.
-        own = [(line, text) for line, text, _ in told_lines(rest) if not line.startswith("   ")]
-        lines += [(line, f"{day[1] if day else ''}: {text}") for line, text in own]
-    return lines
+        head, *lines = block.split("\n")
+        day, project = _DAY_LINE.match(head), None
+        for place, line in enumerate(lines):
+            if not line.strip():
+                continue
+            named = _PROJECT.fullmatch(line.rstrip())
+            if named is not None and place + 1 < len(lines) and lines[place + 1].startswith(_OWN_ITEM):
+                project = named["name"]
+                continue
+            if not line.startswith(_OWN_ITEM[:-2]):
+                project = None
+            yield day[1] if day else "", line, line.strip().removeprefix("- "), project
 
 
 #: Characters of what names nothing, where little else is said; at least so many beside the rest.
@@ -338,21 +343,6 @@ def day_lines(entries: Sequence[LogEntry], *, by_project: bool, whole: bool = Fa
     return DayLines(tuple(below), left_out)
 
 
-def told_lines(lines: Sequence[str]) -> Iterator[tuple[str, str, str | None]]:
-    """The lines below a day as (line, what it tells, its project); names of projects are none."""
-    project: str | None = None
-    for place, line in enumerate(lines):
-        if not line.strip():
-            continue
-        named = _PROJECT.fullmatch(line.rstrip())
-        if named is not None and place + 1 < len(lines) and lines[place + 1].startswith(_OWN_ITEM):
-            project = named["name"]
-            continue
-        if not line.startswith(_OWN_ITEM[:-2]):
-            project = None
-        yield line, line.strip().removeprefix("- "), project
-
-
 def _groups(entries: Sequence[LogEntry]) -> list[_Group]:
     found: dict[tuple[object, ...], list[LogEntry]] = {}
     for entry in entries:
@@ -374,7 +364,10 @@ def _chosen(groups: Sequence[_Group]) -> tuple[list[str], int]:
     left_out, used = 0, 0
     bound = [place for place, group in enumerate(groups) if group.must_stay]
     for place in sorted(bound, key=lambda each: -groups[each].entry.salience):
-        text, missing = _bounded(groups[place])
+        text, missing = groups[place].text, 0
+        if len(text) > _ENTRY_CHARS:
+            condensed = condense([groups[place].entry.text], _ENTRY_CHARS)
+            (text,), missing = condensed.lines, condensed.left_out
         if used + len(text) > _DAY_MOST_CHARS:
             text, missing = "", len(sentences(groups[place].entry.text))
         shown[place], left_out, used = text, left_out + missing, used + len(text)
@@ -382,13 +375,6 @@ def _chosen(groups: Sequence[_Group]) -> tuple[list[str], int]:
     weights = [max(groups[place].entry.salience, _LEAST_WEIGHT) for place in rest]
     texts = [groups[place].entry.text for place in rest]
     condensed = condense(texts, max(DAY_CHARS - used, _REST_CHARS), weights)
-    for place, chosen in zip(rest, condensed.chosen, strict=True):
-        shown[place] = " ".join(joined(chosen).split())
+    for place, text in zip(rest, condensed.lines, strict=True):
+        shown[place] = text
     return shown, left_out + condensed.left_out
-
-
-def _bounded(group: _Group) -> tuple[str, int]:
-    if len(group.text) <= _ENTRY_CHARS:
-        return group.text, 0
-    condensed = condense([group.entry.text], _ENTRY_CHARS)
-    return " ".join(joined(condensed.chosen[0]).split()), condensed.left_out

@@ -1,7 +1,9 @@
-"""Maintenance that a running server does by itself, now and then, in one of the processes of a store at a time.
+"""Maintenance: the passes that keep a store tidy, run by a command, or by a running server now and then.
 
-When it was done last stands in a file of the machine's folder; who deletes it has it done once more. The lock belongs
-to the process, so a killed one keeps nobody from it.
+Owned here: what passes share, the passes that archive what expired, what is done and what is beyond its capacity, and
+the thread of a server, in one of the processes of a store at a time. When it was done last stands in a file of the
+machine's folder; who deletes it has it done once more. The lock belongs to the process, so a killed one keeps nobody
+from it.
 """
 
 from __future__ import annotations
@@ -118,9 +120,9 @@ def archive_due(
 
         def planned(snapshot: Snapshot, batch: Sequence[MemoryUri] = batch) -> ChangeSet:
             draft = WorkingCopy(snapshot, context)
-            held = brought_back(memory, now)
-            going = [archived(draft, uri) for uri in batch if str(uri) not in held]
-            return ChangeSet(draft.changes(), tuple(result for result in going if result is not None))
+            kept = brought_back(memory, now)
+            results = [archived(draft, uri) for uri in batch if str(uri) not in kept]
+            return ChangeSet(draft.changes(), tuple(result for result in results if result is not None))
 
         yield from commit(memory, kind, planned, now, dry_run=dry_run)
 
@@ -137,7 +139,7 @@ def commit(
     receipt = memory.store.commit(plan, kind=kind, now=now, dry_run=dry_run)
     if not receipt.changed_uris and not any(result.action is Action.REJECTED for result in receipt.results):
         return ()
-    return (receipt if dry_run else memory.indexed(receipt),)
+    return (memory.indexed(receipt),)
 
 
 _EXPIRY, TASKS, _CAPACITY = "expiry", "tasks", "capacity"
@@ -205,8 +207,7 @@ def _beyond(memory: Runebook, memory_type: str) -> Sequence[MemoryUri]:
 
 
 def _counts(memory: Memory) -> bool:
-    source = memory.metadata.get("source")
-    return isinstance(source, dict) and source.get("kind") == _AUTOMATIC and not memory.metadata.is_pinned
+    return memory.metadata.source.get("kind") == _AUTOMATIC and not memory.metadata.is_pinned
 
 
 _log = logging.getLogger(__name__)
@@ -302,8 +303,7 @@ MAINTAIN = Command("maintain", MaintainRequest, maintain, writes=True)
 
 
 def _background(memory: Runebook) -> None:
-    automatic = automatic_maintenance(memory)
-    if automatic is not None:
+    if (automatic := automatic_maintenance(memory)) is not None:
         automatic.start()
 
 
@@ -317,13 +317,13 @@ FEATURE = Feature(
 def _run(memory: Runebook, chosen: Sequence[Pass], now: datetime, *, dry_run: bool) -> Iterator[Done]:
     for each in chosen:
         receipts: list[CommitReceipt] = []
+        failure: RunebookError | None = None
         try:
             receipts.extend(each.run(memory, now, dry_run=dry_run))
         except RunebookError as error:
             _log.warning("maintenance %s stopped: %s", each.name, error.message)
-            yield Done(each.name, tuple(receipts), error)
-        else:
-            yield Done(each.name, tuple(receipts))
+            failure = error
+        yield Done(each.name, tuple(receipts), failure)
 
 
 def automatic_maintenance(memory: Runebook) -> AutomaticMaintenance | None:

@@ -23,7 +23,7 @@ from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
-from memory_core.core.text.extractive_summary import condense, joined
+from memory_core.core.text.extractive_summary import condense
 from memory_core.features.rolling_summary import (
     Line,
     RollingSummary,
@@ -40,13 +40,13 @@ from memory_core.features.upkeep.log_summary import (
     MonthSummary,
     dump_summary,
     nobodys_lines,
+    plain_lines,
     read_summary,
     summaries_uri,
     summary_month,
-    told,
 )
 from memory_core.features.upkeep.passes import Pass, commit, rows, stored
-from memory_core.features.upkeep.summaries import Improvement, Summary, SummaryRequest, improve
+from memory_core.features.upkeep.summaries import Improvement, SummaryTask, improve
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -62,9 +62,9 @@ _SHARED = "d.project IS NULL AND NOT d.private"
 #: How an entry of a condensed memory names what it came from.
 _NAMED = re.compile(r"\*\*(?P<name>[^*\n]+)\*\*(?P<mark>[:：])\s*")
 
-#: The lines of a page, part by part.
 _PAGE, _OVERVIEWS = "rolling_summary", "overviews"
 _UNMADE = "nothing of what it was made of is there any more"
+#: The lines of a page, part by part.
 Parts = tuple[tuple[Line, ...], ...]
 
 
@@ -108,17 +108,15 @@ def _months(memory: Runebook, now: datetime) -> Iterator[Improvement]:
         if not complete or summary.edited or not summary.blocks or summary.overview_of == summary.digest:
             continue
 
-        def written(text: str | None, item: Summary, shown: MonthSummary = summary) -> str | None:
+        def written(text: str | None, overview: str, shown: MonthSummary = summary) -> str | None:
             if read_summary(shown.month, shown.project, text) != shown:
                 return None
-            after = replace(shown, overview=item.text, overview_of=shown.digest)
+            after = replace(shown, overview=overview, overview_of=shown.digest)
             return dump_summary(after.showing(shown.blocks), at)
 
-        # What a model is shown of a month.
-        texts = tuple(filter(None, _condensed(told(summary.blocks.values()), _MONTH_CHARS)))
-        yield Improvement(
-            uri, SummaryRequest(texts, OVERVIEW_CHARS), written, "summary", "overview written by the model"
-        )
+        shown_to_model = condense(plain_lines(summary.blocks.values()), _MONTH_CHARS).lines
+        task = SummaryTask(tuple(filter(None, shown_to_model)), OVERVIEW_CHARS)
+        yield Improvement(uri, task, written, "summary", "overview written by the model")
 
 
 def _page(memory: Runebook, now: datetime) -> Iterator[Improvement]:
@@ -131,22 +129,22 @@ def _page(memory: Runebook, now: datetime) -> Iterator[Improvement]:
         return
     at = memory.plan_context(now).now
 
-    def written(text: str | None, item: Summary) -> str | None:
+    def written(text: str | None, summary: str) -> str | None:
         page = read_rolling_summary(text)
         if page is None or page.authored or page.sources != sources_digest(lines):
             return None
-        after = RollingSummary(item.text, False, page.sources, page.created_at, lines)
+        after = RollingSummary(summary, False, page.sources, page.created_at, lines)
         return dump_rolling_summary(after, at, {"kind": SOURCE, "author": "model"})
 
-    request = SummaryRequest(tuple(map(_part_text, parts)), ROLLING_CHARS)
-    yield Improvement(uri, request, written, "summary", "written by the model")
+    task = SummaryTask(tuple(map(_part_text, parts)), ROLLING_CHARS)
+    yield Improvement(uri, task, written, "summary", "written by the model")
 
 
 def sources(memory: Runebook, now: datetime) -> Parts:
     """What the rolling summary is made of, part by part; empty where nothing is known of the user yet."""
     profile = _memories(memory, now, "d.memory_type = 'profile'")
-    liked = _memories(memory, now, "d.memory_type = 'preferences'")
-    liked = sorted(liked, key=lambda each: (-each.salience, str(each.uri)))[:_PREFERENCES]
+    preferences = _memories(memory, now, "d.memory_type = 'preferences'")
+    preferences = sorted(preferences, key=lambda each: (-each.salience, str(each.uri)))[:_PREFERENCES]
     top = [uri for uri, _ in memory.store.ledger.usage_table.top(_HOT * _SPARE, lambda uri: _is_own(memory, uri))]
     hot = _memories(
         memory,
@@ -160,13 +158,13 @@ def sources(memory: Runebook, now: datetime) -> Parts:
         for uri, summary in _newest(memory)
         for raw, line in nobodys_lines(summary.blocks.values())
     ]
-    if not (profile or liked or logged):
+    if not (profile or preferences or logged):
         return ()
-    about = _condensed([_said(each) for each in profile], _PROFILE_CHARS)
-    logs = _condensed([line.text for line in logged], _LOG_CHARS)
+    about = condense([_text_of(each) for each in profile], _PROFILE_CHARS).lines
+    logs = condense([line.text for line in logged], _LOG_CHARS).lines
     parts = (
         tuple(_line(each, text) for each, text in zip(profile, about, strict=True) if text),
-        tuple(_lines(liked))[:_ENTRIES],
+        tuple(_lines(preferences))[:_ENTRIES],
         tuple(_lines(hot))[:_ENTRIES],
         tuple(replace(line, text=f"- {text}") for line, text in zip(logged, logs, strict=True) if text),
     )
@@ -213,13 +211,12 @@ def _lines(memories: Sequence[Memory]) -> Iterator[Line]:
     for memory in memories:
         core = Original(memory)
         entries = core.items if core.is_core else ()
-        for said in entries or (_said(memory),):
-            own = _NAMED.match(said) if entries else None
-            name = "" if entries else memory.uri.name.removesuffix(".md")
-            mark, text = ":", said
+        for text in entries or (_text_of(memory),):
+            own = _NAMED.match(text) if entries else None
+            name, mark = "" if entries else memory.uri.name.removesuffix(".md"), ":"
             if own is not None:
-                name, mark, text = own.group("name"), own.group("mark"), said[own.end() :]
-            (line,) = _condensed([text], _LINE_CHARS)
+                name, mark, text = own["name"], own["mark"], text[own.end() :]
+            (line,) = condense([text], _LINE_CHARS).lines
             if not line:
                 continue
             head = "" if line.casefold().startswith(name.casefold()) else f"{name}{mark}{'' if mark == '：' else ' '}"
@@ -229,12 +226,6 @@ def _lines(memories: Sequence[Memory]) -> Iterator[Line]:
 def _line(memory: Memory, text: str) -> Line:
     (digest,) = said_digests(memory.uri, memory.body)
     return Line(text, str(memory.uri), digest)
-
-
-def _condensed(texts: Sequence[str], limit_chars: int) -> list[str]:
-    """Of each text, in order, what there is room for; empty for nothing."""
-    chosen = condense(texts, limit_chars).chosen
-    return [" ".join(joined(sentences).split()) for sentences in chosen]
 
 
 def _part_text(part: Sequence[Line]) -> str:
@@ -249,7 +240,7 @@ def _all(parts: Parts) -> tuple[Line, ...]:
     return tuple(line for part in parts for line in part)
 
 
-def _said(memory: Memory) -> str:
+def _text_of(memory: Memory) -> str:
     return memory.body or str(memory.fields.get(CONTENT) or "")
 
 

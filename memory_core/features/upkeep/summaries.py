@@ -20,7 +20,6 @@ from memory_core.core.errors import ModelFailed
 from memory_core.core.extract.prompts import PromptLibrary, fenced
 from memory_core.core.llm.client import LLMClient, TokenUsage, Turn
 from memory_core.core.llm.structured import JSONAdapter
-from memory_core.core.memory.names import first_words, summary_line
 from memory_core.core.memory.results import (
     Action,
     ChangeSet,
@@ -46,13 +45,12 @@ ITEMS_LIMIT = 40
 _TEXT_SHARE = 0.8
 #: An answer of more characters than it was allowed is still used up to here, beyond it the extract is kept.
 _TOLERANCE = 1.5
-_TITLE_CHARS = 80
 _ITEM_TOKENS = 40
 _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class SummaryRequest:
+class SummaryTask:
     """One item of a batch.
 
     Attributes:
@@ -65,24 +63,16 @@ class SummaryRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """What a model wrote of an item: the text, and what it is about in a few words; both checked."""
-
-    text: str
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
 class Summaries:
-    """A batch of them.
+    """What a model wrote of a batch.
 
     Attributes:
-        items: In the order of the requests; None where the extract is to be kept.
+        items: Its summaries, in the order of the tasks; None where the extract is to be kept.
         usage: What the call cost; ``requests`` is 0 or 1.
         notes: What a receipt should say, with the reasons why extracts were kept.
     """
 
-    items: tuple[Summary | None, ...] = ()
+    items: tuple[str | None, ...] = ()
     usage: TokenUsage = field(default_factory=TokenUsage)
     notes: tuple[str, ...] = ()
 
@@ -93,14 +83,14 @@ class Improvement:
 
     Attributes:
         uri: Of the file.
-        request: What the model is asked.
+        task: What the model is asked.
         written: The file with its summary, given its present text; None where it is no longer what the model was shown.
         op: Of the receipt's line, with ``note``.
     """
 
     uri: MemoryUri
-    request: SummaryRequest
-    written: Callable[[str | None, Summary], str | None]
+    task: SummaryTask
+    written: Callable[[str | None, str], str | None]
     op: str
     note: str
 
@@ -110,14 +100,14 @@ def improve(memory: Runebook, kind: str, due: Sequence[Improvement], now: dateti
 
     A call that changed nothing has a receipt where there is something to say of it, such as that it failed.
     """
-    asked = write_summaries(memory.config, memory.model, [each.request for each in due])
+    asked = write_summaries(memory.config, memory.model, [each.task for each in due])
 
     def planned(snapshot: Snapshot) -> ChangeSet:
         changes: list[FileChange] = []
         results: list[OperationResult] = []
-        for each, item in zip(due, asked.items, strict=True):
+        for each, summary in zip(due, asked.items, strict=True):
             before = snapshot.text(each.uri)
-            after = None if item is None else each.written(before, item)
+            after = None if summary is None else each.written(before, summary)
             if after is not None:
                 changes.append(FileChange(each.uri, before, after))
                 results.append(OperationResult(each.op, str(each.uri), Action.UPDATED, note=each.note))
@@ -133,7 +123,6 @@ class SummaryItem(BaseModel):
     """One entry of the model's answer."""
 
     number: int = Field(description="Number of the item.")
-    title: str = Field("", description="What it is about, in a few words.")
     text: str = Field(description="The summary.")
 
 
@@ -148,9 +137,7 @@ def _adapter() -> JSONAdapter[SummaryBatch]:
     return JSONAdapter(SummaryBatch, purpose="summaries")
 
 
-def write_summaries(
-    config: Config, model: Callable[[], LLMClient | None], requests: Sequence[SummaryRequest]
-) -> Summaries:
+def write_summaries(config: Config, model: Callable[[], LLMClient | None], tasks: Sequence[SummaryTask]) -> Summaries:
     """Summaries of a batch, by at most one call; those that have no room in it keep their extracts.
 
     Never raises for a model that fails: the reason is in the notes.
@@ -158,83 +145,73 @@ def write_summaries(
     Args:
         config: Bounds of prompt, answer and time.
         model: The model, or None; raises ``ModelFailed`` where the one that is configured cannot be used.
-        requests: The batch.
+        tasks: The batch.
     """
-    nothing: tuple[Summary | None, ...] = (None,) * len(requests)
+    nothing: tuple[str | None, ...] = (None,) * len(tasks)
     usage = TokenUsage()
     try:
-        client = model() if requests else None
+        client = model() if tasks else None
         system = PromptLibrary(config.prompt_dirs).render(PHASE)
-        asked = list(_fitting(config, requests, system))
+        asked = list(_fitting(config, tasks, system))
         if client is None or not asked:
             return Summaries(nothing)
-        turn = Turn("user", "\n\n".join(_shown(number, requests[number - 1]) for number in asked))
+        turn = Turn("user", "\n\n".join(_shown(number, tasks[number - 1]) for number in asked))
         usage = TokenUsage(requests=1)
         answer = client.complete(_adapter().format(system, [turn], config.llm.max_tokens), config.llm.deadline_seconds)
         usage = answer.usage
-        return _judged(requests, asked, _adapter().parse(answer).value, usage)
+        return _judged(tasks, asked, _adapter().parse(answer).value, usage)
     except ModelFailed as error:
         note = f"the model wrote no summaries, extracts were kept: {error.message} {error.hint}"
         return Summaries(nothing, usage, (note,))
 
 
-def _fitting(config: Config, requests: Sequence[SummaryRequest], system: str) -> Iterator[int]:
+def _fitting(config: Config, tasks: Sequence[SummaryTask], system: str) -> Iterator[int]:
     """Numbers, from 1, of the items that prompt and answer have room for."""
     prompt = int(config.extraction.prompt_tokens * _TEXT_SHARE) - count_tokens(system)
     answer = config.llm.max_tokens
     taken = 0
-    for number, request in enumerate(requests, start=1):
-        cost = count_tokens(_shown(number, request))
-        written = min(cost, request.limit_chars) + _ITEM_TOKENS
+    for number, task in enumerate(tasks, start=1):
+        cost = count_tokens(_shown(number, task))
+        written = min(cost, task.limit_chars) + _ITEM_TOKENS
         if taken < ITEMS_LIMIT and cost <= prompt and written <= answer:
             taken += 1
             prompt, answer = prompt - cost, answer - written
             yield number
 
 
-def _shown(number: int, request: SummaryRequest) -> str:
+def _shown(number: int, task: SummaryTask) -> str:
     """An item as the model reads it."""
-    texts = "\n".join(fenced(text) for text in request.texts)
-    return f"## Item {number} (at most {request.limit_chars} characters)\n{texts}"
+    texts = "\n".join(fenced(text) for text in task.texts)
+    return f"## Item {number} (at most {task.limit_chars} characters)\n{texts}"
 
 
-def _judged(
-    requests: Sequence[SummaryRequest], asked: Sequence[int], batch: SummaryBatch, usage: TokenUsage
-) -> Summaries:
+def _judged(tasks: Sequence[SummaryTask], asked: Sequence[int], batch: SummaryBatch, usage: TokenUsage) -> Summaries:
     """The answer, item by item: the first entry of a number counts."""
-    given: dict[int, SummaryItem] = {}
-    for entry in batch.summaries:
-        given.setdefault(entry.number, entry)
-    items: list[Summary | None] = []
+    given = {entry.number: entry for entry in reversed(batch.summaries)}
+    items: list[str | None] = []
     reasons: list[str] = []
-    for number, request in enumerate(requests, start=1):
+    for number, task in enumerate(tasks, start=1):
         answer = given.get(number) if number in asked else None
-        why = _fault(request, answer) if number in asked else "too long for one request"
-        reasons.append(why)
-        items.append(None if why or answer is None else _summary(answer))
-    kept = sum(item is None for item in items)
-    notes = (f"{kept} of {len(items)} summaries are extracts: {_told(reasons)}",) if kept else ()
+        why = _fault(task, answer) if number in asked else "too long for one request"
+        reasons += [why] if why else []
+        items.append(None if why or answer is None else answer.text.strip())
+    notes = (f"{len(reasons)} of {len(items)} summaries are extracts: {_few(reasons)}",) if reasons else ()
     return Summaries(tuple(items), usage, notes)
 
 
-def _fault(request: SummaryRequest, entry: SummaryItem | None) -> str:
+def _fault(task: SummaryTask, entry: SummaryItem | None) -> str:
     """Why an entry cannot be used; empty if it can."""
     text = "" if entry is None else entry.text.strip()
     if not text:
         return "the model gave none"
-    if "\x00" in text or len(text) > request.limit_chars * _TOLERANCE:
-        return f"the model's has {len(text)} characters, not {request.limit_chars}"
-    invented = sorted(numbers(text) - {number for given in request.texts for number in numbers(given)})
+    if "\x00" in text or len(text) > task.limit_chars * _TOLERANCE:
+        return f"the model's has {len(text)} characters, not {task.limit_chars}"
+    invented = sorted(numbers(text) - {number for given in task.texts for number in numbers(given)})
     return f"the model's invents {', '.join(invented[:_NAMED])}" if invented else ""
 
 
-def _summary(entry: SummaryItem) -> Summary:
-    title = summary_line(entry.title.replace("\x00", ""), _TITLE_CHARS)
-    return Summary(entry.text.strip(), title or first_words(entry.text))
-
-
-def _told(reasons: Sequence[str]) -> str:
+def _few(reasons: Sequence[str]) -> str:
     """The distinct reasons, a few of them."""
-    distinct = list(dict.fromkeys(reason for reason in reasons if reason))
+    distinct = list(dict.fromkeys(reasons))
     more = f", and {len(distinct) - _NAMED} more" if len(distinct) > _NAMED else ""
     return "; ".join(distinct[:_NAMED]) + more

@@ -15,7 +15,8 @@ from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook
 from tests.features.imports import foreign
 from tests.features.imports.foreign import brought, write, write_lines
-from tests.features.moving import files, opened
+from tests.features.moving import opened
+from tests.kept import kept_files
 
 SESSION = "claude-code-0a6afc57-2f31-4cb4-8ff0-01247f50c64c"
 
@@ -64,10 +65,10 @@ def test_one_transcript_and_a_whole_projects_folder_are_the_same_sessions(memory
     folder = foreign.claude_code(tmp_path / "projects")
     [transcript] = folder.rglob("*.jsonl")
     brought(memory, transcript)
-    stored = files(tmp_path / "home")
+    stored = kept_files(tmp_path / "home")
     assert brought(memory, folder).total(Action.CREATED) == 0
     assert brought(memory, transcript.parent).total(Action.CREATED) == 0
-    assert files(tmp_path / "home") == stored
+    assert kept_files(tmp_path / "home") == stored
 
 
 def test_a_transcript_that_went_on_brings_only_what_is_new(memory: Runebook, tmp_path: Path) -> None:
@@ -103,11 +104,11 @@ def test_an_export_of_claude_is_read_from_folder_file_and_zip_with_attachments(
     note = memory.store.text(MemoryUri.parse("viking://user/default/memories/notes/What Claude noted about me.md"))
     assert note is not None
     assert "Repairs clocks in Leiden." in note
-    stored = files(tmp_path / "home")
+    stored = kept_files(tmp_path / "home")
     archive = Path(shutil.make_archive(str(tmp_path / "export"), "zip", folder))
     for path in (archive, folder / "conversations.json"):
         assert not brought(memory, path).changed
-    assert files(tmp_path / "home") == stored
+    assert kept_files(tmp_path / "home") == stored
 
 
 def test_an_export_of_chatgpt_follows_the_branch_that_was_seen_last(memory: Runebook, tmp_path: Path) -> None:
@@ -194,4 +195,4 @@ def test_a_conversation_whose_id_is_a_path_becomes_a_session_like_any_other(memo
     done = brought(memory, write(tmp_path / "conversations.json", told))
     assert done.left_out == []
     assert done.counts["conversations"][Action.CREATED] == 3
-    assert all(name.startswith("session/default/claude-") for name in files(tmp_path / "home"))
+    assert all(name.startswith("session/default/claude-") for name in kept_files(tmp_path / "home"))

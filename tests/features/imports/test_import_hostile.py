@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.errors import InvalidInput, NotFound
-from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action, as_json
 from memory_core.features.imports import import_run, sources
 from memory_core.features.imports.sources import elements, lines, open_source
 from memory_core.runebook import Runebook
 from tests.features.imports import foreign
 from tests.features.imports.foreign import brought, write, write_lines
-from tests.features.moving import files, opened
+from tests.features.moving import opened
 from tests.fork_server import starter
+from tests.kept import kept_files
+from tests.stores import edited
 
 ROOT = Path(__file__).parents[3]
 
@@ -102,10 +103,10 @@ def test_names_in_an_archive_and_links_in_a_folder_lead_nowhere(memory: Runebook
     (folder / "sub").symlink_to(secret.parent, target_is_directory=True)
     done = brought(memory, folder)
     assert [(left.place, left.reason) for left in done.left_out] == [("link.md", "it is a link")]
-    assert b"a secret of another folder" not in b"".join(files(tmp_path / "home").values())
+    assert b"a secret of another folder" not in b"".join(kept_files(tmp_path / "home").values())
     grown = {found for found in tmp_path.rglob("*") if "home" not in found.parts and "folder" not in found.parts}
     assert grown == before
-    for name in files(tmp_path / "home"):
+    for name in kept_files(tmp_path / "home"):
         assert name.startswith("user/default/memories/")
 
 
@@ -135,7 +136,7 @@ def test_texts_that_no_file_can_hold_are_mended(memory: Runebook, tmp_path: Path
     memories = '[{"id": "1", "category": "facts", "content": "a\\u0000b \\ud83d c"}]'
     write(tmp_path / "memory.json", f'{{"version": 2, "memories": {memories}}}')
     assert brought(memory, tmp_path / "memory.json").counts["facts"][Action.CREATED] == 1
-    stored = b"".join(files(tmp_path / "home").values())
+    stored = b"".join(kept_files(tmp_path / "home").values())
     assert "a�b � c".encode() in stored
     assert b"\x00" not in stored
 
@@ -153,16 +154,15 @@ import os, signal, sys
 from pathlib import Path
 from memory_core.features.imports import import_run as run
 from memory_core.runebook import open_memory
-from memory_core.core.config import Config, EmbeddingConfig
 from tests.features.imports.foreign import brought
+from tests.stores import words_only
 run._BATCH_ITEMS = 3
 seen = []
 def step(name):
     seen.append(name)
     if seen.count(sys.argv[3]) == int(sys.argv[4]):
         os.kill(os.getpid(), signal.SIGKILL)
-config = Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))
-with open_memory(config, step=step) as memory:
+with open_memory(words_only(Path(sys.argv[1])), step=step) as memory:
     brought(memory, Path(sys.argv[2]))
 """
 
@@ -184,7 +184,7 @@ def test_an_import_killed_in_the_middle_is_completed_by_the_next_and_nothing_com
         done = brought(memory, folder)
         assert done.changed
         assert done.total(Action.UNCHANGED) > 0
-        assert files(home).keys() == files(tmp_path / "whole").keys()
+        assert kept_files(home).keys() == kept_files(tmp_path / "whole").keys()
         log = home / "user" / "default" / "logs" / "2026-02-21.md"
         assert log.read_text("utf-8").count("完成了项目文档") == 1
         assert not brought(memory, folder).changed
@@ -196,17 +196,15 @@ def test_receipts_that_are_gone_cost_nothing_where_memories_still_say_where_they
     folder = foreign.vibeworker_v2(tmp_path / "v2")
     brought(memory, folder)
     uri = "viking://user/default/memories/tasks/Send the offer.md"
-    memory.commit(
-        CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": "Send it by post"}}]})
-    )
-    kept = files(tmp_path / "home")
+    edited(memory, uri, {"patches": {"content": "Send it by post"}})
+    kept = kept_files(tmp_path / "home")
     memory.close()
     for found in (tmp_path / "home" / ".state").glob("*.sqlite3*"):
         found.unlink()
     with opened(tmp_path / "home") as anew:
         anew.store.adopt()
         brought(anew, folder)
-        now = files(tmp_path / "home")
+        now = kept_files(tmp_path / "home")
     assert now["user/default/memories/tasks/Send the offer.md"] == kept["user/default/memories/tasks/Send the offer.md"]
     assert {name for name in now if "memories" in name} == {name for name in kept if "memories" in name}
     assert now["user/default/logs/2026-02-21.md"] == kept["user/default/logs/2026-02-21.md"]
@@ -218,7 +216,7 @@ def test_two_items_of_one_name_in_one_file_are_both_kept(memory: Runebook, tmp_p
     done = brought(memory, write(tmp_path / "memory.json", {"version": 2, "memories": twice}))
     assert done.counts["facts"][Action.CREATED] == 2
     assert done.passed["items that the source holds twice"] == 1
-    names = [name for name in files(tmp_path / "home") if "/facts/Server" in name]
+    names = [name for name in kept_files(tmp_path / "home") if "/facts/Server" in name]
     assert sorted(names) == [
         "user/default/memories/facts/Server A has memory (2).md",
         "user/default/memories/facts/Server A has memory.md",

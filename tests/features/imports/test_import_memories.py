@@ -15,7 +15,6 @@ from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.project import ProjectAssignment
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import Action, as_json
-from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.imports import FORMATS
 from memory_core.features.imports.items import Format, Item, MemoryItem
@@ -25,7 +24,8 @@ from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook
 from tests.features.imports import foreign
 from tests.features.imports.foreign import brought, write, write_lines
-from tests.features.moving import files
+from tests.kept import kept_files
+from tests.stores import body, trailer
 
 FORMATS_OF: dict[str, Callable[[Path], Path]] = {
     "vibeworker-v1": foreign.vibeworker_v1,
@@ -45,10 +45,6 @@ def text(memory: Runebook, uri: str) -> str:
     return found
 
 
-def trailer(memory: Runebook, uri: str) -> dict[str, object]:
-    return dict(split(text(memory, uri)).trailer or {})
-
-
 @pytest.mark.parametrize("name", FORMATS_OF)
 def test_each_format_is_recognised_previewed_imported_once_and_never_again(
     name: str, memory: Runebook, tmp_path: Path
@@ -58,18 +54,18 @@ def test_each_format_is_recognised_previewed_imported_once_and_never_again(
     preview = brought(memory, source, dry_run=True)
     assert preview.format == name
     assert preview.total(Action.CREATED) > 0
-    assert files(home) == {}
+    assert kept_files(home) == {}
     assert memory.store.ledger.newest_seq() == 0
     assert {path: path.read_bytes() for path in (tmp_path / "source").rglob("*.*") if path.is_file()} == before
     done = brought(memory, source)
     assert {kind: dict(counts) for kind, counts in done.counts.items() if kind != "links"} == {
         kind: dict(counts) for kind, counts in preview.counts.items()
     }
-    stored, newest = files(home), memory.store.ledger.newest_seq()
+    stored, newest = kept_files(home), memory.store.ledger.newest_seq()
     again = brought(memory, source)
     assert not again.changed
     assert again.total(Action.UNCHANGED) == done.total(Action.CREATED)
-    assert files(home) == stored
+    assert kept_files(home) == stored
     assert memory.store.ledger.newest_seq() == newest
 
 
@@ -100,7 +96,7 @@ def test_version_1_keeps_days_ids_and_categories_and_its_files_are_renamed(memor
     assert kept["source"] == {"kind": "import", "from": "vibeworker-v1", "id": "a1b2c3d4"}
     assert str(kept["created_at"])[:10] in ("2026-02-14", "2026-02-15", "2026-02-16")  # by the clock on the wall
     facts = [uri for uri in done_uris(memory) if "/facts/" in uri and not uri.endswith(("abstract.md", "overview.md"))]
-    assert split(text(memory, facts[0])).body == "The staging host is called heron\nand stands in Bergen"
+    assert body(memory, facts[0]) == "The staging host is called heron\nand stands in Bergen"
     log = text(memory, "viking://user/default/logs/2026-02-15.md")
     assert "14:30 完成了 API 文档" in log
     assert '"kind": "auto_extract", "category": "preferences"' in log
@@ -139,7 +135,6 @@ def test_version_2_keeps_salience_times_uses_context_and_the_rolling_summary(mem
     assert (used.access_count, used.last_accessed_at) == (3, datetime(2026, 2, 22, 14, tzinfo=UTC))
     [pattern] = [uri for uri in done_uris(memory) if "/patterns/fetch_url" in uri]
     source = trailer(memory, pattern)["source"]
-    assert isinstance(source, dict)
     assert (source["tool"], source["error_type"]) == ("fetch_url", "dynamic_content")
     summary = read_rolling_summary(text(memory, "viking://user/default/rolling_summary.md"))
     assert summary is not None
@@ -159,9 +154,9 @@ def test_an_edit_a_removal_and_an_undo_by_the_owner_outlive_a_second_import(memo
     task = "viking://user/default/memories/tasks/Send the offer.md"
     memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": "如今偏好高铁"}}]}))
     memory.commit(CommitRequest(operations={"delete_operations": [{"uri": task}]}))
-    stored = files(tmp_path / "home")
+    stored = kept_files(tmp_path / "home")
     assert not brought(memory, folder).changed
-    assert files(tmp_path / "home") == stored
+    assert kept_files(tmp_path / "home") == stored
     for commit in first.commits:
         memory.run(UNDO, UndoRequest(commit))
     back = brought(memory, folder)
@@ -190,10 +185,10 @@ def test_what_the_source_says_anew_is_taken_over_unless_it_was_edited_here(memor
 def test_a_memory_that_is_there_under_the_same_name_is_never_overwritten(memory: Runebook, tmp_path: Path) -> None:
     memory.commit(CommitRequest("Met in Graz.", memory_type="entities", fields={"entity_name": "Harbour Ltd"}))
     memory.commit(CommitRequest("直率的译者", memory_type="profile"))
-    mine = files(tmp_path / "home")["user/default/memories/entities/Harbour Ltd.md"]
+    mine = kept_files(tmp_path / "home")["user/default/memories/entities/Harbour Ltd.md"]
     brought(memory, foreign.mcp_memory(tmp_path / "memory.jsonl"))
     brought(memory, foreign.memoryos(tmp_path / "os"))
-    now = files(tmp_path / "home")
+    now = kept_files(tmp_path / "home")
     assert now["user/default/memories/profile.md"].startswith("直率的译者".encode())
     assert b"A translator from Ningbo" in now["user/default/memories/notes/Profile of lin.md"]
     beside = now["user/default/memories/entities/Harbour Ltd (2).md"]
@@ -205,12 +200,10 @@ def test_a_memory_that_is_there_under_the_same_name_is_never_overwritten(memory:
 def test_a_knowledge_graph_becomes_entities_with_links(memory: Runebook, tmp_path: Path) -> None:
     done = brought(memory, foreign.mcp_memory(tmp_path / "memory.jsonl"))
     uri = "viking://user/default/memories/entities/陈静.md"
-    assert split(text(memory, uri)).body == "- 讲流利的法语\n- Likes maps\n- works_at → Harbour Ltd"
+    assert body(memory, uri) == "- 讲流利的法语\n- Likes maps\n- works_at → Harbour Ltd"
     kept = trailer(memory, uri)
     assert kept["entity_type"] == "person"
-    links = kept["links"]
-    assert isinstance(links, list)
-    assert links[0]["uri"] == "viking://user/default/memories/entities/Harbour Ltd.md"
+    assert kept["links"][0]["uri"] == "viking://user/default/memories/entities/Harbour Ltd.md"
     assert done.counts["links"][Action.CREATED] == 1
     assert [left.place for left in done.left_out] == ["memory.jsonl:3", "memory.jsonl:5"]
 
@@ -248,21 +241,21 @@ def test_markdown_headings_lists_and_front_matter_become_memories(memory: Runebo
     write(folder / "two.md", "---\ntitle: Attic: left\n---\nIt is dry.\n---\nAnd warm.\n")
     done = brought(memory, folder)
     root = "viking://user/default/memories"
-    assert split(text(memory, f"{root}/preferences/喜欢深色主题.md")).body == "喜欢深色主题\n- 夜里尤其"
-    assert str(trailer(memory, f"{root}/preferences/Short answers.md")["created_at"])[:7] == "2026-01"
+    assert body(memory, f"{root}/preferences/喜欢深色主题.md") == "喜欢深色主题\n- 夜里尤其"
+    assert trailer(memory, f"{root}/preferences/Short answers.md")["created_at"][:7] == "2026-01"
     assert trailer(memory, f"{root}/tasks/Paint the fence.md")["state"] == "done"
     assert trailer(memory, f"{root}/tasks/换轮胎.md")["state"] == "open"
     garden = trailer(memory, f"{root}/notes/花园.md")
     assert garden["tags"] == ["plants", "家"]
-    assert str(garden["created_at"]).startswith("2025-03-0")
-    assert split(text(memory, f"{root}/notes/Roses.md")).body == "Prune in March."
+    assert garden["created_at"].startswith("2025-03-0")
+    assert body(memory, f"{root}/notes/Roses.md") == "Prune in March."
     fact = trailer(memory, f"{root}/facts/Cellar.md")
     assert fact["salience"] == 0.9
     assert done.counts["patterns"][Action.CREATED] == 2
     assert done.counts["skills"][Action.CREATED] == 1
     code = [uri for uri in done_uris(memory) if "/patterns/" in uri]
     assert any("So:\n```sh\n- not an item\n\nruff check" in text(memory, uri) for uri in code)
-    assert split(text(memory, f"{root}/notes/Attic- left.md")).body == "It is dry.\n---\nAnd warm."
+    assert body(memory, f"{root}/notes/Attic- left.md") == "It is dry.\n---\nAnd warm."
 
 
 def test_a_project_that_the_caller_names_holds_for_everything(memory: Runebook, tmp_path: Path) -> None:
@@ -274,7 +267,7 @@ def test_a_project_that_the_caller_names_holds_for_everything(memory: Runebook, 
 def test_secrets_are_redacted_on_the_way_in(memory: Runebook, tmp_path: Path) -> None:
     key = "sk-ant-api03-" + "Zx9Qw8Er7Ty6Ui5Op4As3Df2Gh1Jk0Lz" * 2
     brought(memory, write(tmp_path / "memory.md", f"## Known Facts\n- The key of the shop is {key}\n"))
-    stored = b"".join(files(tmp_path / "home").values())
+    stored = b"".join(kept_files(tmp_path / "home").values())
     assert key.encode() not in stored
     assert b"The key of the shop" in stored
 

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from memory_core.core.config import ExtractionConfig, TiersConfig
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
@@ -24,6 +25,12 @@ PAYMENTS = [
     ("支付系统的回调重试几次比较好？", "支付回调重试五次，之后放进死信队列。"),
 ]
 NOTHING = json.dumps({"reasoning": "nothing", "operations": {}})
+
+
+def small(**more: Any) -> dict[str, Any]:
+    """A short term of one exchange; words alone are compared, so that less is enough to join."""
+    tiers = TiersConfig(**{"short_term_capacity": 1, "mid_term_similarity_threshold": 0.4, **more})
+    return {"tiers": tiers, "extraction": ExtractionConfig(trigger="heat")}
 
 
 def messages(*exchanges: tuple[str, str]) -> list[dict[str, str]]:

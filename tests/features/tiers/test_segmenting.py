@@ -23,12 +23,10 @@ from memory_core.features.tiers.segment import (
     spans_of,
 )
 from memory_core.features.tiers.segmenting import Rules, Sorting, extract, overflowing, pages_before
+from tests.features.tiers import talks
 
 NOW = "2026-05-02T10:00:00+00:00"
-TEMPLES = [
-    ("Which temples should I visit in Kyoto? I love quiet temple gardens.", "Ryoanji has a quiet temple garden."),
-    ("How do I get from Kyoto station to the Ryoanji temple?", "Take bus 50 from Kyoto station to the temple."),
-]
+TEMPLES = talks.TEMPLES[:2]
 PAYMENTS = [
     ("Our payment callback times out. What should we do?", "Make the payment callback idempotent and retry it."),
     ("How many retries for the payment callback?", "Five retries, then a dead letter queue for the payment."),
@@ -41,19 +39,14 @@ CHINESE_PAYMENTS = [("支付系统的回调经常超时，怎么办？", "支付
 
 
 def log(*exchanges: tuple[str, str]) -> str:
-    said = [
-        {"role": role, "content": text}
-        for pair in exchanges
-        for role, text in zip(("user", "assistant"), pair, strict=True)
-    ]
-    return dump_lines(parse_messages(said))
+    return dump_lines(parse_messages(talks.messages(*exchanges)))
 
 
-def sorted_in(text: str, capacity: int = 0, stored: dict[str, Segment] | None = None) -> list[Segment]:
+def sorted_in(text: str, stored: dict[str, Segment] | None = None) -> list[Segment]:
     session, known = SessionLog(text), stored or {}
-    sorting = Sorting(session, known, Rules(capacity), "s1", NOW)
+    sorting = Sorting(session, known, Rules(), "s1", NOW)
     stored_pages = [page for segment in known.values() for page in segment.pages]
-    pages = overflowing(session, spans_of(stored_pages), capacity)
+    pages = overflowing(session, spans_of(stored_pages), 0)
     for page, before in zip(pages, pages_before(session, stored_pages, pages), strict=True):
         sorting.add(page, before)
     return [segment for _, segment in sorting.result() if segment is not None]
@@ -63,23 +56,20 @@ def firsts(segment: Segment) -> list[int]:
     return [page.first for page in segment.pages]
 
 
-def test_a_page_is_a_question_with_all_its_answers() -> None:
+def test_a_page_is_a_question_with_all_its_answers_and_between_people_a_turn_with_its_replies() -> None:
     roles = ["system", "user", "assistant", "tool", "assistant", "user", "user", "assistant"]
-    messages = parse_messages([{"role": role, "content": f"{role} says"} for role in roles])
-    assert exchange_spans(messages) == [(0, 5), (5, 8)]
-
-
-def test_a_page_of_a_talk_between_people_is_a_turn_with_its_replies() -> None:
+    asked = parse_messages([{"role": role, "content": f"{role} says"} for role in roles])
+    assert exchange_spans(asked) == [(0, 5), (5, 8)]
     names = ["Ann", "Bob", "Ann", "Bob", "Cai"]
-    messages = parse_messages([{"role": "user", "name": name, "content": "well"} for name in names])
-    assert exchange_spans(messages) == [(0, 2), (2, 5)]
+    talk = parse_messages([{"role": "user", "name": name, "content": "well"} for name in names])
+    assert exchange_spans(talk) == [(0, 2), (2, 5)]
 
 
 def test_only_what_is_over_the_capacity_overflows_and_the_oldest_first() -> None:
     session = SessionLog(log(*TEMPLES, *PAYMENTS))
     assert [page.first for page in overflowing(session, [], 4)] == []
     assert [page.first for page in overflowing(session, [], 1)] == [0, 2, 4]
-    (earlier,) = sorted_in(log(*TEMPLES), 0)
+    (earlier,) = sorted_in(log(*TEMPLES))
     assert [page.first for page in overflowing(session, spans_of(earlier.pages), 1)] == [4]
 
 
@@ -96,7 +86,7 @@ def test_pages_of_one_topic_join_and_other_topics_begin_segments_in_english_and_
 def test_a_page_joins_a_stored_segment_and_the_others_stay_untouched() -> None:
     stored = dict(zip("ab", sorted_in(log(*TEMPLES, *PAYMENTS)), strict=True))
     again = ("Is the quiet temple garden in Kyoto open in winter?", "Temple gardens in Kyoto are open all winter.")
-    (changed,) = sorted_in(log(*TEMPLES, *PAYMENTS, again), 0, stored)
+    (changed,) = sorted_in(log(*TEMPLES, *PAYMENTS, again), stored)
     assert firsts(changed) == [0, 2, 8]
     assert changed.interactions == 3
 
@@ -122,25 +112,19 @@ def test_pages_that_go_on_are_linked_both_ways_and_their_chain_says_what_it_is_a
 
 def test_a_chain_is_kept_in_step_when_a_later_commit_goes_on_with_it() -> None:
     (stored,) = sorted_in(log(TEMPLES[0]))
-    (grown,) = sorted_in(log(*TEMPLES), 0, {"a": stored})
+    (grown,) = sorted_in(log(*TEMPLES), {"a": stored})
     assert grown.pages[0].next == 2
     assert grown.chains[0].endswith("(#0–3)")
 
 
 def test_messages_of_projects_and_private_ones_never_share_a_segment() -> None:
-    said = parse_messages(
-        [{"role": role, "content": text} for pair in TEMPLES * 2 for role, text in enumerate_roles(pair)]
-    )
     places = [("acme", False), ("acme", True), (None, False), ("other", False)]
-    messages = [
-        replace(message, project=places[at // 2][0], private=places[at // 2][1]) for at, message in enumerate(said)
+    kept = [
+        replace(message, project=places[at // 2][0], private=places[at // 2][1])
+        for at, message in enumerate(parse_messages(talks.messages(*TEMPLES, *TEMPLES)))
     ]
-    segments = sorted_in(dump_lines(messages))
+    segments = sorted_in(dump_lines(kept))
     assert [(segment.project, segment.private) for segment in segments] == places
-
-
-def enumerate_roles(pair: tuple[str, str]) -> list[tuple[str, str]]:
-    return list(zip(("user", "assistant"), pair, strict=True))
 
 
 def test_an_extracted_summary_is_word_for_word_and_holds_the_keywords() -> None:
@@ -182,7 +166,7 @@ def test_a_summary_that_a_person_wrote_stays_and_so_do_their_title_and_notes() -
     read = parse_segment(edited)
     assert read is not None
     assert (read.title, read.summary, read.summary_by) == ("Our trip", "We plan the trip to Kyoto.", PERSON)
-    (grown,) = sorted_in(log(*TEMPLES), 0, {"a": read})
+    (grown,) = sorted_in(log(*TEMPLES), {"a": read})
     written = dump_segment(grown)
     assert grown.summary == "We plan the trip to Kyoto."
     assert written.startswith("# Our trip\n\nWe plan the trip to Kyoto.\n")
@@ -245,7 +229,7 @@ def test_a_page_that_comes_back_is_linked_with_those_around_it() -> None:
     (whole,) = sorted_in(text)
     for lost in range(3):
         rest = replace(whole, pages=tuple(page for at, page in enumerate(whole.pages) if at != lost))
-        (mended,) = sorted_in(text, 0, {"a": rest})
+        (mended,) = sorted_in(text, {"a": rest})
         assert [(page.previous, page.next) for page in mended.pages] == [(None, 2), (0, 4), (2, None)]
 
 
@@ -255,7 +239,7 @@ def test_pages_are_compared_with_the_newest_segments_and_with_those_of_their_cha
     monkeypatch.setattr(segmenting, "COMPARED", 1)
     stored = dict(zip("ab", sorted_in(log(*TEMPLES, *PAYMENTS)), strict=True))
     again = ("Is the quiet temple garden in Kyoto open in winter?", "Temple gardens in Kyoto are open all winter.")
-    (begun,) = sorted_in(log(*TEMPLES, *PAYMENTS, again), 0, stored)
+    (begun,) = sorted_in(log(*TEMPLES, *PAYMENTS, again), stored)
     assert firsts(begun) == [8]
     (temples,) = sorted_in(log(*TEMPLES))
     (other,) = sorted_in(log(*PAYMENTS))

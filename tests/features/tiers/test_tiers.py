@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig, RetrieveConfig, TiersConfig
+from memory_core.core.config import RetrieveConfig, TiersConfig
 from memory_core.core.llm.client import ScriptedLLM
 from memory_core.core.memory.requests import FindRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action
@@ -35,8 +35,10 @@ from tests.features.tiers.talks import (
     maintain,
     say,
     segments,
+    small,
     spoken,
 )
+from tests.stores import words_only
 
 LOG = log()
 FACT = json.dumps(
@@ -73,15 +75,9 @@ def opened(
     home: Path, answers: Sequence[str] | None = None, killer: Killer | None = None, **settings: Any
 ) -> Iterator[tuple[Runebook, ScriptedLLM]]:
     llm = ScriptedLLM(answers or ())
-    config = Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
+    config = words_only(home, **settings)
     with open_memory(config, llm=None if answers is None else llm, step=killer or (lambda _name: None)) as memory:
         yield memory, llm
-
-
-def small(**more: Any) -> dict[str, Any]:
-    """A short term of one exchange; words alone are compared, so that less is enough to join."""
-    tiers = TiersConfig(**{"short_term_capacity": 1, "mid_term_similarity_threshold": 0.4, **more})
-    return {"tiers": tiers, "extraction": ExtractionConfig(trigger="heat")}
 
 
 def kinds(memory: Runebook) -> list[str]:
@@ -316,7 +312,7 @@ def test_pages_are_taken_from_the_best_segments(tmp_path: Path) -> None:
 
 
 def test_a_model_writes_summaries_in_one_call_and_never_over_a_persons(tmp_path: Path) -> None:
-    answer = json.dumps({"summaries": [{"number": 1, "title": "t", "text": "Temple gardens of Kyoto in winter."}]})
+    answer = json.dumps({"summaries": [{"number": 1, "text": "Temple gardens of Kyoto in winter."}]})
     with opened(tmp_path, [answer], **small()) as (memory, llm):
         say(memory, *TEMPLES, *PAYMENTS)
         temples, payments = segments(memory)

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig, TiersConfig
 from memory_core.core.index import archived_rows
 from memory_core.core.llm.client import ScriptedLLM
 from memory_core.core.memory.results import Action
@@ -34,20 +33,17 @@ from tests.features.tiers.talks import (
     log,
     maintain,
     say,
+    small,
     spoken,
 )
+from tests.stores import words_only
 
 BYE = ("Bye!", "Bye!")
 
 
 @contextmanager
 def opened(home: Path, answers: Sequence[str] | None = None, **tiers: Any) -> Iterator[Runebook]:
-    config = Config(
-        home=home,
-        embedding=EmbeddingConfig(provider="none"),
-        tiers=TiersConfig(**{"short_term_capacity": 1, "mid_term_similarity_threshold": 0.4, **tiers}),
-        extraction=ExtractionConfig(trigger="heat"),
-    )
+    config = words_only(home, **small(**tiers))
     with open_memory(config, llm=None if answers is None else ScriptedLLM(answers)) as memory:
         yield memory
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-from memory_core.core.config import Config
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
@@ -15,10 +13,6 @@ from memory_core.runebook import Runebook
 
 NOW = datetime(2027, 1, 28, 9, 0, tzinfo=UTC)
 USER = "viking://user/default/memories"
-
-
-def settings_of(root: Path, **more: Any) -> Config:
-    return Config.model_validate({"home": root, "embedding": {"provider": "none"}, **more})
 
 
 def kept(memory: Runebook, content: str, days_ago: float = 0, memory_type: str = "notes", **more: Any) -> str:

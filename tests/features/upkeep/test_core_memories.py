@@ -23,7 +23,8 @@ from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
 from memory_core.features.upkeep.core_memories import parcels
 from memory_core.runebook import Runebook, open_memory
-from tests.features.upkeep.maintained import NOW, away, kept, maintained, settings_of, text
+from tests.features.upkeep.maintained import NOW, away, kept, maintained, text
+from tests.stores import edited, words_only
 
 OLD = 100
 TEXTS = (
@@ -149,8 +150,7 @@ def test_what_must_not_be_condensed_or_is_of_another_kind_stays(memory: Runebook
         old(memory, "Acme's own 仅限项目", project="acme", private=True),
         old(memory, "Acme 项目", project="acme"),
     ]
-    rest = {"edit_operations": [{"uri": spared[3], "active": False}]}
-    memory.commit(CommitRequest(operations=rest, now=NOW - timedelta(days=OLD)))
+    edited(memory, spared[3], {"active": False}, now=NOW - timedelta(days=OLD))
     others = [old(memory, content) for content in TEXTS[:2]]
     assert maintained(memory, "compression") == []
     others.append(old(memory, TEXTS[2]))
@@ -185,9 +185,7 @@ def test_use_and_change_keep_a_memory_from_being_condensed(memory: Runebook) -> 
 def test_contested_memory_is_not_stated_as_plain_in_a_core(memory: Runebook) -> None:
     first, second, *_ = stored(memory)
     link = {"uri": second, "relation": "contradicts"}
-    memory.commit(
-        CommitRequest(operations={"edit_operations": [{"uri": first, "links": [link]}]}, now=NOW - timedelta(days=OLD))
-    )
+    edited(memory, first, {"links": [link]}, now=NOW - timedelta(days=OLD))
     (receipt,) = maintained(memory, "compression")
     gone = {result.uri for result in receipt.results if result.op == "archive"}
     assert not gone & {first, second}
@@ -359,7 +357,7 @@ def _originals(core: str) -> list[str]:
 
 
 def test_compression_can_be_switched_off(tmp_path: Path) -> None:
-    with open_memory(settings_of(tmp_path, maintenance={"compression": False})) as memory:
+    with open_memory(words_only(tmp_path, maintenance={"compression": False})) as memory:
         stored(memory)
         assert maintained(memory, "compression") == []
 

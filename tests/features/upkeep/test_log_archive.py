@@ -15,7 +15,8 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.features.upkeep.maintained import NOW, USER, away, maintained, settings_of, text
+from tests.features.upkeep.maintained import NOW, USER, away, maintained, text
+from tests.stores import words_only
 
 LOGS = "viking://user/default/logs"
 DECEMBER = f"{LOGS}/summaries/2026-12.md"
@@ -278,23 +279,15 @@ def test_late_entry_of_an_archived_day_joins_its_summary(memory: Runebook) -> No
     assert "后来想起" in body
 
 
-def test_deleting_logs_for_good_is_a_switch_and_the_summary_stays(tmp_path: Path) -> None:
-    with open_memory(settings_of(tmp_path, maintenance={"delete_logs": True})) as memory:
+@pytest.mark.parametrize("days_ago", [69, 70])
+def test_logs_deleted_for_good_stay_in_the_summary_that_later_entries_of_any_day_join(
+    tmp_path: Path, days_ago: int
+) -> None:
+    with open_memory(words_only(tmp_path, maintenance={"delete_logs": True})) as memory:
         log = logged(memory, "Old day 旧的一天", 70)
-        receipts = maintained(memory, "logs")
-        assert (text(memory, log), text(memory, away(log))) == ("", "")
-        summary = changed(receipts, "summary")[0]
-        logged(memory, "Another day 另一天", 69)
-        maintained(memory, "logs")
-        assert "旧的一天" in text(memory, summary)
-        assert "另一天" in text(memory, summary)
-
-
-def test_entry_after_a_log_was_deleted_for_good_comes_to_what_the_summary_says(tmp_path: Path) -> None:
-    with open_memory(settings_of(tmp_path, maintenance={"delete_logs": True})) as memory:
-        logged(memory, "Old day 旧的一天", 70)
         summary = changed(maintained(memory, "logs"), "summary")[0]
-        logged(memory, "Remembered later 后来想起", 70)
+        assert (text(memory, log), text(memory, away(log))) == ("", "")
+        logged(memory, "Remembered later 后来想起", days_ago)
         maintained(memory, "logs")
         assert "旧的一天" in text(memory, summary)
         assert "后来想起" in text(memory, summary)

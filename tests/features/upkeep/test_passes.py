@@ -20,7 +20,8 @@ from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest, automatic_maintenance
 from memory_core.runebook import Runebook, open_memory
-from tests.features.upkeep.maintained import NOW, USER, away, kept, maintained, settings_of, text
+from tests.features.upkeep.maintained import NOW, USER, away, kept, maintained, text
+from tests.stores import edited, words_only
 
 
 def learnt(memory: Runebook, number: int) -> str:
@@ -48,10 +49,10 @@ def test_expired_memory_is_not_found_and_leaves_for_the_archive_whole(memory: Ru
     (receipt,) = maintained(memory, "expiry")
     assert [result.uri for result in receipt.results] == [gone]
     assert text(memory, gone) == ""
-    archived = text(memory, away(gone)) or ""
+    archived = text(memory, away(gone))
     assert "访客密码在冰箱上" in archived
     assert '"reason": "expired"' in archived
-    assert text(memory, stays) is not None
+    assert text(memory, stays)
     assert maintained(memory, "expiry") == []
 
 
@@ -66,7 +67,7 @@ def test_pinned_memory_outlives_its_expiry(memory: Runebook) -> None:
     uri = kept(memory, "Emergency contact 紧急联系人: Lin", expires_at="2027-01-01", pinned=True)
     assert found(memory, "Lin") == [uri]
     assert maintained(memory) == []
-    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "pinned": False}]}, now=NOW))
+    edited(memory, uri, {"pinned": False}, now=NOW)
     assert found(memory, "Lin") == []
     assert len(maintained(memory, "expiry")) == 1
 
@@ -74,12 +75,12 @@ def test_pinned_memory_outlives_its_expiry(memory: Runebook) -> None:
 def test_memory_put_to_rest_is_read_but_neither_found_nor_recalled(memory: Runebook) -> None:
     uri = kept(memory, "The old office was in Berlin 旧办公室在柏林", priority="critical")
     assert uri in recalled(memory, "s1")
-    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "active": False}]}, now=NOW))
+    edited(memory, uri, {"active": False}, now=NOW)
     assert found(memory, "Berlin office") == []
     assert found(memory, "Berlin office", filter={"active": False}) == [uri]
     assert uri not in recalled(memory, "s2")
     assert "柏林" in memory.read(ReadRequest(uri)).content
-    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "active": True}]}, now=NOW))
+    edited(memory, uri, {"active": True}, now=NOW)
     assert found(memory, "柏林") == [uri]
 
 
@@ -101,7 +102,7 @@ def test_type_with_a_lifetime_gives_its_memories_an_expiry(tmp_path: Path) -> No
         "  - {name: content, type: string, description: Text}\n",
         encoding="utf-8",
     )
-    with open_memory(settings_of(tmp_path / "home", schema_dirs=[str(types)])) as memory:
+    with open_memory(words_only(tmp_path / "home", schema_dirs=[str(types)])) as memory:
         uri = kept(memory, "Two flights for one 买一送一", memory_type="offers", fields={"title": "优惠"})
         assert found(memory, "flights") == [uri]
         assert maintained(memory, days=6.9) == []
@@ -116,39 +117,39 @@ def test_task_that_ended_leaves_after_its_days_and_an_open_one_never(memory: Run
     still = kept(memory, "Paint the fence", 400, "tasks", fields={"title": "刷篱笆", "state": "open"})
     (receipt,) = maintained(memory, "tasks")
     assert [result.uri for result in receipt.results] == [ended]
-    assert text(memory, away(ended)) is not None
-    assert text(memory, fresh) is not None
-    assert text(memory, still) is not None
+    assert text(memory, away(ended))
+    assert text(memory, fresh)
+    assert text(memory, still)
 
 
 def test_only_automatic_knowledge_beyond_the_capacity_leaves_and_the_least_used_of_it(tmp_path: Path) -> None:
-    with open_memory(settings_of(tmp_path, tiers={"long_term_knowledge_capacity": 3})) as memory:
+    with open_memory(words_only(tmp_path, tiers={"long_term_knowledge_capacity": 3})) as memory:
         explicit = [kept(memory, f"Explicit fact {n} 明说的事实{n}", memory_type="facts") for n in range(5)]
         automatic = [learnt(memory, n) for n in range(6)]
         used = automatic[4:]
         memory.store.recalled(Recall(NOW, "q", "find", tuple((uri, 0.9) for uri in used), 1.0))
         pinned = automatic[3]
-        memory.commit(CommitRequest(operations={"edit_operations": [{"uri": pinned, "pinned": True}]}, now=NOW))
+        edited(memory, pinned, {"pinned": True}, now=NOW)
         (receipt,) = maintained(memory, "capacity")
         # Five are not pinned, three may stay: of those never used the older two leave.
         assert {result.uri for result in receipt.results} == {automatic[1], automatic[2]}
-        assert all(text(memory, uri) is not None for uri in (*explicit, *used, pinned, automatic[0]))
+        assert all(text(memory, uri) for uri in (*explicit, *used, pinned, automatic[0]))
         assert maintained(memory, "capacity") == []
 
 
 def test_automatic_knowledge_that_somebody_states_explicitly_no_longer_leaves(tmp_path: Path) -> None:
-    with open_memory(settings_of(tmp_path, tiers={"long_term_knowledge_capacity": 1})) as memory:
+    with open_memory(words_only(tmp_path, tiers={"long_term_knowledge_capacity": 1})) as memory:
         stated, *others = [learnt(memory, number) for number in range(9, 5, -1)]
         memory.commit(CommitRequest("血型是 AB 型", memory_type="facts", fields={"topic": "事 9"}, now=NOW))
         (receipt,) = maintained(memory, "capacity")
         assert stated not in {result.uri for result in receipt.results}
-        assert "AB" in (text(memory, stated) or "")
+        assert "AB" in text(memory, stated)
         assert {result.uri for result in receipt.results} < set(others)
 
 
 @pytest.mark.parametrize("way", ["restore", "undo"])
 def test_what_somebody_brought_back_is_not_sent_away_again(tmp_path: Path, way: str) -> None:
-    with open_memory(settings_of(tmp_path, tiers={"long_term_knowledge_capacity": 1})) as memory:
+    with open_memory(words_only(tmp_path, tiers={"long_term_knowledge_capacity": 1})) as memory:
         task = kept(memory, "Renew 续签", 60, "tasks", fields={"title": "证书", "state": "done"})
         facts = [learnt(memory, number) for number in range(3)]
         receipts = maintained(memory, "tasks", "capacity")
@@ -161,7 +162,7 @@ def test_what_somebody_brought_back_is_not_sent_away_again(tmp_path: Path, way: 
             for receipt in receipts:
                 memory.run(UNDO, UndoRequest(receipt.commit_id, now=NOW))
         assert maintained(memory, "tasks", "capacity", days=1) == []
-        assert all(text(memory, uri) is not None for uri in (task, *facts))
+        assert all(text(memory, uri) for uri in (task, *facts))
         assert maintained(memory, "tasks", days=91)
 
 
@@ -187,7 +188,7 @@ def test_dry_run_says_what_would_leave_and_writes_nothing(memory: Runebook) -> N
     assert [result.uri for result in receipt.results] == [uri]
     assert receipt.commit_id == ""
     assert memory.store.ledger.newest_seq() == newest
-    assert text(memory, uri) is not None
+    assert text(memory, uri)
 
 
 def test_maintenance_is_undone_like_any_commit(memory: Runebook) -> None:
@@ -224,8 +225,8 @@ def test_restored_beside_a_newer_memory_of_its_name_nothing_is_overwritten(memor
     receipt = memory.run(RESTORE, ArchiveRequest([uri], now=NOW))
     (back,) = [result.uri for result in receipt.results]
     assert back != uri
-    assert "旧计划" in (text(memory, back) or "")
-    assert "新计划" in (text(memory, uri) or "")
+    assert "旧计划" in text(memory, back)
+    assert "新计划" in text(memory, uri)
 
 
 def test_two_archived_memories_of_one_name_are_both_kept(memory: Runebook) -> None:
@@ -284,13 +285,13 @@ def test_killed_in_the_middle_the_archive_holds_the_memory_or_its_place_does(tmp
             raise Killed
 
     armed: list[bool] = []
-    with open_memory(settings_of(tmp_path), step=step) as memory:
+    with open_memory(words_only(tmp_path), step=step) as memory:
         uri = kept(memory, "Once 仅此一次", 30, expires_at="2027-01-01")
         armed.append(True)
         with pytest.raises(Killed):
             maintained(memory)
         armed.clear()
-    with open_memory(settings_of(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         there, archived = text(memory, uri), text(memory, away(uri))
         assert bool(there) != bool(archived)
         assert bool(there) == (at == "planned")
@@ -300,7 +301,7 @@ def test_killed_in_the_middle_the_archive_holds_the_memory_or_its_place_does(tmp
 
 
 def test_running_server_maintains_all_users_once_in_its_time(tmp_path: Path) -> None:
-    with open_memory(settings_of(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         gone = [
             kept(memory.view(space), "Old offer 旧优惠", 30, expires_at="2027-01-01") for space in ("default", "bob")
         ]
@@ -331,7 +332,7 @@ def test_mark_that_cannot_be_right_puts_maintenance_off_for_one_turn_at_most(mem
 
 
 def test_switched_off_it_never_runs_by_itself(tmp_path: Path) -> None:
-    with open_memory(settings_of(tmp_path, maintenance={"automatic": "off"})) as memory:
+    with open_memory(words_only(tmp_path, maintenance={"automatic": "off"})) as memory:
         assert automatic_maintenance(memory) is None
         assert automatic_maintenance(memory.view(access=Access.READ_ONLY)) is None
 

@@ -22,9 +22,11 @@ from memory_core.features.upkeep.archive import ARCHIVE, RESTORE, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 from server.cli import main
-from tests.features.upkeep.maintained import NOW, kept, maintained, settings_of
+from tests.features.upkeep.maintained import NOW, USER, away, kept, maintained
+from tests.stores import words_only
 
 PAGE = "viking://user/default/rolling_summary.md"
+TASTE = f"{USER}/preferences/口味.md"
 
 
 def filled(memory: Runebook) -> None:
@@ -68,14 +70,11 @@ def test_page_is_made_of_profile_preferences_used_memories_and_logs(memory: Rune
 def test_page_follows_what_it_is_made_of_and_goes_with_it(memory: Runebook) -> None:
     filled(memory)
     maintained(memory, "rolling_summary")
-    uri = "viking://user/default/memories/preferences/口味.md"
-    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}, now=NOW))
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": TASTE}]}, now=NOW))
     maintained(memory, "rolling_summary")
     assert "香菜" not in page(memory)
     assert "Nurse" in page(memory)
-    memory.commit(
-        CommitRequest(operations={"delete_operations": [{"uri": "viking://user/default/memories/profile.md"}]}, now=NOW)
-    )
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{USER}/profile.md"}]}, now=NOW))
     (receipt,) = maintained(memory, "rolling_summary")
     assert receipt.results[0].action is Action.DELETED
     assert memory.run(SUMMARY, SummaryRequest()) is None
@@ -145,9 +144,7 @@ def test_undone_forgetting_brings_the_line_back(memory: Runebook) -> None:
     filled(memory)
     maintained(memory, "rolling_summary")
     before = page(memory)
-    receipt = memory.run(
-        FORGET, ForgetRequest(uris=["viking://user/default/memories/preferences/口味.md"], confirm=1, now=NOW)
-    )
+    receipt = memory.run(FORGET, ForgetRequest(uris=[TASTE], confirm=1, now=NOW))
     assert "香菜" not in page(memory)
     memory.run(UNDO, UndoRequest(receipt.commit_id, now=NOW))
     assert page(memory) == before
@@ -156,9 +153,8 @@ def test_undone_forgetting_brings_the_line_back(memory: Runebook) -> None:
 def test_archived_and_restored_memory_is_on_the_page_again(memory: Runebook) -> None:
     filled(memory)
     maintained(memory, "rolling_summary")
-    uri = "viking://user/default/memories/preferences/口味.md"
-    memory.run(ARCHIVE, ArchiveRequest([uri], now=NOW))
-    memory.run(RESTORE, ArchiveRequest([uri.replace("viking://", "viking://archive/")], now=NOW))
+    memory.run(ARCHIVE, ArchiveRequest([TASTE], now=NOW))
+    memory.run(RESTORE, ArchiveRequest([away(TASTE)], now=NOW))
     maintained(memory, "rolling_summary")
     assert "香菜" in page(memory)
 
@@ -266,14 +262,14 @@ def test_one_call_gives_the_page_and_each_complete_month_the_models_words(tmp_pa
     def answer(request: LLMRequest) -> Completion:
         assert request.turns[0].text.count("## Item") == 2
         items = [
-            {"number": 1, "title": "December", "text": "The shop moved to the new cluster."},
-            {"number": 2, "title": "User", "text": "A nurse turned analyst who dislikes coriander. 不吃香菜。"},
+            {"number": 1, "text": "The shop moved to the new cluster."},
+            {"number": 2, "text": "A nurse turned analyst who dislikes coriander. 不吃香菜。"},
         ]
         text = json.dumps({"summaries": items}, ensure_ascii=False)
         return Completion(text, usage=TokenUsage(50, 20, 0, 1))
 
     llm = ScriptedLLM([answer])
-    with open_memory(settings_of(tmp_path), llm=llm) as memory:
+    with open_memory(words_only(tmp_path), llm=llm) as memory:
         filled(memory)
         maintained(memory, "logs", "rolling_summary", days=5)
         assert llm.requests == []
@@ -286,8 +282,7 @@ def test_one_call_gives_the_page_and_each_complete_month_the_models_words(tmp_pa
         assert maintained(memory, "logs", "rolling_summary", "overviews", days=5) == []
         assert len(llm.requests) == 1
         assert "coriander" in parts(memory, "s1")["summary"]
-        uri = "viking://user/default/memories/preferences/口味.md"
-        memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}, now=NOW))
+        memory.commit(CommitRequest(operations={"delete_operations": [{"uri": TASTE}]}, now=NOW))
         given = parts(memory, "s2")["summary"]
         told = [word in given for word in ("Nurse turned data analyst", "Moved the shop", "coriander", "香菜")]
         assert told == [True, True, False, False]
@@ -295,7 +290,7 @@ def test_one_call_gives_the_page_and_each_complete_month_the_models_words(tmp_pa
 
 def test_model_that_fails_is_named_by_maintenance_though_nothing_changes(tmp_path: Path) -> None:
     down = ScriptedLLM([ModelUnavailable("the endpoint is down.", hint="Start it.")])
-    with open_memory(settings_of(tmp_path), llm=down) as memory:
+    with open_memory(words_only(tmp_path), llm=down) as memory:
         memory.commit(CommitRequest("Lin, lives in Chengdu 住在成都", memory_type="profile", now=NOW))
         for done in memory.run(MAINTAIN, MaintainRequest(now=NOW, only=["rolling_summary", "overviews"])):
             told = [note for receipt in done.receipts for note in receipt.notes]
