@@ -311,7 +311,7 @@ class Store:
             StoreBusy: If the lock was not free in time. Nothing was stored.
             StorageFailed: If the ledger could not be written, or the folder can only be read. Nothing was stored.
         """
-        moment = now or datetime.now(UTC)
+        moment = (now or datetime.now(UTC)).astimezone(UTC)
         for attempt in range(_ATTEMPTS):
             with self._lock.held():
                 newest = self._delivery.recover()

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,14 @@ def test_a_commit_is_on_disk_and_in_history_with_both_texts(store: Store) -> Non
     newest = store.ledger.history(URI)[0]
     (change,) = store.ledger.changes_of([newest.seq])
     assert (change.before, change.after) == ("一\n", "二\n")
+
+
+def test_a_commit_is_recorded_in_utc_whatever_the_clock_on_the_wall_says(store: Store) -> None:
+    noon = datetime(2026, 11, 24, 12, tzinfo=timezone(timedelta(hours=8)))
+    store.commit(set_text(URI, "一\n"), now=noon)
+    store.files.path_for(URI).write_text("by hand", encoding="utf-8")
+    store.commit(set_text(URI, "二\n"), now=noon)
+    assert {commit.at for commit in store.ledger.history()} == {"2026-11-24T04:00:00.000+00:00"}
 
 
 def test_committing_the_same_text_twice_is_unchanged_and_not_recorded(store: Store) -> None:
