@@ -209,7 +209,7 @@ def collect(
         segments=holdings.files(sessions, _SEGMENTS)[0],
         waiting_sessions=waiting_sessions,
         waiting_messages=waiting_messages,
-        directories=sum(ledger.directories.total(root) for root in roots),
+        directories=sum(len(ledger.directories.counts(root)) for root in roots),
         size_bytes=holdings.files([*roots, *archive])[1],
         state_bytes={} if state is None else dict(_sizes(state)),
         accesses=accesses,
