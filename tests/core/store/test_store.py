@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -172,7 +174,7 @@ def test_a_torn_file_of_an_acknowledged_commit_is_written_again(tmp_path: Path) 
     store.commit(set_text(URI, "a long text that power loss can tear"))
     path = store.files.path_for(URI)
     store.close()
-    _unsettle(tmp_path)
+    unsettle(tmp_path)
     path.write_text("a long te", encoding="utf-8")
     reopened = open_store(tmp_path)
     assert reopened.text(URI) == "a long text that power loss can tear"
@@ -184,7 +186,7 @@ def test_a_hand_edit_during_recovery_is_kept(tmp_path: Path) -> None:
     store.commit(set_text(URI, "machine"))
     path = store.files.path_for(URI)
     store.close()
-    _unsettle(tmp_path)
+    unsettle(tmp_path)
     path.write_text("somebody's own words", encoding="utf-8")
     reopened = open_store(tmp_path)
     assert reopened.text(URI) == "somebody's own words"
@@ -192,13 +194,10 @@ def test_a_hand_edit_during_recovery_is_kept(tmp_path: Path) -> None:
     reopened.close()
 
 
-def _unsettle(root: Path) -> None:
-    import sqlite3
-
-    connection = sqlite3.connect(root / ".state" / "ledger.sqlite3")
-    with connection:
+def unsettle(root: Path) -> None:
+    """As if no file of any commit were known to be on disk."""
+    with closing(sqlite3.connect(root / ".state" / "ledger.sqlite3")) as connection, connection:
         connection.execute("UPDATE commits SET settled = 0")
-    connection.close()
 
 
 def _write_many(root: str, worker: int, count: int) -> None:
