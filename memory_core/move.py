@@ -86,7 +86,7 @@ def move(config: Config, to: str) -> Moved:
 
 def _to_database(source: Runebook, url: str) -> Moved:
     config = source.config.model_copy(update={"store": StoreConfig(url=url)})
-    with open_memory(config) as target, source.store.writing():
+    with open_memory(config) as target, source.store.exclusive():
         ledger = target.store.ledger
         _expect_empty(ledger.database.connection(), url)
         tokens = _copy_tokens(source, target.opened.tokens(), "")  # first: those of a move that was killed are there

@@ -11,6 +11,7 @@ from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import CommitReceipt, OperationResult
 from memory_core.core.memory.trailer import split
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook
 
 
@@ -27,10 +28,32 @@ def files_below(folder: Path) -> Iterator[tuple[Path, bytes]]:
                 yield path, path.read_bytes()
 
 
+def added(memory: Runebook, memory_type: str, content: str | None = None, /, **fields: Any) -> CommitReceipt:
+    """One memory by a plain commit, which adds to what stands there."""
+    return memory.commit(CommitRequest(content, memory_type=memory_type, fields=fields or None))
+
+
+def write(memory_type: str, uri: str | None = None, /, **fields: Any) -> dict[str, Any]:
+    """The operation that writes a memory, under this address if one is named."""
+    data = {"memory_type": memory_type, "fields": fields}
+    return {"memory_data": data} if uri is None else {"uri": uri, "memory_data": data}
+
+
+def edit(uri: str, /, **patches: Any) -> dict[str, Any]:
+    """The operation that changes fields of a memory."""
+    return {"uri": uri, "patches": patches}
+
+
+def handed_in(memory: Runebook, **given: Any) -> CommitReceipt:
+    """Operations by what they do (``write``, ``edit``, ``delete``, ``overview``); the rest belongs to the request."""
+    kinds = [kind for kind in ("write", "edit", "delete", "overview") if kind in given]
+    operations = {f"{kind}_operations": given.pop(kind) for kind in kinds}
+    return memory.commit(CommitRequest(operations=operations, **given))
+
+
 def replaced(memory: Runebook, memory_type: str, content: str, **keys: str) -> CommitReceipt:
     """A memory written whole, whatever stood there."""
-    data = {"memory_type": memory_type, "fields": {**keys, "content": content}}
-    return memory.commit(CommitRequest(operations={"write_operations": [{"replace": True, "memory_data": data}]}))
+    return handed_in(memory, write=[{"replace": True, **write(memory_type, content=content, **keys)}])
 
 
 def note(memory: Runebook, title: str, content: str, **more: Any) -> CommitReceipt:
@@ -63,6 +86,23 @@ def only(receipt: CommitReceipt) -> OperationResult:
     """What became of the one operation."""
     (result,) = receipt.results
     return result
+
+
+def by_hand(home: Path, place: str, text: str) -> Path:
+    """A file that a person wrote, at a place below a store's folder."""
+    path = home / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8", newline="")
+    return path
+
+
+def edited_by_hand(memory: Runebook, uri: str, old: str, new: str) -> Path:
+    """The file of a memory, in which a person exchanged some words."""
+    path = memory.store.files.path_for(MemoryUri.parse(uri))
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8", newline="")
+    return path
 
 
 def trailer(memory: Runebook, uri: str) -> dict[str, Any]:

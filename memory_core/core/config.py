@@ -10,10 +10,10 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from memory_core.core.errors import ConfigInvalid
-from memory_core.core.record import Record, RecordInvalid, Shaped, Within
+from memory_core.core.record import Record, RecordInvalid, Shaped, Within, hint_of
 from memory_core.core.text.word_table import word_table
 
 
@@ -466,17 +466,25 @@ def _read(path: Path, *, required: bool) -> dict[str, Any]:
     return values
 
 
+def annotation(dotted: str) -> tuple[Any, Within | None]:
+    """The type of a setting, and its bounds."""
+    record: Any = Config
+    *sections, last = dotted.split(".")
+    for section in sections:
+        record = hint_of(record, section)
+    hint = hint_of(record, last)
+    if get_origin(hint) is not Annotated:
+        return hint, None
+    inner, *marks = get_args(hint)
+    return inner, next((mark for mark in marks if isinstance(mark, Within)), None)
+
+
 def _decoded(dotted: str, raw: Any) -> Any:
-    paths, words = (
-        ("schema_dirs", "prompt_dirs"),
-        (
-            *("owner_names", "secrets_allowed", "http.allowed_hosts", "http.allowed_origins"),
-            *("http.oauth.audience", "http.oauth.user_spaces", "http.oauth.group_spaces"),
-        ),
-    )
-    separator = os.pathsep if dotted in paths else "," if dotted in words else " " if dotted == _COMMAND else None
-    if separator is None or not isinstance(raw, str):
+    """A value as settings take it: of a list that is written in one line the parts."""
+    hint, _ = annotation(dotted)
+    if get_origin(hint) is not tuple or not isinstance(raw, str):
         return raw
+    separator = " " if dotted == _COMMAND else os.pathsep if get_args(hint)[0] is Path else ","
     if raw.lstrip().startswith("["):
         try:
             return json.loads(raw)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.core.command import Argument, Command
 from memory_core.core.errors import InvalidInput
@@ -111,16 +111,16 @@ class RecordKind:
         raise NotImplementedError
 
 
-class Cleaner(Protocol):
-    """Takes out of a commit what must not be stored."""
+class Cleaner:
+    """Takes out of a commit what must not be stored; this one takes nothing out, as of a store that has none."""
 
     def text(self, text: str) -> str:
         """A text as it may be kept."""
-        ...
+        return text
 
     def result(self, result: OperationResult) -> OperationResult:
         """A result as it may be shown."""
-        ...
+        return result
 
     def check_names(self, **names: str | None) -> None:
         """Refuse names that cannot be kept.
@@ -128,15 +128,14 @@ class Cleaner(Protocol):
         Raises:
             ContentRejected: If one cannot.
         """
-        ...
 
     def messages(self, messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         """Messages as they may be stored, and notes for the receipt."""
-        ...
+        return tuple(messages), ()
 
     def operations(self, operations: MemoryOperations) -> Cleared:
         """Operations as they may be planned."""
-        ...
+        return Cleared(operations)
 
 
 @frozen
@@ -152,29 +151,6 @@ class Cleared:
     operations: MemoryOperations
     refused: tuple[OperationResult, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-class NothingCleaned:
-    """The cleaner of a store that has none: everything is stored as it is."""
-
-    def text(self, text: str) -> str:
-        """The text itself."""
-        return text
-
-    def result(self, result: OperationResult) -> OperationResult:
-        """The result itself."""
-        return result
-
-    def check_names(self, **names: str | None) -> None:
-        """Any name is kept."""
-
-    def messages(self, messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
-        """The messages themselves."""
-        return tuple(messages), ()
-
-    def operations(self, operations: MemoryOperations) -> Cleared:
-        """The operations themselves."""
-        return Cleared(operations)
 
 
 #: Keeps operations for the store's owner instead of doing them; the arguments are those of ``decide``.
@@ -286,7 +262,7 @@ class Features:
 
     def cleaner(self, config: Config) -> Cleaner:
         """What takes out of each commit what must not be stored."""
-        found: Cleaner = next((make(config) for make in self.members("cleaner")), NothingCleaned())
+        found: Cleaner = next((make(config) for make in self.members("cleaner")), Cleaner())
         return found
 
     def completed(self, decided: ChangeSet, snapshot: Snapshot, context: PlanContext) -> ChangeSet:

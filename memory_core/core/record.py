@@ -18,10 +18,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, Union, dataclass_t
 from memory_core.core.memory.results import as_json
 
 Location = tuple[str | int, ...]
-_TRUE, _FALSE = (
-    frozenset({"1", "true", "on", "yes", "y", "t"}),
-    frozenset({"0", "false", "off", "no", "n", "f"}),
-)
+_TRUE = frozenset({"1", "true", "on", "yes", "y", "t"})
+_FALSE = frozenset({"0", "false", "off", "no", "n", "f"})
 
 
 class Fault(NamedTuple):
@@ -128,13 +126,13 @@ class Record:
         return {name: self.__dict__[name] for name in self.names()}
 
     def _fill(self, given: Mapping[str, Any], place: Location, faults: list[Fault]) -> None:
+        kind: Any = type(self)
         known, before = self.names(), len(faults)
         for name in known:
             if name in given:
-                kind: Any = type(self)
-                self.__dict__[name] = _read(given[name], _hint(kind, name), (*place, name), faults)
-            elif hasattr(type(self), name):
-                self.__dict__[name] = getattr(type(self), name)
+                self.__dict__[name] = _read(given[name], hint_of(kind, name), (*place, name), faults)
+            elif hasattr(kind, name):
+                self.__dict__[name] = getattr(kind, name)
             else:
                 faults.append(Fault((*place, name), "missing", "Field required", given))
         for name in given:
@@ -159,14 +157,9 @@ class Record:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._values().items())})"
 
 
-def hint_of(record: type[Record], name: str) -> Any:
-    """What the annotation of a value says."""
-    kind: Any = record
-    return _hint(kind, name)
-
-
 @cache
-def _hint(record: Any, name: str) -> Any:
+def hint_of(record: Any, name: str) -> Any:
+    """What the annotation of a value of a record says."""
     return eval(record.__annotations__[name], vars(sys.modules[record.__module__]))  # our own annotation
 
 

@@ -13,17 +13,17 @@ import threading
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from memory_core.core import config as declared
 from memory_core.core.config import Config, environment_name
 from memory_core.core.errors import ConfigInvalid, InvalidInput
 from memory_core.core.frozen import frozen
-from memory_core.core.record import Record, Within, hint_of
 from memory_core.core.store import atomic
 
 Origin = Literal["default", "file", "environment", "option"]
 Kind = Literal["text", "number", "flag", "choice", "list"]
+_KINDS: Mapping[Any, Kind] = {Literal: "choice", tuple: "list", int: "number", float: "number", bool: "flag"}
 #: They say who may come in or where memories and keys are sent, or name folders and programs: whoever may write the
 #: file changes them, nobody over HTTP.
 _FILE_ONLY = frozenset({"home", "store.url", "llm.command", "llm.base_url", "index.url", "schema_dirs", "prompt_dirs"})
@@ -196,16 +196,8 @@ _UNLOCKING: Mapping[str, str] = {
 
 
 def _setting(name: str, value: Any, default: Any, about: str, origin: Origin) -> Setting:
-    hint, bounds = _hint(name)
-    kind: Kind = "text"
-    if get_origin(hint) is Literal:
-        kind = "choice"
-    elif get_origin(hint) is tuple:
-        kind = "list"
-    elif hint in (int, float):
-        kind = "number"
-    elif hint is bool:
-        kind = "flag"
+    hint, bounds = declared.annotation(name)
+    kind = _KINDS.get(get_origin(hint) or hint, "text")
     only_file = name in _FILE_ONLY or name.startswith(_FILE_ONLY_SECTION)
     stronger: Literal["environment", "option"] | None = None
     if origin in ("environment", "option"):
@@ -224,19 +216,6 @@ def _setting(name: str, value: Any, default: Any, about: str, origin: Origin) ->
         locked="file" if only_file else stronger,
         at_start=name.partition(".")[0] in _AT_START or name == _ALSO_AT_START,
     )
-
-
-def _hint(name: str) -> tuple[Any, Within | None]:
-    """The type of a setting, and its bounds."""
-    record: type[Record] = Config
-    *sections, last = name.split(".")
-    for section in sections:
-        record = hint_of(record, section)
-    hint = hint_of(record, last)
-    if get_origin(hint) is not Annotated:
-        return hint, None
-    inner, *marks = get_args(hint)
-    return inner, next((mark for mark in marks if isinstance(mark, Within)), None)
 
 
 def _member(tree: Any, name: str) -> Any:

@@ -159,7 +159,7 @@ class _Writing:
                 self._copy(_INDEX, Path(scratch) / INDEX_NAME)
             ledger = Path(scratch) / LEDGER_NAME
             copy_database(state / LEDGER_NAME, ledger)
-            with LedgerSnapshot(ledger, frozen=True) as snapshot:
+            with LedgerSnapshot.of_file(ledger, frozen=True) as snapshot:
                 uris = self._put_files(snapshot)
                 seq, ledger_id = snapshot.seq, snapshot.ledger_id
             self._copy(_LEDGER, ledger)
@@ -274,7 +274,7 @@ def verify(path: Path) -> int:
         if problem is not None:
             raise InvalidInput(f"the backup's ledger is damaged: {problem}.", hint="Use another backup.")
         excused = set(found.manifest.get("not_as_committed", ()))
-        with LedgerSnapshot(ledger, frozen=True) as snapshot:
+        with LedgerSnapshot.of_file(ledger, frozen=True) as snapshot:
             for row in snapshot.files():
                 inside = files.get("/".join((HOME, *MemoryUri.parse(row.uri).parts)))
                 if row.uri not in excused and not _is_as_committed(found, inside, row.sha256):

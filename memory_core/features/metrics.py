@@ -144,7 +144,7 @@ def collect(
         sessions=conversations,
         segments=holdings.files(sessions, _SEGMENTS)[0],
         waiting_extractions=dict(zip(("sessions", "messages"), holdings.waiting(sessions), strict=True)),
-        directories=sum(ledger.directories.total(root) for root in roots),
+        directories=sum(len(ledger.directories.counts(root)) for root in roots),
         size_bytes={"files": holdings.files([*roots, *archive])[1], **({} if state is None else dict(_sizes(state)))},
         accesses=accesses,
         used=used,

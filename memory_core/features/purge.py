@@ -177,7 +177,7 @@ def _erased(memory: Runebook, receipt: CommitReceipt, erasures: Sequence[Erasure
     memory.indexer.follow(None)
     memory.opened.pages.bring_up_to_date()
     _clean_index(memory, [str(erasure.uri) for erasure in erasures])
-    ledger.past.vacuum()
+    vacuum(ledger.database.connection())
     results = tuple(map(_result, erasures))
     left = list(_left(memory, traces, [str(erasure.uri) for erasure in erasures if erasure.tombstone]))
     notes = [memory.store.kept_of_erased]

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected
-from memory_core.core.feature import Cleared, Feature
+from memory_core.core.feature import Cleaner, Cleared, Feature
 from memory_core.core.memory.message import Message, ToolCall, ToolResult, dump_lines, parse_lines
 from memory_core.core.memory.results import Action, OperationResult
 from memory_core.core.memory.trailer import join, split
@@ -449,7 +449,7 @@ Op = TypeVar("Op", bound="BaseModel")
 Said = TypeVar("Said", Message, ToolCall, ToolResult)
 
 
-class Redaction:
+class Redaction(Cleaner):
     """Applies one setting.
 
     Args:

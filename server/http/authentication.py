@@ -176,7 +176,7 @@ class TokenCheck:
         self._open = open_requests
         self._noted: dict[str, float] = {}
         self._clerk = ThreadPoolExecutor(1, thread_name_prefix="runebook-token")
-        self._look = Lookups(is_remote=tokens is not None and tokens.is_remote)
+        self._look = Lookups(is_remote=tokens is not None and tokens.database.is_remote)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request pass as whoever it is, or refuse it."""

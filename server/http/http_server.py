@@ -184,7 +184,7 @@ def build_app(
     behind = sessions if store is None else _WithApi(sessions, store, settings, owner)
     rates = RequestRates(settings.requests_per_minute)
     sharing = None
-    if tokens is not None and tokens.is_remote and settings.requests_per_minute:
+    if tokens is not None and tokens.database.is_remote and settings.requests_per_minute:
         from memory_core.open_postgres import shared_rates
 
         sharing = Sharing(rates, shared_rates(tokens))

@@ -76,7 +76,7 @@ class Login(ABC):
         self.issuer = issuer
         self._config = config
         self._logins = Logins(tokens.database)
-        self._look = Lookups(is_remote=tokens.is_remote)
+        self._look = Lookups(is_remote=tokens.database.is_remote)
         self.routes: list[BaseRoute] = [
             Route(f"{_METADATA}{path}", self._metadata, methods=["GET"]) for path in _RESOURCES
         ]

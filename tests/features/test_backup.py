@@ -105,7 +105,7 @@ def files(home: Path) -> dict[str, bytes]:
 
 
 def history(home: Path) -> list[tuple[object, ...]]:
-    with LedgerSnapshot(home / ".state" / "ledger.sqlite3") as snapshot:
+    with LedgerSnapshot.of_file(home / ".state" / "ledger.sqlite3") as snapshot:
         return [(commit["commit_id"], commit["author"], commit["changes"]) for commit in snapshot.history()]
 
 

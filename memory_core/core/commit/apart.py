@@ -13,7 +13,7 @@ from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import RunebookError
 from memory_core.core.feature import Features, RecordKind
-from memory_core.core.memory.operations import MemoryOperations, WriteOp, escaped
+from memory_core.core.memory.operations import MemoryOperations, WriteOp, refusal
 from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult
 from memory_core.core.store.local import Snapshot
 
@@ -50,8 +50,7 @@ def decide(
             try:
                 after, note = kind.with_write(text, write, context, moment)
             except RunebookError as error:
-                reason, hint = escaped(error.message), escaped(error.hint)
-                found[place] = OperationResult("write", str(uri), Action.REJECTED, reason, hint)
+                found[place] = refusal("write", str(uri), error)
                 continue
             action = Action.CREATED if text is None else Action.UNCHANGED if after == text else Action.UPDATED
             found[place] = OperationResult("write", str(uri), action, note=note or None)

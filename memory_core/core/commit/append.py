@@ -18,6 +18,7 @@ from memory_core.core.commit.overlap import unseen
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import InvalidInput
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.message import Message, dump_lines, language_of, last_time, parse_lines, session_id_for
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.operations import MemoryOperations, WriteOp
@@ -105,10 +106,11 @@ class Learned:
 _REHEARSED_FROM = 500
 
 
+@frozen
 class MessageRecorder:
     """Records conversations into one store.
 
-    Args:
+    Attributes:
         store: The store.
         commits: Names sessions and their limits.
         choice: The rules of projects.
@@ -116,20 +118,11 @@ class MessageRecorder:
         is_extracted: Whether there is a model that extracts them.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        commits: Commits,
-        choice: ProjectChoice,
-        *,
-        queues: bool,
-        is_extracted: bool,
-    ) -> None:
-        self._store = store
-        self._commits = commits
-        self._choice = choice
-        self._queues = queues
-        self._is_extracted = is_extracted
+    store: Store
+    commits: Commits
+    choice: ProjectChoice
+    queues: bool
+    is_extracted: bool
 
     def record(
         self,
@@ -154,20 +147,20 @@ class MessageRecorder:
         Raises:
             InvalidInput: If a message is malformed; nothing of the conversation is stored then.
         """
-        self._commits.cleaner.check_names(session_id=session_id, request_id=request_id, project=assignment.project)
-        messages, redactions = self._commits.cleaner.messages(parse_messages(raw))
+        self.commits.cleaner.check_names(session_id=session_id, request_id=request_id, project=assignment.project)
+        messages, redactions = self.commits.cleaner.messages(parse_messages(raw))
         if not messages:
             raise InvalidInput("messages is empty.", hint="Send at least one {role, content}.")
-        self._commits.check_size(dump_lines(messages), len(messages))
+        self.commits.check_size(dump_lines(messages), len(messages))
         session = session_id or session_id_for(messages)
-        log = self._commits.session_uri(session)
+        log = self.commits.session_uri(session)
         moment = now or datetime.now(UTC)
 
         def planned(snapshot: Snapshot) -> ChangeSet:
             before = snapshot.text(log)
             stored, _ = parse_lines(before or "")
             # What was stored under another setting is known again too.
-            known = self._commits.cleaner.messages(stored)[0] if redactions else stored
+            known = self.commits.cleaner.messages(stored)[0] if redactions else stored
             known = with_forgotten(known, messages)
             project, private = _place(stored, assignment)
             fresh = [replace(message, project=project, private=private) for message in unseen(known, messages)]
@@ -175,11 +168,11 @@ class MessageRecorder:
             total = len(stored) + len(fresh)
             waiting = self._waiting(log, total, len(stored))
             if not fresh:
-                progress = SessionProgress(log, stored=total, known=total) if self._queues else None
+                progress = SessionProgress(log, stored=total, known=total) if self.queues else None
                 results = (OperationResult("messages", str(log), Action.UNCHANGED), *waiting)
                 return ChangeSet((), results, notes=redactions, usage=counts, progress=progress)
-            dated = self._commits.context(moment, _SOURCE_KIND, session, last_time(fresh))
-            own = replace(dated, assignment=self._choice.of_session(project, private=private))
+            dated = self.commits.context(moment, _SOURCE_KIND, session, last_time(fresh))
+            own = replace(dated, assignment=self.choice.of_session(project, private=private))
             learned = self._learn(stored, fresh, snapshot, own)
             decided = self._decided(learned, snapshot, own, moment)
             notes = (note for each in learned for note in each.notes)
@@ -192,27 +185,27 @@ class MessageRecorder:
                 usage=counts,
                 progress=SessionProgress(
                     log,
-                    stored=total if self._queues else None,
+                    stored=total if self.queues else None,
                     known=len(stored),
                     call_keys=_counted(learned, decided.results),
                 ),
             )
 
         if len(messages) >= _REHEARSED_FROM and not dry_run:
-            self._store.rehearse(planned)
-        return self._store.commit(planned, kind="messages", request_id=request_id, now=moment, dry_run=dry_run)
+            self.store.rehearse(planned)
+        return self.store.commit(planned, kind="messages", request_id=request_id, now=moment, dry_run=dry_run)
 
     def _decided(
         self, learned: Sequence[Learned], snapshot: Snapshot, context: PlanContext, moment: datetime
     ) -> ChangeSet:
         """The plan of what was learned; facts are stored, what cues say may have to wait for the owner."""
-        reviewer = self._commits.reviewer
-        facts = [write for each in learned if each.are_facts or reviewer is None for write in each.writes]
-        others = [write for each in learned if not (each.are_facts or reviewer is None) for write in each.writes]
+        reviewer = self.commits.reviewer
+        facts = [write for each in learned if reviewer is None or each.are_facts for write in each.writes]
+        others = [write for each in learned if not each.are_facts for write in each.writes]
         stored = plan(MemoryOperations(write_operations=facts), snapshot, context)
         if reviewer is None:
             return stored
-        waits = reviewer(MemoryOperations(write_operations=others), snapshot, context, moment, self._commits.features)
+        waits = reviewer(MemoryOperations(write_operations=others), snapshot, context, moment, self.commits.features)
         return replace(
             stored,
             changes=(*stored.changes, *waits.changes),
@@ -226,17 +219,17 @@ class MessageRecorder:
         """What the new messages teach without a model: first the facts."""
 
         def counted(keys: frozenset[str]) -> frozenset[str]:
-            return frozenset(self._store.ledger.extractions.counted(keys, self._commits.sessions))
+            return self.store.ledger.extractions.counted(keys, self.commits.sessions)
 
-        growing = Growing(stored, fresh, snapshot, context, self._is_extracted, counted)
-        learned = [learn(growing) for learn in self._commits.features.members("learner")]
+        growing = Growing(stored, fresh, snapshot, context, self.is_extracted, counted)
+        learned = [learn(growing) for learn in self.commits.features.members("learner")]
         return sorted(learned, key=lambda each: not each.are_facts)
 
     def _waiting(self, log: MemoryUri, stored: int, known: int) -> tuple[OperationResult, ...]:
         """A line for the messages that wait for extraction, if any do."""
-        if not self._queues:
+        if not self.queues:
             return ()
-        row = self._store.ledger.extractions.get(log)
+        row = self.store.ledger.extractions.get(log)
         waiting = stored - (0 if row is None else min(row.extracted, known))
         if waiting <= 0:
             return ()

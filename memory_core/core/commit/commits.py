@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Protocol
 
 from pydantic import ValidationError
@@ -24,7 +24,7 @@ from memory_core.core.frozen import frozen
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.memory.memory_type import CONTENT, MemoryType, MemoryTypeRegistry, resolve_category
 from memory_core.core.memory.message import dump_lines, parse_lines
-from memory_core.core.memory.metadata import METADATA
+from memory_core.core.memory.metadata import METADATA, utc_text
 from memory_core.core.memory.operations import MemoryData, MemoryOperations, WriteOp, escaped, flatten_extras
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment
 from memory_core.core.memory.requests import CommitRequest
@@ -60,8 +60,7 @@ def salience_of(priority: str | float | None) -> float | None:
             priority = -1.0
     if isinstance(priority, bool) or not 0.0 <= priority <= 1.0:
         raise InvalidInput(
-            "priority is not one Runebook knows.",
-            hint="Use low, normal, high, critical, or a number from 0 to 1.",
+            "priority is not one Runebook knows.", hint="Use low, normal, high, critical, or a number from 0 to 1."
         )
     return float(priority)
 
@@ -99,18 +98,20 @@ def parse_operations(raw: Mapping[str, Any] | MemoryOperations) -> tuple[MemoryO
             try:
                 MemoryOperations.model_validate({name: [item]})
             except ValidationError as error:
-                first = error.errors()[0]
-                where = ".".join(str(part) for part in first["loc"][2:])
-                dropped.append(escaped(f"{name}[{index}].{where}: {first['msg']}".replace("].:", "]:")))
+                where, wrong = _first_fault(error, 2)
+                dropped.append(escaped(f"{name}[{index}].{where}: {wrong}".replace("].:", "]:")))
             else:
                 kept.append(item)
     try:
         return MemoryOperations.model_validate(sound), dropped
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidInput(
-            f"operations.{'.'.join(map(str, first['loc']))}: {first['msg']}.", hint="Correct that member."
-        ) from None
+        raise InvalidInput(f"operations.{': '.join(_first_fault(error))}.", hint="Correct that member.") from None
+
+
+def _first_fault(error: ValidationError, depth: int = 0) -> tuple[str, str]:
+    """Where an object is wrong, below so many levels, and how."""
+    first = error.errors()[0]
+    return ".".join(map(str, first["loc"][depth:])), first["msg"]
 
 
 def _items(value: Any) -> list[Any]:
@@ -195,9 +196,9 @@ class Commits:
             request_id: Makes a retry return the first receipt.
             dry_run: Plan only.
             now: Time of the commit, with the offset that decides the day of a log; default the clock's, on the wall.
-            expected: SHA-256 of the files as the author of the operations saw them; see ``bounds.Context``.
+            expected: SHA-256 of the files as the author of the operations saw them; see ``PlanContext``.
             reads_elsewhere: Whether the author may have read other files too.
-            only_if: SHA-256 of files that must still be so, or nothing at all is done; see ``update.precondition``.
+            only_if: SHA-256 of files that must still be so, or nothing at all is done; see ``conflicts.moved_on``.
             span: The messages that the operations were made of. They leave the queue with this commit, unless
                 nothing of it could be applied or a file changed meanwhile. Operations may then be empty.
             settlement: Likewise, for messages out of their order.
@@ -318,10 +319,8 @@ class Commits:
         try:
             return MemoryData(memory_type=name, fields=values, **given)
         except ValidationError as error:
-            first = error.errors()[0]
             raise InvalidInput(
-                f"{'.'.join(map(str, first['loc']))}: {first['msg']}.",
-                hint="Field values are text, numbers or booleans.",
+                f"{': '.join(_first_fault(error))}.", hint="Field values are text, numbers or booleans."
             ) from None
 
     def _awaits(self, span: Span, snapshot: Snapshot) -> bool:
@@ -339,8 +338,7 @@ class Commits:
         """
         if "/" in session_id or not session_id.strip():
             raise InvalidUri(
-                f"session_id {session_id!r} cannot be a folder name.",
-                hint="Use letters, digits, '-' and '_'.",
+                f"session_id {session_id!r} cannot be a folder name.", hint="Use letters, digits, '-' and '_'."
             )
         return self.sessions.child(session_id).child(MESSAGES_NAME)
 
@@ -352,9 +350,7 @@ class Commits:
     def _type_named(self, memory_type: str | None, category: str | None) -> MemoryType:
         """The type that was asked for; a category of another vocabulary stands for one of ours."""
         name = memory_type or (resolve_category(category) if category else None) or DEFAULT_TYPE
-        if any(known.name == name for known in self._registry.list_all()):
-            return self._registry.get(name)
-        return self._registry.get(resolve_category(name) or name)
+        return self._registry.find(name) or self._registry.get(resolve_category(name) or name)
 
     def context(
         self, moment: datetime, kind: str, session_id: str | None, said_at: datetime | None = None
@@ -365,8 +361,8 @@ class Commits:
             registry=self._registry,
             user_space=self._config.user_space,
             agent_space=self._config.agent_space,
-            now=_stamp(moment),
-            said_at=None if said_at is None or said_at > moment else _stamp(said_at),
+            now=utc_text(moment),
+            said_at=None if said_at is None or said_at > moment else utc_text(said_at),
             source=source,
             content_bytes=self._config.limits.content_bytes,
         )
@@ -388,13 +384,8 @@ class Commits:
         limit = self._config.limits.commit_bytes
         if size > limit:
             raise TooLarge(
-                f"the commit is {size:,} bytes; the limit is {limit:,}.",
-                hint="Send it in several smaller commits.",
+                f"the commit is {size:,} bytes; the limit is {limit:,}.", hint="Send it in several smaller commits."
             )
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def _settled(decided: ChangeSet, span: Span, reasoning: str | None) -> ChangeSet:

@@ -1,7 +1,9 @@
-"""The condition under which operations count at all: that certain files still are what their author saw.
+"""What changed since the author of operations looked: an operation is refused that would overwrite it unseen.
 
-A person who edits a page sends back what was seen; if another tab, an agent or a hand changed the file meanwhile,
-nothing is done, and whoever asks can look at both. Checked inside the transaction, where nobody comes in between. Pure.
+A model's operations carry the hash of each file that it saw; one that replaces or deletes what has changed since is
+refused alone (``check_…``). A person who edits a page sends back what was seen; if another tab, an agent or a hand
+changed the file meanwhile, nothing at all is done (``moved_on``), and whoever asks can look at both. Checked inside the
+transaction, where nobody comes in between. Pure.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from memory_core.core.commit.patch import is_patch
 from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import MemoryChanged, PatchRejected, RunebookError
 from memory_core.core.memory.directory_page import abstract_line, is_generated, parse_page
-from memory_core.core.memory.memory import Memory, parse
-from memory_core.core.memory.memory_type import FieldType, MemoryField, MemoryType, MergeOp
+from memory_core.core.memory.memory import Memory
+from memory_core.core.memory.memory_type import FieldType, MemoryType, MergeOp
 from memory_core.core.memory.operations import escaped
 from memory_core.core.memory.results import Action, ChangeSet, OperationResult, text_sha256
 from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri
@@ -55,7 +57,7 @@ def check_fields(
     if misfits:
         raise _changed(copy, uri, "and the patch no longer fits", misfits[0])
     now = _fields(copy.memory_before(uri)) or {}
-    seen = _fields(_seen(copy, uri))
+    seen = _fields(copy.memory_seen(uri))
     lost = [name for name, error in merged.rejected.items() if isinstance(error, TextStands)]
     lost += [
         name
@@ -76,7 +78,7 @@ def check_removal(copy: WorkingCopy, uri: MemoryUri) -> None:
     """
     if not copy.moved(uri):
         return
-    seen, before = _seen(copy, uri), copy.memory_before(uri)
+    seen, before = copy.memory_seen(uri), copy.memory_before(uri)
     if seen is None or seen.type is None or _fields(seen) != _fields(before):
         raise _changed(copy, uri, "so it is not deleted unread")
 
@@ -103,21 +105,11 @@ def _whole(memory_type: MemoryType, given: Mapping[str, Any], *, adds: bool) -> 
     """Names of the fields whose stored value the operation would replace as a whole."""
     for name, value in given.items():
         field = memory_type.field(name)
-        if value is not None and field is not None and _replaces(field, value, adds=adds):
+        if value is None or field is None:
+            continue
+        is_plain = field.merge_op is MergeOp.PATCH and not isinstance(value, list) and not is_patch(str(value))
+        if field.merge_op is MergeOp.REPLACE or (is_plain and not (adds and field.type is FieldType.STRING)):
             yield name
-
-
-def _replaces(field: MemoryField, value: Any, *, adds: bool) -> bool:
-    if field.merge_op is MergeOp.REPLACE:
-        return True
-    whole = field.merge_op is MergeOp.PATCH and not isinstance(value, list) and not is_patch(str(value))
-    return whole and not (adds and field.type is FieldType.STRING)
-
-
-def _seen(copy: WorkingCopy, uri: MemoryUri) -> Memory | None:
-    """The memory as the author of the operations saw it."""
-    text = copy.seen_text(uri)
-    return None if text is None else parse(uri, text, copy.context.registry)
 
 
 def _fields(memory: Memory | None) -> Mapping[str, Any] | None:

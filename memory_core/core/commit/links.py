@@ -111,9 +111,7 @@ def _without_link(
     copy: WorkingCopy, uri: MemoryUri, other: MemoryUri, relation: str, *, convicted: bool
 ) -> Memory | None:
     """The memory without the link; None where it has none."""
-    memory, _ = copy.typed(uri)
-    if memory.damage is not None:
-        raise FieldRejected(f"{str(uri)!r}: {memory.damage}.", hint="Mend or remove the file's trailer by hand.")
+    memory = copy.changeable(uri)
     gone = [known for known in memory.metadata.links if (known.uri, known.relation) == (str(other), relation)]
     if not gone:
         return None
@@ -189,9 +187,7 @@ def _with_link(
     copy: WorkingCopy, uri: MemoryUri, other: MemoryUri, relation: str, strength: float, *, convicted: bool = False
 ) -> Memory:
     """The memory with the link; ``convicted`` says that the link moves this memory's confidence."""
-    memory, _ = copy.typed(uri)
-    if memory.damage is not None:
-        raise FieldRejected(f"{str(uri)!r}: {memory.damage}.", hint="Mend or remove the file's trailer by hand.")
+    memory = copy.changeable(uri)
     links = _merged(memory.metadata.get(LINKS), str(other), relation, strength, _since(copy, memory, other))
     if links == memory.metadata.get(LINKS):
         return memory

@@ -24,7 +24,7 @@ from memory_core.core.memory.memory_type import (
     MergeOp,
 )
 from memory_core.core.memory.names import key_of
-from memory_core.core.memory.operations import Patch, SearchReplace
+from memory_core.core.memory.operations import SearchReplace
 
 _NO_PATCH_HINT = {
     MergeOp.REPLACE: "Give its whole new value as plain text.",
@@ -63,10 +63,10 @@ class FieldMerge:
 def write_fields(
     memory_type: MemoryType,
     current: Mapping[str, FieldValue] | None,
-    given: Mapping[str, object],
+    given: Mapping[str, Any],
     mode: WriteMode = WriteMode.ADD,
 ) -> FieldMerge:
-    """Merge a write: create when ``current`` is None, else add to the given fields and keep the others.
+    """Merge a write, or an edit: create when ``current`` is None, else change the given fields and keep the others.
 
     ``sum`` fields add, ``immutable`` ones keep their value, ``replace`` ones take the new. Text of a ``patch`` field
     goes by ``mode``; a SEARCH/REPLACE block given for it is applied, never stored as text.
@@ -74,33 +74,9 @@ def write_fields(
     Args:
         memory_type: Declares the fields.
         current: The stored fields, or None for a new memory.
-        given: New values by field name; None means not given.
-        mode: What becomes of text that stands there.
+        given: By field name new values, or patches in any form; None means not given.
+        mode: What becomes of text that stands there; an edit replaces it.
     """
-    return _merge(memory_type, current, given, mode, creates=current is None)
-
-
-def edit_fields(
-    memory_type: MemoryType, current: Mapping[str, FieldValue] | None, patches: Mapping[str, Patch]
-) -> FieldMerge:
-    """Merge an edit: each field takes its patch by its merge operation.
-
-    Args:
-        memory_type: Declares the fields.
-        current: The stored fields.
-        patches: For a ``patch`` field any patch form, for ``sum`` the increment, else the new value.
-    """
-    return _merge(memory_type, current, patches, WriteMode.REPLACE, creates=False)
-
-
-def _merge(
-    memory_type: MemoryType,
-    current: Mapping[str, FieldValue] | None,
-    given: Mapping[str, Any],
-    mode: WriteMode,
-    *,
-    creates: bool,
-) -> FieldMerge:
     values = dict(current or {})
     rejected: dict[str, RunebookError] = {}
     ignored: list[str] = []
@@ -112,7 +88,7 @@ def _merge(
             ignored.append(name)
             continue
         try:
-            new = _merged(field, values.get(name), value, mode, creates=creates)
+            new = _merged(field, values.get(name), value, mode, creates=current is None)
             if mode is WriteMode.REFUSE and field.format == DATE_FORMAT:
                 _expect_date(field, new)
             values[name] = new

@@ -34,7 +34,7 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
-from itertools import pairwise
+from itertools import groupby, pairwise
 from operator import attrgetter
 
 from memory_core.core.memory.message import Message
@@ -133,12 +133,7 @@ def _shortened(stored: Sequence[Message], incoming: Sequence[Message], texts: Co
 
 def _turns(messages: Sequence[Message]) -> list[_Turn]:
     return [
-        _Turn(
-            place,
-            message,
-            _content(message),
-            frozenset(_call_ids(message)) - {""},
-        )
+        _Turn(place, message, _content(message), frozenset(_call_ids(message)) - {""})
         for place, message in enumerate(messages)
         if message.role not in _PROMPT_ROLES
     ]
@@ -233,16 +228,8 @@ def _runs(
         new_keys = [key if counts[key] <= _REPEATED_LIMIT else None for key in new_keys]
     runs: list[list[tuple[_Turn, _Turn]]] = []
     for block in SequenceMatcher(None, old_keys, new_keys, autojunk=False).get_matching_blocks():
-        run: list[tuple[_Turn, _Turn]] = []
-        for step in range(block.size):
-            pair = (old[block.a + step], new[block.b + step])
-            if _compatible(*pair):
-                run.append(pair)
-            elif run:
-                runs.append(run)
-                run = []
-        if run:
-            runs.append(run)
+        pairs = zip(old[block.a : block.a + block.size], new[block.b : block.b + block.size], strict=True)
+        runs += [list(run) for may_be_one, run in groupby(pairs, lambda pair: _compatible(*pair)) if may_be_one]
     return runs
 
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from memory_core.core.commit.conflicts import check_fields, check_removal, check_summary
 from memory_core.core.commit.links import link, link_replacement
-from memory_core.core.commit.merge_fields import FieldMerge, TextStands, edit_fields, write_fields
+from memory_core.core.commit.merge_fields import FieldMerge, TextStands, write_fields
 from memory_core.core.commit.patch import MemoryPatchHandler, is_patch
-from memory_core.core.commit.working_copy import PlanContext, WorkingCopy, WriteMode
+from memory_core.core.commit.working_copy import PlanContext, WorkingCopy, WriteMode, expect_sound
 from memory_core.core.errors import (
     ContentRejected,
     FieldRejected,
@@ -48,6 +48,7 @@ from memory_core.core.memory.operations import (
     WriteOp,
     check_text,
     escaped,
+    refusal,
 )
 from memory_core.core.memory.results import Action, ChangeSet, OperationResult
 from memory_core.core.memory.template import unshown
@@ -122,13 +123,8 @@ class _Planner:
         except StoreBusy:  # no operation is at fault; the same request may succeed in a moment
             raise
         except RunebookError as error:
-            conflict = isinstance(error, MemoryChanged)
-            about = error.uri if isinstance(error, MemoryChanged) else escaped(subject)
-            self._results.append(
-                OperationResult(
-                    op, about, Action.REJECTED, escaped(error.message), escaped(error.hint), conflict=conflict
-                )
-            )
+            about = error.uri if isinstance(error, MemoryChanged) else subject
+            self._results.append(refusal(op, about, error))
             return
         before = self._copy.text(outcome.uri)
         now, went = self._quoted(outcome) if self._context.quotes else (None, None)
@@ -224,7 +220,8 @@ class _Planner:
             found = self._copy.locate(directory, memory_type, fields)
             if found is not None:
                 return self._write_over(self._copy.existing(found), memory_type, op, fields)
-        _raise_first(merged)
+        for error in merged.rejected.values():
+            raise error
         if not any(isinstance(value, str) and value.strip() for value in fields.values()):
             raise ContentRejected(
                 f"a memory of type '{memory_type.name}' with no text says nothing.",
@@ -260,7 +257,8 @@ class _Planner:
                     self._copy.alias(self._context.owned(str(op.uri)), created.uri)
                 return replace(created, notes=notes)
             memory = self._copy.existing(found)
-            if all(memory.fields.get(name) == value for name, value in _beside_keys(memory_type, tried)):
+            beside_keys = tried.keys() - set(memory_type.key_fields)
+            if all(memory.fields.get(name) == tried[name] for name in beside_keys):
                 return self._update(memory, memory_type, {}, op.memory_data, WriteMode.ADD)
         raise FieldRejected("too many memories have this name.", hint="Give the memory a name of its own.")
 
@@ -344,16 +342,10 @@ class _Planner:
 
         ``mode`` is that of a write; None is an edit, whose values are patches.
         """
-        if memory.damage is not None:
-            raise FieldRejected(
-                f"{str(memory.uri)!r}: {memory.damage}.", hint="Mend or remove the file's trailer by hand."
-            )
+        expect_sound(memory)
         assignment, project = self._context.assignment, memory.project
         assignment.check_existing(memory_type, str(memory.uri), project, replaces=mode is not None)
-        if mode is None:
-            merged = edit_fields(memory_type, memory.fields, given)
-        else:
-            merged = write_fields(memory_type, memory.fields, given, mode)
+        merged = write_fields(memory_type, memory.fields, given, mode or WriteMode.REPLACE)
         adds = mode in (WriteMode.ADD, WriteMode.REFUSE)
         check_fields(self._copy, memory.uri, memory_type, given, merged, adds=adds)
         merged = _explained(memory, memory_type, merged)
@@ -406,12 +398,6 @@ def _about_body(memory: Memory, memory_type: MemoryType, changed: Memory, given:
         yield f"the body was edited by hand and stays; only the fields were updated{shown}"
     elif given.get(CONTENT) == memory.fields.get(CONTENT) and changed.body.startswith(f"{memory.body}\n\n"):
         yield "the body was written on its own and stays; what changed was added below it: edit content, too"
-
-
-def _beside_keys(memory_type: MemoryType, fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The fields that say more than the name."""
-    keys = memory_type.key_fields
-    return ((name, value) for name, value in fields.items() if name not in keys)
 
 
 def _explained(memory: Memory, memory_type: MemoryType, merged: FieldMerge) -> FieldMerge:
@@ -522,8 +508,8 @@ def _said_anew(memory: Memory, data: MemoryData, context: PlanContext) -> dict[s
     if data.said_at is None and context.said_at is not None:  # what was said long ago is no newer than what is known
         said = max(context.said_at, memory.metadata.text("updated_at") or "")
     changed: dict[str, Any] = {"version": memory.metadata.next_version, "updated_at": said}
-    source = memory.metadata.get("source")
-    if context.source.get("kind") == _EXPLICIT and isinstance(source, Mapping) and source.get("kind") != _EXPLICIT:
+    source = memory.metadata.source
+    if source and context.source.get("kind") == _EXPLICIT and source.get("kind") != _EXPLICIT:
         changed["source"] = {**source, "kind": _EXPLICIT}
     return changed
 
@@ -534,8 +520,3 @@ def _with_note(note: str | None, more: str | None) -> str | None:
 
 def _ignored(merged: FieldMerge) -> str:
     return f"ignored fields the type does not take: {', '.join(merged.ignored)}"
-
-
-def _raise_first(merged: FieldMerge) -> None:
-    for error in merged.rejected.values():
-        raise error

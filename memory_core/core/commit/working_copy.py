@@ -11,7 +11,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
-from memory_core.core.errors import InvalidUri, MemoryChanged, NotFound
+from memory_core.core.errors import FieldRejected, InvalidUri, MemoryChanged, NotFound
 from memory_core.core.frozen import frozen
 from memory_core.core.memory import names
 from memory_core.core.memory.memory import Memory, parse
@@ -76,11 +76,8 @@ class PlanContext:
             InvalidUri: If not; whether such a file exists makes no difference.
         """
         uri = MemoryUri.parse(text)
-        own = {
-            (Scope.USER.value, self.user_space, "memories"),
-            (Scope.AGENT.value, self.agent_space, "memories"),
-        }
-        if uri.parts[:3] not in own:
+        spaces = ((Scope.USER, self.user_space), (Scope.AGENT, self.agent_space))
+        if uri.parts[:3] not in [(*space, "memories") for space in spaces]:
             raise InvalidUri(
                 f"operations may not touch {text!r}.",
                 hint="Name a URI under viking://user/…/memories or viking://agent/…/memories, as ls prints it.",
@@ -146,8 +143,7 @@ class WorkingCopy:
         if memory is None:
             self.expect_never_seen(uri)
             raise NotFound(
-                f"there is no memory at {str(uri)!r}.",
-                hint="Look it up with find, or list its directory with ls.",
+                f"there is no memory at {str(uri)!r}.", hint="Look it up with find, or list its directory with ls."
             )
         return memory
 
@@ -166,6 +162,16 @@ class WorkingCopy:
             )
         return memory, memory.type
 
+    def changeable(self, uri: MemoryUri) -> Memory:
+        """A memory as by ``typed`` whose trailer can be written anew; raises as that, too.
+
+        Raises:
+            FieldRejected: If its trailer is damaged.
+        """
+        memory, _ = self.typed(uri)
+        expect_sound(memory)
+        return memory
+
     def seen_sha256(self, uri: MemoryUri) -> str | None:
         """Hash of the text as the author of the operations saw it; None if not seen."""
         return (self.context.expected or {}).get(str(uri))
@@ -174,6 +180,10 @@ class WorkingCopy:
         """The text as the author of the operations saw it; None if not seen, or no commit knows it."""
         seen = self.seen_sha256(uri)
         return None if seen is None else self.snapshot.ledger.text_with(uri, seen)
+
+    def memory_seen(self, uri: MemoryUri) -> Memory | None:
+        """The memory as the author of the operations saw it; see ``seen_text``."""
+        return self._parsed(uri, self.seen_text(uri))
 
     def moved(self, uri: MemoryUri) -> bool:
         """Whether the author of the operations saw another text than the one before this plan, or none."""
@@ -309,6 +319,16 @@ class WorkingCopy:
         """Whether a person removed the file that the name table still knows under this very key."""
         known = self.snapshot.locate(uri.parent, memory_type.name, key)
         return known == uri and self.text(uri) is None
+
+
+def expect_sound(memory: Memory) -> None:
+    """Refuse to change a memory whose trailer cannot be read.
+
+    Raises:
+        FieldRejected: If so.
+    """
+    if memory.damage is not None:
+        raise FieldRejected(f"{str(memory.uri)!r}: {memory.damage}.", hint="Mend or remove the file's trailer by hand.")
 
 
 def _is_memory(uri: MemoryUri) -> bool:

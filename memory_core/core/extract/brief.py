@@ -23,6 +23,7 @@ from memory_core.core.extract.prompts import (
     transcript,
 )
 from memory_core.core.extract.store_view import StoreView
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.message import Message
 from memory_core.core.text.tokens import count_tokens
 
@@ -49,19 +50,19 @@ class Brief:
     seen: Mapping[str, str]
 
 
+@frozen
 class BriefWriter:
     """Writes briefs for one user and agent.
 
-    Args:
+    Attributes:
         prompts: The templates.
         guide: Describes the memory types.
         budget_tokens: Tokens of a brief; below about 2,600 it holds the bare task and is as short as it can be.
     """
 
-    def __init__(self, prompts: PromptLibrary, guide: TypeGuide, budget_tokens: int) -> None:
-        self._prompts = prompts
-        self._guide = guide
-        self._budget_tokens = budget_tokens
+    prompts: PromptLibrary
+    guide: TypeGuide
+    budget_tokens: int
 
     @property
     def conversation_tokens(self) -> int:
@@ -100,17 +101,17 @@ class BriefWriter:
 
     def _task(self, where: str, handing: dict[str, str], include_messages: bool) -> dict[str, str]:
         """What does not depend on the conversation."""
-        values = {**handing, "where": where, "rules": self._prompts.render("rules")}
+        values = {**handing, "where": where, "rules": self.prompts.render("rules")}
         share = _TYPES_SHARE_BESIDE_MESSAGES if include_messages else _TYPES_SHARE
-        return {**values, "types": self._guide.text(int(self._room(values) * share))}
+        return {**values, "types": self.guide.text(int(self._room(values) * share))}
 
     def _filled(self, values: dict[str, str], messages: Sequence[Message], view: StoreView) -> Brief:
         owner = _owner_line(view.owner_names())
-        found = Prefetcher(self._guide, view).gather(messages, self._room(values) - count_tokens(owner))
-        return Brief(self._prompts.render("brief", {**values, "context": f"{owner}{found.text}"}), found.seen)
+        found = Prefetcher(self.guide, view).gather(messages, self._room(values) - count_tokens(owner))
+        return Brief(self.prompts.render("brief", {**values, "context": f"{owner}{found.text}"}), found.seen)
 
     def _room(self, values: dict[str, str]) -> int:
-        return max(0, self._budget_tokens - count_tokens(self._prompts.render("brief", values)) - _SPARE_TOKENS)
+        return max(0, self.budget_tokens - count_tokens(self.prompts.render("brief", values)) - _SPARE_TOKENS)
 
 
 def _where(session: str) -> str:

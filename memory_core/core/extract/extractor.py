@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,15 +27,17 @@ from memory_core.core.extract.store_view import StoreView
 from memory_core.core.extract.trigger import ExtractionTrigger, retry_at
 from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index.indexer import numbered
-from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, Meter, TokenUsage, drive, watched
+from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, TokenUsage, drive, watched
 from memory_core.core.memory.exchange import ExchangeStarts
 from memory_core.core.memory.message import Message, dump_lines, language_of, last_time, parse_lines
+from memory_core.core.memory.metadata import utc_text
 from memory_core.core.memory.names import short_hash
 from memory_core.core.memory.operations import MemoryOperations
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, ProjectChoice, ProjectScope
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.locks import Lock
+from memory_core.core.store.sqlite import stamp
 from memory_core.core.store.usage import ModelCalls
 
 if TYPE_CHECKING:
@@ -56,48 +58,51 @@ class Part:
     assignment: ProjectAssignment
 
 
+@dataclass(eq=False, repr=False)
 class SessionReader:
     """Reads the conversations of one store.
 
-    Args:
+    Attributes:
         store: Holds the logs.
         choice: The rules of projects.
         language: Language of memories; ``auto`` follows the user's messages.
         features: They know what was extracted out of its order, and give hints.
     """
 
-    def __init__(self, store: Store, choice: ProjectChoice, language: str, features: Features = NO_FEATURES) -> None:
-        self._store = store
-        self._features = features
-        self._choice = choice
-        self._language = language
-        self._analysed: RecentCache[MemoryUri, tuple[int, frozenset[int]]] = RecentCache(_REMEMBERED_LOGS)
+    store: Store
+    choice: ProjectChoice
+    language: str
+    features: Features = NO_FEATURES
+    _analysed: RecentCache[MemoryUri, tuple[int, frozenset[int]]] = field(
+        default_factory=lambda: RecentCache(_REMEMBERED_LOGS), init=False
+    )
 
     def messages(self, log: MemoryUri) -> tuple[Message, ...]:
         """The stored messages of a session; empty if there are none."""
-        return tuple(parse_lines(self._store.text(log) or "")[0])
+        return tuple(parse_lines(self.store.text(log) or "")[0])
+
+    def readable(self, log: MemoryUri) -> tuple[Message, ...]:
+        """The stored messages of a session; none where they cannot be read."""
+        try:
+            return self.messages(log)
+        except RunebookError:
+            return ()
 
     def project_of(self, log: MemoryUri) -> str | None:
         """The project that a session's last message belongs to."""
-        try:
-            messages = self.messages(log)
-        except RunebookError:
-            return None
+        messages = self.readable(log)
         return messages[-1].project if messages else None
 
     def is_seen(self, log: MemoryUri, project: str | None) -> bool:
         """Whether nothing of a conversation is private to another project; what cannot be read is nobody's secret."""
-        try:
-            messages = self.messages(log)
-        except RunebookError:
-            return True
-        return all(ProjectScope(project).sees(message.project, private=message.private) for message in messages)
+        scope = ProjectScope(project)
+        return all(scope.sees(message.project, private=message.private) for message in self.readable(log))
 
     def assignment(self, messages: Sequence[Message]) -> ProjectAssignment:
         """Whose the memories of some messages are; where any of them is private, all of them are."""
         private = next((message for message in messages if message.private), None)
         last = private or (messages[-1] if messages else None)
-        return self._choice.of_session(None if last is None else last.project, private=private is not None)
+        return self.choice.of_session(None if last is None else last.project, private=private is not None)
 
     def part(self, row: Extraction, budget_tokens: int, *, again: bool = False) -> Part:
         """The next messages of a session that one prompt can hold.
@@ -129,7 +134,7 @@ class SessionReader:
 
     def analysed(self, log: MemoryUri) -> frozenset[int]:
         """Places of the messages that memories were made of out of their order."""
-        each = (lines(self._store, log) for lines in self._features.members("extracted_lines"))
+        each = (lines(self.store, log) for lines in self.features.members("extracted_lines"))
         lines: frozenset[int] = frozenset().union(*each)
         if not lines:
             return frozenset()
@@ -137,7 +142,7 @@ class SessionReader:
 
     def lines(self, log: MemoryUri) -> list[int]:
         """The line of each stored message, in order; damaged lines have none."""
-        return [line for line, _ in numbered((self._store.text(log) or "").removeprefix("\ufeff"))]
+        return [line for line, _ in numbered((self.store.text(log) or "").removeprefix("\ufeff"))]
 
     def waiting_exchanges(self, row: Extraction) -> int:
         """Exchanges of a session that hold messages to extract."""
@@ -146,8 +151,8 @@ class SessionReader:
 
     def _analysed_by_now(self, log: MemoryUri) -> frozenset[int]:
         """See ``analysed``; asked again only after a commit that brought more than messages and a feature's records."""
-        records = (kind.name for kind in self._features.record_kinds if kind.name)
-        newest = self._store.ledger.newest_apart_from("messages", *records)
+        records = (kind.name for kind in self.features.record_kinds if kind.name)
+        newest = self.store.ledger.newest_apart_from("messages", *records)
         known = self._analysed.get(log)
         if known is None or known[0] != newest:
             known = (newest, self.analysed(log))
@@ -175,8 +180,8 @@ class SessionReader:
             session_id=log.parent.name,
             messages=taken,
             earlier=tuple(message for message in before if scope.sees(message.project, private=message.private)),
-            language=language_of(messages) if self._language == "auto" else self._language,
-            hints=tuple(hint for hints in self._features.members("hints") for hint in hints(taken)),
+            language=language_of(messages) if self.language == "auto" else self.language,
+            hints=tuple(hint for hints in self.features.members("hints") for hint in hints(taken)),
         )
 
 
@@ -251,10 +256,11 @@ _Taken = tuple[Part, Settlement | None]
 COMMIT, PROMOTION = "commit", "promotion"
 
 
+@dataclass(eq=False, repr=False)
 class Extractor:
     """Extracts the memories of one store's conversations.
 
-    Args:
+    Attributes:
         store: Holds logs, queue and locks.
         commits: Commits operations.
         orchestrator: The update loop.
@@ -263,33 +269,24 @@ class Extractor:
         sessions: Reads stored conversations.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        commits: Commits,
-        orchestrator: MemoryReActOrchestrator,
-        briefs: BriefWriter,
-        view: StoreView,
-        sessions: SessionReader,
-    ) -> None:
-        self._store = store
-        self._commits = commits
-        self.orchestrator = orchestrator
-        self._briefs = briefs
-        self.view = view
-        self.sessions = sessions
-        self._locks: dict[MemoryUri, Lock] = {}
-        self._guard = threading.Lock()
+    store: Store
+    commits: Commits
+    orchestrator: MemoryReActOrchestrator
+    briefs: BriefWriter
+    view: StoreView
+    sessions: SessionReader
+    _locks: dict[MemoryUri, Lock] = field(default_factory=dict, init=False)
+    _guard: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     @property
     def queue(self) -> ExtractionQueue:
         """What waits."""
-        return self._store.ledger.extractions
+        return self.store.ledger.extractions
 
     @property
     def sessions_directory(self) -> MemoryUri:
         """Where this user's conversations are."""
-        return self._commits.sessions
+        return self.commits.sessions
 
     def extraction(
         self, log: MemoryUri, now: datetime | None = None, *, again: bool = False
@@ -336,7 +333,7 @@ class Extractor:
 
     def waiting(self, limit: int = 100, due_at: str | None = None) -> list[Extraction]:
         """This user's conversations that wait, longest first; see ``ExtractionQueue.waiting``."""
-        return self.queue.waiting(self._commits.sessions, limit, due_at)
+        return self.queue.waiting(self.commits.sessions, limit, due_at)
 
     def is_due(self, recorded: CommitReceipt, trigger: ExtractionTrigger, now: datetime) -> bool:
         """Whether the session that has just grown is extracted at once."""
@@ -353,7 +350,7 @@ class Extractor:
         """
         own = [MemoryUri.parse(result.uri) for result in recorded.results if result.op == EXTRACTION]
         project = self.sessions.project_of(own[0]) if own else None
-        at = now.astimezone(UTC).isoformat(timespec="seconds")
+        at = utc_text(now)
         waiting = (row for row in self.waiting(_LOOKED_AT + len(own), at) if row.log not in own)
         # What it would say in the receipt is not for another project.
         seen = (row for row in waiting if self.sessions.is_seen(row.log, project))
@@ -373,8 +370,8 @@ class Extractor:
             trigger: Which of the others are extracted by now.
             now: Aware.
         """
-        at = now.astimezone(UTC).isoformat(timespec="seconds")
-        rows = [self.queue.get(self._commits.session_uri(name)) for name in sessions]
+        at = utc_text(now)
+        rows = [self.queue.get(self.commits.session_uri(name)) for name in sessions]
         own = [row.log for row in rows if row is not None and row.waiting and (row.retry_at or at) <= at]
         older = [row.log for row in self.waiting(due_at=at) if trigger.takes_other(row, now) and row.log not in own]
         return own + older[:_LOOKED_AT]
@@ -414,13 +411,13 @@ class Extractor:
         Raises:
             NotFound: If there is no such session.
         """
-        log = self._commits.session_uri(session_id)
+        log = self.commits.session_uri(session_id)
         messages = self.sessions.messages(log)
         if not messages:
             raise NotFound(
                 f"there is no conversation {session_id!r}.", hint="List them: runebook ls viking://session/…"
             )
-        self.queue.restart(log, len(messages), datetime.now(UTC).isoformat(timespec="milliseconds"))
+        self.queue.restart(log, len(messages), stamp(datetime.now(UTC)))
         return log
 
     def briefed(self, recorded: CommitReceipt) -> CommitReceipt:
@@ -432,7 +429,7 @@ class Extractor:
         messages = self.sessions.messages(log)
         conversation = self.sessions.excerpt(messages, range(row.extracted, row.stored), log)
         assignment = self.sessions.assignment(messages[row.extracted : row.stored])
-        brief = self._briefs.write(_for_client(conversation), self.view.within(assignment))
+        brief = self.briefs.write(_for_client(conversation), self.view.within(assignment))
         self.queue.briefed(log, row.stored, brief.seen)
         return replace(recorded, brief=brief.text)
 
@@ -452,21 +449,21 @@ class Extractor:
             NotFound: If nothing of this conversation waits.
         """
         if session_id is None:
-            whole = (row for row in self.waiting() if self._is_whole(row))
+            whole = (row for row in self.waiting() if len(self.sessions.readable(row.log)) >= row.stored)
             offered = (row for row in whole if self.sessions.is_seen(row.log, project))
             row = None if focus else next(offered, None)
             if row is None:
-                return self._briefs.write_unstored(self.view.within(ProjectAssignment(project)), focus).text
+                return self.briefs.write_unstored(self.view.within(ProjectAssignment(project)), focus).text
         else:
-            row = self.queue.get(self._commits.session_uri(session_id))
+            row = self.queue.get(self.commits.session_uri(session_id))
             if row is None or not row.waiting:
                 raise NotFound(
                     f"nothing of the conversation {session_id!r} waits to be extracted.",
                     hint="See what waits with: runebook extract --list. Store new messages with commit_memory.",
                 )
-        part = self.sessions.part(row, self._briefs.conversation_tokens)
+        part = self.sessions.part(row, self.briefs.conversation_tokens)
         view = self.view.within(part.assignment)
-        brief = self._briefs.write(_for_client(part.conversation), view, include_messages=True)
+        brief = self.briefs.write(_for_client(part.conversation), view, include_messages=True)
         if noted:
             self.queue.briefed(row.log, part.span.end, brief.seen)
         return brief.text
@@ -494,9 +491,9 @@ class Extractor:
             InvalidInput: If there is neither an operation nor a reason.
         """
         apply = partial(
-            self._commits.apply_operations, session_id=session_id, request_id=request_id, dry_run=dry_run, now=now
+            self.commits.apply_operations, session_id=session_id, request_id=request_id, dry_run=dry_run, now=now
         )
-        row = None if session_id is None else self.queue.get(self._commits.session_uri(session_id))
+        row = None if session_id is None else self.queue.get(self.commits.session_uri(session_id))
         parsed, dropped = parse_operations(operations)
         parsed, moved = for_owner(parsed, self.view)
         if row is None:
@@ -521,18 +518,17 @@ class Extractor:
         )
         return replace(receipt, notes=(*receipt.notes, *moved, *notes))
 
-    def _is_whole(self, row: Extraction) -> bool:
-        try:
-            return len(self.sessions.messages(row.log)) >= row.stored
-        except RunebookError:
-            return False
-
     def _extract(
         self, log: MemoryUri, next_part: Callable[[], _Taken | None], now: datetime | None
     ) -> Generator[LLMRequest, Completion, CommitReceipt]:
         receipts: list[CommitReceipt] = []
         results: list[OperationResult] = []
-        meter = Meter()
+        usage = TokenUsage()
+
+        def note(_request: LLMRequest, answer: Completion | None) -> None:
+            nonlocal usage  # counts also when the loop fails in the end
+            usage += replace(TokenUsage() if answer is None else answer.usage, requests=1)
+
         before: list[Span] = []
         while (row := self.queue.get(log)) is not None:
             try:
@@ -553,16 +549,16 @@ class Extractor:
                     continue
                 # Where memories changed while the model thought, it is asked once more, with what is stored by then.
                 loop = self.orchestrator.extract(part.conversation, self.view.within(part.assignment))
-                receipts.append(self._commit((yield from meter.read(loop)), part, settlement, now))
+                receipts.append(self._commit((yield from watched(loop, note)), part, settlement, now))
             except RunebookError as error:
                 results.append(self._postponed(row, now, error.message, error.hint))
                 break
-        return summed(receipts, results, meter.usage)
+        return summed(receipts, results, usage)
 
     def _passed_over(self, span: Span, now: datetime | None) -> CommitReceipt:
         """Messages that a promotion took leave the queue."""
         done = MemoryOperations(reasoning="promotions of their topics took them already")
-        return self._commits.apply_operations(done, session_id=span.log.parent.name, span=span, now=now)
+        return self.commits.apply_operations(done, session_id=span.log.parent.name, span=span, now=now)
 
     def _commit(
         self, outcome: Outcome, part: Part, settlement: Settlement | None, now: datetime | None
@@ -571,7 +567,7 @@ class Extractor:
         operations = outcome.operations
         if not operations.reasoning:
             operations = operations.model_copy(update={"reasoning": outcome.reasoning})
-        receipt = self._commits.apply_operations(
+        receipt = self.commits.apply_operations(
             operations,
             session_id=span.log.parent.name,
             expected=outcome.expected,
@@ -597,7 +593,7 @@ class Extractor:
 
     def _lock(self, log: MemoryUri) -> Lock:
         with self._guard:
-            return self._locks.setdefault(log, self._store.turn(f"extract-{short_hash(str(log))}"))
+            return self._locks.setdefault(log, self.store.turn(f"extract-{short_hash(str(log))}"))
 
 
 def _for_client(conversation: Conversation) -> Conversation:

@@ -16,6 +16,7 @@ from memory_core.core.errors import ModelFailed, ModelUnavailable
 from memory_core.core.extract.extractor import Extractor
 from memory_core.core.extract.trigger import ExtractionTrigger
 from memory_core.core.extract.working_memory import Compactor, WorkingMemory
+from memory_core.core.frozen import frozen
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, drive
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.results import CommitReceipt, OperationResult
@@ -34,10 +35,11 @@ NO_MODEL = (
 FollowUp = Callable[[MemoryUri | None, ProjectScope, datetime], Generator[LLMRequest, Completion, CommitReceipt | None]]
 
 
+@frozen
 class ConversationIntake:
     """Turns recorded conversations into memories, for one store.
 
-    Args:
+    Attributes:
         store: Keeps the final receipts.
         extractor: Runs the update loop over one session.
         trigger: Says what is extracted by now.
@@ -48,25 +50,14 @@ class ConversationIntake:
         deadline_seconds: Time that one commit may spend on the model.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        extractor: Extractor,
-        trigger: ExtractionTrigger,
-        follow_ups: Sequence[FollowUp],
-        compactor: Compactor,
-        indexed: Callable[[CommitReceipt, ProjectScope], CommitReceipt],
-        client: Callable[[], LLMClient | None],
-        deadline_seconds: float,
-    ) -> None:
-        self._store = store
-        self._extractor = extractor
-        self._trigger = trigger
-        self._follow_ups = tuple(follow_ups)
-        self._compactor = compactor
-        self._indexed = indexed
-        self._client = client
-        self._deadline_seconds = deadline_seconds
+    store: Store
+    extractor: Extractor
+    trigger: ExtractionTrigger
+    follow_ups: Sequence[FollowUp]
+    compactor: Compactor
+    indexed: Callable[[CommitReceipt, ProjectScope], CommitReceipt]
+    client: Callable[[], LLMClient | None]
+    deadline_seconds: float
 
     def take_in(self, recorded: CommitReceipt, now: datetime | None = None, *, brief: bool = False) -> CommitReceipt:
         """Make of a conversation what is made of it by now: memories by the configured model, or a brief if asked for.
@@ -74,21 +65,21 @@ class ConversationIntake:
         Without a model the receipt says how to take the brief once enough waits.
         """
         if not still_waits(recorded):
-            return self._compactor.completed(recorded)
+            return self.compactor.completed(recorded)
         moment = now or datetime.now().astimezone()
         try:
-            client = self._client()
+            client = self.client()
         except ModelFailed as error:
             recorded = replace(recorded, notes=(*recorded.notes, f"the model cannot be used: {error}"))
-            return self._compactor.completed(recorded)
+            return self.compactor.completed(recorded)
         if client is None:
             if brief:
-                return self._compactor.completed(self._extractor.briefed(recorded))
+                return self.compactor.completed(self.extractor.briefed(recorded))
             receipt = self._left_waiting(recorded)
-            if self._extractor.is_due(recorded, self._trigger, moment):
+            if self.extractor.is_due(recorded, self.trigger, moment):
                 receipt = replace(receipt, results=tuple(map(_offered, receipt.results)))
-            return self._compactor.completed(receipt)
-        return drive(self.extraction(recorded, now), client, self._deadline_seconds)
+            return self.compactor.completed(receipt)
+        return drive(self.extraction(recorded, now), client, self.deadline_seconds)
 
     def extraction(
         self, recorded: CommitReceipt, now: datetime | None = None
@@ -107,38 +98,38 @@ class ConversationIntake:
         moment = now or datetime.now().astimezone()
         receipt = recorded
         if not still_waits(recorded):
-            return self._compactor.completed(receipt)
+            return self.compactor.completed(receipt)
         own = _log_of(recorded)
-        scope = ProjectScope(None if own is None else self._extractor.sessions.project_of(own))
-        due = self._extractor.due(recorded, self._trigger, moment)
+        scope = ProjectScope(None if own is None else self.extractor.sessions.project_of(own))
+        due = self.extractor.due(recorded, self.trigger, moment)
         if own not in due:
             receipt = self._left_waiting(receipt)
         failed = False
         for log in due:
-            done = yield from self._extractor.extraction(log, now)
-            receipt = merged(receipt, log, self._indexed(done, scope))
+            done = yield from self.extractor.extraction(log, now)
+            receipt = merged(receipt, log, self.indexed(done, scope))
             tell(f"the model's answer was applied, {len(done.changed_uris)} files changed")
             failed = still_waits(done)
             if failed:
                 break
-        for follow_up in () if failed else self._follow_ups:
+        for follow_up in () if failed else self.follow_ups:
             done_after = yield from follow_up(own, scope, moment)
             if done_after is not None:
-                receipt = added(receipt, self._indexed(done_after, scope))
-        receipt = self._compactor.completed(receipt)
+                receipt = added(receipt, self.indexed(done_after, scope))
+        receipt = self.compactor.completed(receipt)
         if REPEATED not in recorded.notes:
-            self._store.finish(receipt)
+            self.store.finish(receipt)
         return receipt
 
     def working_memory(self, log: MemoryUri) -> WorkingMemory:
         """What must stay of a stored conversation whose context was compressed; see ``Compactor.kept``."""
-        return self._compactor.kept(log)
+        return self.compactor.kept(log)
 
     def _left_waiting(self, recorded: CommitReceipt) -> CommitReceipt:
         """The receipt with what the conversation waits for."""
         results = tuple(
-            replace(result, note=f"{result.note}; {self._trigger.why(row)}")
-            if result.op == EXTRACTION and (row := self._extractor.queue.get(MemoryUri.parse(result.uri))) is not None
+            replace(result, note=f"{result.note}; {self.trigger.why(row)}")
+            if result.op == EXTRACTION and (row := self.extractor.queue.get(MemoryUri.parse(result.uri))) is not None
             else result
             for result in recorded.results
         )
@@ -155,8 +146,8 @@ class ConversationIntake:
             NotFound: If there is no such session.
         """
         client = self._model()
-        for receipt in self._extractor.extract_waiting(client, self._deadline_seconds, session_id):
-            yield self._indexed(receipt, ProjectScope())
+        for receipt in self.extractor.extract_waiting(client, self.deadline_seconds, session_id):
+            yield self.indexed(receipt, ProjectScope())
 
     def extract_ended(self, sessions: Collection[str]) -> Iterator[CommitReceipt]:
         """Extract conversations that have ended, and what else is due; nobody waits, so each gets more time.
@@ -168,13 +159,13 @@ class ConversationIntake:
             ModelUnavailable: If no model is configured, or it cannot be used as it is set up.
         """
         client = self._model()
-        logs = self._extractor.ended(sessions, self._trigger, datetime.now().astimezone())
-        seconds = _UNWATCHED * self._deadline_seconds
-        for receipt in self._extractor.extract_waiting(client, seconds, logs=logs):
-            yield self._indexed(receipt, ProjectScope())
+        logs = self.extractor.ended(sessions, self.trigger, datetime.now().astimezone())
+        seconds = _UNWATCHED * self.deadline_seconds
+        for receipt in self.extractor.extract_waiting(client, seconds, logs=logs):
+            yield self.indexed(receipt, ProjectScope())
 
     def _model(self) -> LLMClient:
-        client = self._client()
+        client = self.client()
         if client is None:
             raise ModelUnavailable("no language model is configured.", hint=NO_MODEL)
         return client

@@ -8,6 +8,7 @@ writes. Never more than ``max_iterations + 2`` requests; similarity alone never 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
@@ -62,23 +63,22 @@ _UNREAD = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class Deliberation:
     """The loop over one dialogue.
 
-    Args:
+    Attributes:
         dialogue: With its first turn.
         prompts: The templates.
         view: The store.
         rounds: Rounds of reading.
     """
 
-    def __init__(self, dialogue: Dialogue, prompts: PromptLibrary, view: StoreView, rounds: int) -> None:
-        self._dialogue = dialogue
-        self._prompts = prompts
-        self._view = view
-        self._near_from = view.near_from
-        self._rounds = rounds
-        self._near: dict[str, list[tuple[str, float]]] = {}
+    dialogue: Dialogue
+    prompts: PromptLibrary
+    view: StoreView
+    rounds: int
+    _near: dict[str, list[tuple[str, float]]] = field(default_factory=dict, init=False)
 
     def decide(self) -> Asking:
         """Ask, and read what the model wants to read, until it gives operations.
@@ -86,16 +86,16 @@ class Deliberation:
         Raises:
             ModelFailed: If no usable answer came.
         """
-        answer = yield from self._dialogue.ask(self._problem)
+        answer = yield from self.dialogue.ask(self._problem)
         while answer.actions and self._may_read():
-            self._rounds -= 1
-            readings, notes = run(self._view, answer.actions, self._reading_room(), self._dialogue.answered())
-            self._dialogue.note(*notes)
+            self.rounds -= 1
+            readings, notes = run(self.view, answer.actions, self._reading_room(), self.dialogue.answered())
+            self.dialogue.note(*notes)
             purpose = " ".join([_ASKED, *(f"({note}.)" for note in notes)])
-            self._dialogue.reply(answer, self._reading_frame(purpose), readings)
-            answer = yield from self._dialogue.ask(self._problem)
+            self.dialogue.reply(answer, self._reading_frame(purpose), readings)
+            answer = yield from self.dialogue.ask(self._problem)
         if answer.actions:
-            self._dialogue.note(f"{len(answer.actions)} read actions were ignored: no reading was left")
+            self.dialogue.note(f"{len(answer.actions)} read actions were ignored: no reading was left")
         return answer
 
     def review(
@@ -110,19 +110,19 @@ class Deliberation:
         offered: set[str] = set()
         while self._may_read():
             wanted = [uri for uri in self._unread(verdicts) if uri not in offered]
-            readings = show(self._view, wanted, self._reading_room())
+            readings = show(self.view, wanted, self._reading_room())
             if not readings:
                 break
             offered.update(wanted)
-            self._rounds -= 1
+            self.rounds -= 1
             refused = [verdict for verdict in verdicts if verdict.refused]
             problems = self._problems(refused, self._reading_room() - _cost(readings))
             purpose = _UNREAD + (f"\n\nRefused so far:\n{problems}" if problems else "")
-            self._dialogue.reply(answer, self._reading_frame(purpose), readings)
+            self.dialogue.reply(answer, self._reading_frame(purpose), readings)
             try:
                 answer = yield from self.decide()
             except _UNUSABLE as error:
-                self._dialogue.note(f"the operations were not reconsidered: {error.message}")
+                self.dialogue.note(f"the operations were not reconsidered: {error.message}")
                 break
             verdicts = self.judged(answer.operations)
         return verdicts, answer
@@ -138,16 +138,16 @@ class Deliberation:
         """
         bad = [verdict for verdict in verdicts if not verdict.sound]
         good = [verdict.operation for verdict in verdicts if verdict.sound]
-        if bad and self._dialogue.requests_left:
+        if bad and self.dialogue.requests_left:
             try:
                 repaired = yield from self.repair(bad, answer)
             except _UNUSABLE as error:
-                self._dialogue.note(f"the refused operations were not corrected: {error.message}")
+                self.dialogue.note(f"the refused operations were not corrected: {error.message}")
             else:
                 fresh = [item for item in listed(repaired.operations or MemoryOperations()) if item not in good]
                 again = {subject(item) for item in fresh}
                 gone = [subject(verdict.operation) for verdict in bad]
-                self._dialogue.note(*(f"{name}: withdrawn after a refusal" for name in gone if name not in again))
+                self.dialogue.note(*(f"{name}: withdrawn after a refusal" for name in gone if name not in again))
                 verdicts = self.judged(assembled([*good, *fresh]))
         return self.readable(verdicts)
 
@@ -157,35 +157,35 @@ class Deliberation:
         Raises:
             ModelFailed: If no usable answer came.
         """
-        problems = self._problems(bad, int(self._dialogue.room * _PROBLEM_SHARE))
-        empty = self._prompts.render("repair", {"problems": problems})
+        problems = self._problems(bad, int(self.dialogue.room * _PROBLEM_SHARE))
+        empty = self.prompts.render("repair", {"problems": problems})
         uris = dict.fromkeys(uri for verdict in bad for uri in targets(verdict))
-        files = show(self._view, list(uris), self._dialogue.room - count_tokens(empty))
+        files = show(self.view, list(uris), self.dialogue.room - count_tokens(empty))
         short = ReasoningAction(reasoning=answer.reasoning, memory_changes=answer.memory_changes)
-        self._dialogue.reply(
-            short, lambda text: self._prompts.render("repair", {"problems": problems, "files": text}), files
+        self.dialogue.reply(
+            short, lambda text: self.prompts.render("repair", {"problems": problems, "files": text}), files
         )
-        self._rounds = 0
-        return (yield from self._dialogue.ask(_repair_problem))
+        self.rounds = 0
+        return (yield from self.dialogue.ask(_repair_problem))
 
     def judged(self, operations: MemoryOperations | None) -> list[Verdict]:
         """Try operations out, without what the system counts by itself."""
-        placed, moved = for_owner(operations or MemoryOperations(), self._view)
-        cleaned, notes = without_counts(placed, self._view)
-        self._dialogue.note(*moved, *notes)
+        placed, moved = for_owner(operations or MemoryOperations(), self.view)
+        cleaned, notes = without_counts(placed, self.view)
+        self.dialogue.note(*moved, *notes)
         if not len(cleaned):
             return []
         try:
-            receipt = self._view.preview(cleaned)
+            receipt = self.view.preview(cleaned)
         except InvalidInput as error:
             refusal = OperationResult("operations", "", Action.REJECTED, error.message, error.hint)
             return [Verdict(item, (), (refusal,)) for item in listed(cleaned)]
-        return judge(cleaned, receipt, self._dialogue.expected(), self._view)
+        return judge(cleaned, receipt, self.dialogue.expected(), self.view)
 
     def readable(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
         """Those that touch no file unread; the others are reported."""
         unread = [verdict for verdict in verdicts if verdict.unread]
-        self._dialogue.note(
+        self.dialogue.note(
             *(f"{subject(item.operation)}: left out, {item.unread[0]} was not read whole" for item in unread)
         )
         return [verdict for verdict in verdicts if not verdict.unread]
@@ -203,7 +203,7 @@ class Deliberation:
         return assembled(operations, reasoning or None)
 
     def _may_read(self) -> bool:
-        return self._rounds > 0 and self._dialogue.requests_left > 0
+        return self.rounds > 0 and self.dialogue.requests_left > 0
 
     def _problem(self, answer: ReasoningAction) -> str | None:
         """What is wrong with an answer; a request to read is fine while reading is possible."""
@@ -222,7 +222,7 @@ class Deliberation:
 
     def _unread(self, verdicts: Sequence[Verdict]) -> list[str]:
         """Files to show: those that operations touch, then strong neighbours of new memories."""
-        known = self._dialogue.expected()
+        known = self.dialogue.expected()
         self._meet(verdicts)
         touched = [uri for verdict in verdicts for uri in verdict.unread]
         near = [
@@ -239,11 +239,11 @@ class Deliberation:
         new = [item.operation for item in verdicts if isinstance(item.operation, WriteOp) and item.creates]
         texts = list(dict.fromkeys(text for text in map(new_text, new) if text.strip() and text not in self._near))
         if texts:
-            for text, pairs in zip(texts, self._view.neighbours(texts), strict=True):
+            for text, pairs in zip(texts, self.view.neighbours(texts), strict=True):
                 self._near[text] = list(pairs)
 
     def _strong(self, write: WriteOp) -> list[tuple[str, float]]:
-        return [pair for pair in self._near.get(new_text(write), ()) if pair[1] >= self._near_from]
+        return [pair for pair in self._near.get(new_text(write), ()) if pair[1] >= self.view.near_from]
 
     def _problems(self, verdicts: Sequence[Verdict], budget: int) -> str:
         each = max(0, budget) // max(1, len(verdicts))
@@ -251,12 +251,12 @@ class Deliberation:
 
     def _reading_room(self) -> int:
         frame = self._reading_frame(_UNREAD)("")
-        return max(0, self._dialogue.room - count_tokens(frame) - count_tokens(self._prompts.render("final")))
+        return max(0, self.dialogue.room - count_tokens(frame) - count_tokens(self.prompts.render("final")))
 
     def _reading_frame(self, purpose: str) -> Frame:
-        closing = "" if self._rounds > 0 else f"\n\n{self._prompts.render('final')}"
+        closing = "" if self.rounds > 0 else f"\n\n{self.prompts.render('final')}"
         return lambda text: (
-            self._prompts.render("readings", {"purpose": purpose, "readings": text or "(nothing)"}) + closing
+            self.prompts.render("readings", {"purpose": purpose, "readings": text or "(nothing)"}) + closing
         )
 
 
@@ -278,10 +278,11 @@ _HINT_TOKENS = 150
 _BEFORE = "Earlier messages, remembered already, for context only:"
 
 
+@dataclass(eq=False, repr=False)
 class MemoryReActOrchestrator:
     """Runs extractions for one user and agent.
 
-    Args:
+    Attributes:
         prompts: The templates.
         guide: Describes the memory types.
         max_iterations: Rounds of reading.
@@ -290,41 +291,38 @@ class MemoryReActOrchestrator:
         single_pass: One request, no reading, no repair.
     """
 
-    def __init__(
-        self,
-        prompts: PromptLibrary,
-        guide: TypeGuide,
-        *,
-        max_iterations: int,
-        prompt_tokens: int,
-        max_tokens: int,
-        single_pass: bool = False,
-    ) -> None:
-        self._prompts = prompts
-        self._guide = guide
-        self._rounds = 0 if single_pass else max_iterations
-        self._most_requests = 1 if single_pass else max_iterations + 2
-        self._prompt_tokens = prompt_tokens
-        self._max_tokens = max_tokens
-        self._single_pass = single_pass
+    prompts: PromptLibrary
+    guide: TypeGuide
+    _: KW_ONLY
+    max_iterations: int
+    prompt_tokens: int
+    max_tokens: int
+    single_pass: bool = False
+
+    def __post_init__(self) -> None:
+        self._rounds = 0 if self.single_pass else self.max_iterations
+        self._most_requests = 1 if self.single_pass else self.max_iterations + 2
 
     # Made with the first extraction: most open stores never extract.
 
     @cached_property
     def system(self) -> str:
-        """The static part of each prompt."""
-        return _system(self._prompts, self._guide, self._rounds, self._prompt_tokens)
+        """The static part of each prompt: the same for every conversation under one configuration."""
+        values = {"rules": self.prompts.render("rules"), "rounds": str(self._rounds)}
+        bare = count_tokens(self.prompts.render("system", values))
+        types = self.guide.text(int(self.prompt_tokens * _SYSTEM_SHARE) - bare)
+        return self.prompts.render("system", {**values, "types": types})
 
     @cached_property
     def _adapter(self) -> JSONAdapter[ReasoningAction]:
-        types = [known.name for known in self._guide.registry.list_all()]
+        types = [known.name for known in self.guide.registry.list_all()]
         return JSONAdapter(ReasoningAction, choices={"memory_type": types, "relation": LINK_RELATIONS})
 
     @cached_property
     def _available(self) -> int:
         """Tokens that a request leaves for the conversation and what is shown beside it."""
-        frame = count_tokens(self._prompts.render("step")) + count_tokens(self._prompts.render("final")) + _HINT_TOKENS
-        return max(0, self._prompt_tokens - fixed_tokens(self._adapter, self.system) - frame)
+        frame = count_tokens(self.prompts.render("step")) + count_tokens(self.prompts.render("final")) + _HINT_TOKENS
+        return max(0, self.prompt_tokens - fixed_tokens(self._adapter, self.system) - frame)
 
     @property
     def conversation_tokens(self) -> int:
@@ -344,9 +342,9 @@ class MemoryReActOrchestrator:
             ModelFailed: If no usable answer came within the requests allowed.
         """
         dialogue = self._open(conversation, view)
-        loop = Deliberation(dialogue, self._prompts, view, self._rounds)
+        loop = Deliberation(dialogue, self.prompts, view, self._rounds)
         answer = yield from loop.decide()
-        if self._single_pass:
+        if self.single_pass:
             return self._outcome(dialogue, answer, loop, loop.readable(loop.judged(answer.operations)))
         verdicts, answer = yield from loop.review(answer)
         verdicts = yield from loop.settle(verdicts, answer)
@@ -358,7 +356,7 @@ class MemoryReActOrchestrator:
         before = background(conversation.earlier, int(self.conversation_tokens * EARLIER_SHARE))
         spare = int(self.conversation_tokens * (1 + EARLIER_SHARE)) - count_tokens(messages) - count_tokens(before)
         budget = int(self._available * _CONTEXT_SHARE + max(0, spare) * _SPARE_SHARE)
-        found = Prefetcher(self._guide, view).gather(conversation.messages, budget)
+        found = Prefetcher(self.guide, view).gather(conversation.messages, budget)
         values = {
             "context": found.text,
             "conversation": messages,
@@ -366,18 +364,18 @@ class MemoryReActOrchestrator:
             "hints": hint_lines(conversation.hints, _HINT_TOKENS),
             "language": language_line(conversation.language),
         }
-        step = self._prompts.render("step", values)
+        step = self.prompts.render("step", values)
         if self._rounds == 0:
-            step = f"{step}\n\n{self._prompts.render('final')}"
+            step = f"{step}\n\n{self.prompts.render('final')}"
         dialogue = Dialogue(
             adapter=self._adapter,
             system=self.system,
             step=step,
             seen=found.seen,
-            prompt_tokens=self._prompt_tokens,
-            max_tokens=self._max_tokens,
+            prompt_tokens=self.prompt_tokens,
+            max_tokens=self.max_tokens,
             requests_left=self._most_requests,
-            retry=lambda problem: self._prompts.render("retry", {"problem": problem}),
+            retry=lambda problem: self.prompts.render("retry", {"problem": problem}),
             may_retry=self._most_requests > 1,
         )
         if left_out:
@@ -393,15 +391,6 @@ class MemoryReActOrchestrator:
             expected=dialogue.expected(),
             reasoning=reasoning,
             summary=answer.summary,
-            usage=dialogue.usage,
             dropped=tuple(dialogue.dropped),
             decisions=tuple(answer.memory_changes),
         )
-
-
-def _system(prompts: PromptLibrary, guide: TypeGuide, rounds: int, prompt_tokens: int) -> str:
-    """The static part: the same for every conversation under one configuration."""
-    values = {"rules": prompts.render("rules"), "rounds": str(rounds)}
-    bare = count_tokens(prompts.render("system", values))
-    types = guide.text(int(prompt_tokens * _SYSTEM_SHARE) - bare)
-    return prompts.render("system", {**values, "types": types})

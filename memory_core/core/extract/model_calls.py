@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from memory_core.core.errors import AnswerCut, AnswerUnusable
 from memory_core.core.extract.prompts import cut_end
 from memory_core.core.extract.store_view import Reading
-from memory_core.core.llm.client import Completion, LLMRequest, TokenUsage, Turn
+from memory_core.core.llm.client import Completion, LLMRequest, Turn
 from memory_core.core.llm.structured import JSONAdapter
 from memory_core.core.memory.operations import ReasoningAction, compact_schema
 from memory_core.core.progress import tell
@@ -57,7 +57,7 @@ class Dialogue:
         prompt_tokens: Most tokens of a request.
         max_tokens: Most tokens of an answer.
         requests_left: Requests that may still be made.
-        usage: What was used so far; ``requests`` counts those that were made.
+        asked: Requests that were made.
         dropped: What was left out of answers, each line once.
         may_retry: Whether one unusable answer may be asked for again.
     """
@@ -71,7 +71,7 @@ class Dialogue:
     requests_left: int
     retry: Callable[[str], str]
     may_retry: bool = True
-    usage: TokenUsage = field(default_factory=TokenUsage)
+    asked: int = 0
     dropped: list[str] = field(default_factory=list)
     _rounds: list[_Round] = field(default_factory=list)
 
@@ -129,12 +129,9 @@ class Dialogue:
     def _once(self, turns: Sequence[Turn], check: Check) -> Generator[LLMRequest, Completion, ReasoningAction]:
         request = self.adapter.format(self.system, turns, self.max_tokens)
         self.requests_left -= 1
-        self.usage += TokenUsage(requests=1)
-        asked = self.usage.requests
-        tell(f"waiting for the model, request {asked} of at most {asked + self.requests_left}")
-        completion = yield request
-        self.usage += replace(completion.usage, requests=0)
-        parsed = self.adapter.parse(completion)
+        self.asked += 1
+        tell(f"waiting for the model, request {self.asked} of at most {self.asked + self.requests_left}")
+        parsed = self.adapter.parse((yield request))
         self.note(*parsed.dropped)
         problem = check(parsed.value)
         if problem is not None:

@@ -133,15 +133,15 @@ def without_counts(operations: MemoryOperations, view: StoreView) -> tuple[Memor
 
 def for_owner(operations: MemoryOperations, view: StoreView) -> tuple[MemoryOperations, list[str]]:
     """The operations with what describes the store's owner as an entity put into the profile, and a note for each."""
-    known = {memory_type.name: memory_type for memory_type in view.registry.list_all()}
-    if not {_ENTITY, _PROFILE} <= known.keys():
+    entity = view.registry.find(_ENTITY)
+    if entity is None or view.registry.find(_PROFILE) is None:
         return operations, []
     owners = {fold(name) for name in view.owner_names()}
     writes: list[WriteOp] = []
     notes: list[str] = []
     for write in operations.write_operations:
         data = write.memory_data
-        name = names.with_keys(known[_ENTITY], data.fields).get(known[_ENTITY].key_fields[-1])
+        name = names.with_keys(entity, data.fields).get(entity.key_fields[-1])
         if data.memory_type == _ENTITY and data.fields.get(CONTENT) and fold(str(name)) in owners:
             told = {CONTENT: data.fields[CONTENT]}
             data = data.model_copy(update={"memory_type": _PROFILE, "fields": told, "links": None})
@@ -239,7 +239,7 @@ def _cleaned(item: Operation, view: StoreView) -> tuple[Operation | None, list[s
     given: Mapping[str, object]
     if isinstance(item, WriteOp):
         given, data = item.memory_data.fields, item.memory_data
-        kind = next((known for known in view.registry.list_all() if known.name == data.memory_type), None)
+        kind = view.registry.find(data.memory_type)
     elif isinstance(item, EditOp):
         given, kind = item.patches, view.type_of(item.uri)
     else:

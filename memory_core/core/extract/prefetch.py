@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from memory_core.core.errors import InvalidInput
 from memory_core.core.extract.prompts import TypeGuide, cut_end, fenced, one_line
 from memory_core.core.extract.store_view import StoreView
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.directory_page import abstract_line, is_generated, own_words, parse_page, readable
-from memory_core.core.memory.memory_type import MemoryType
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.results import Hit, text_sha256
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
@@ -88,17 +88,17 @@ class _Line:
         return f"({count}{also}{listed}){f' — {self.summary}' if self.summary else ''}"
 
 
+@frozen
 class Prefetcher:
     """Gathers context from one store.
 
-    Args:
+    Attributes:
         guide: Names the directories of memory types.
         view: The store.
     """
 
-    def __init__(self, guide: TypeGuide, view: StoreView) -> None:
-        self._guide = guide
-        self._view = view
+    guide: TypeGuide
+    view: StoreView
 
     def gather(self, messages: Sequence[Message], budget_tokens: int) -> Prefetched:
         """Context for a conversation.
@@ -124,7 +124,7 @@ class Prefetcher:
 
         What is near to the conversation is named first and in full; what is shown is not named again.
         """
-        held = {uri: self._view.newest_in(uri, _NAMES) for uri in self._guide.directories()}
+        held = {uri: self.view.newest_in(uri, _NAMES) for uri in self.guide.directories()}
         lines = {uri: _Line(total) for uri, (_, total) in held.items() if total}
         kept = dict(lines)
         while _cost(kept) > budget:
@@ -132,14 +132,14 @@ class Prefetcher:
         for uri in (uri for uri in shown if _parent(uri) in kept):
             kept[_parent(uri)].shown += 1
         for directory, line in kept.items():
-            stored = self._view.text(f"{directory}/{ABSTRACT_NAME}") or ""
+            stored = self.view.text(f"{directory}/{ABSTRACT_NAME}") or ""
             # A generated summary names what is named here.
             line.summary = "" if is_generated(stored) else cut_end(one_line(abstract_line(stored)), _ABSTRACT_TOKENS)
             if _cost(kept) > budget:
                 line.summary = ""
             elif line.summary and line.summary == abstract_line(stored):
                 _note(seen, f"{directory}/{ABSTRACT_NAME}", stored)
-        near = [uri for uri in nearest[:_MEMORIES] if _parent(uri) in kept and self._view.text(uri) is not None]
+        near = [uri for uri in nearest[:_MEMORIES] if _parent(uri) in kept and self.view.text(uri) is not None]
         named = [(_parent(uri), _name(uri)) for uri in near if uri not in shown]
         known = {*near, *shown}
         newest = [
@@ -156,9 +156,9 @@ class Prefetcher:
     def _overviews(self, nearest: Sequence[str], budget: int, seen: dict[str, str]) -> str:
         """Overviews: those that somebody wrote, then generated ones of directories with near memories not shown."""
         near = [uri.rpartition("/")[0] for uri in nearest]
-        known = self._guide.directories()
+        known = self.guide.directories()
         texts = {
-            uri: self._view.text(f"{uri}/{OVERVIEW_NAME}") or ""
+            uri: self.view.text(f"{uri}/{OVERVIEW_NAME}") or ""
             for uri in dict.fromkeys((*near, *known))
             if uri in known
         }
@@ -187,9 +187,9 @@ class Prefetcher:
             room = min(budget - _tokens(parts), max(int(budget * _MEMORY_SHARE), _LEAST_TOKENS))
             if room < _LEAST_TOKENS or len(parts) >= most:
                 break
-            shown = self._view.show(uri, room)
+            shown = self.view.show(uri, room)
             if shown is not None and shown.sha256 is None:
-                shown = self._view.show(uri, min(room, _BEGINNING_TOKENS))
+                shown = self.view.show(uri, min(room, _BEGINNING_TOKENS))
             if shown is None or (shown.sha256 is None and "\n" not in shown.text):
                 continue  # what has no room is named beside its directory
             parts[uri] = shown.text
@@ -204,31 +204,26 @@ class Prefetcher:
             for hit in self._hits(query):
                 scores[hit.uri] = max(scores.get(hit.uri, 0.0), hit.score)
         best = sorted(scores, key=lambda uri: (-scores[uri], uri))
-        first = [self._single(kind) for kind in self._keyless() if messages]
-        return list(dict.fromkeys((*first, *self._speakers(messages), *best)))
+        keyless = [known for known in self.guide.registry.list_all() if not known.key_fields]
+        only = [f"{self.guide.directory(known)}/{known.filename_template}" for known in keyless if messages]
+        return list(dict.fromkeys((*only, *self._speakers(messages), *best)))
 
     def _speakers(self, messages: Sequence[Message]) -> list[str]:
         """The entities that bear the name of somebody who speaks."""
-        entities = next((kind for kind in self._guide.registry.list_all() if kind.name == _ENTITY), None)
+        entities = self.guide.registry.find(_ENTITY)
         if entities is None:
             return []
         names = dict.fromkeys(message.name for message in messages if message.name and message.name.strip())
-        below = f"{self._guide.directory(entities)}/"
+        below = f"{self.guide.directory(entities)}/"
         hits = [(name, hit.uri) for name in list(names)[:_SPEAKERS] for hit in self._hits(name)]
         return [uri for name, uri in hits if uri.startswith(below) and fold(name) in fold(_name(uri))]
 
     def _hits(self, query: str) -> list[Hit]:
         try:
-            found = self._view.find_memories(query, _HITS)
+            found = self.view.find_memories(query, _HITS)
         except InvalidInput:
             return []
         return [*found.memories, *found.skills]
-
-    def _keyless(self) -> list[MemoryType]:
-        return [known for known in self._guide.registry.list_all() if not known.key_fields]
-
-    def _single(self, memory_type: MemoryType) -> str:
-        return f"{self._guide.directory(memory_type)}/{memory_type.filename_template}"
 
 
 def _parent(uri: str) -> str:

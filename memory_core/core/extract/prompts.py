@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from memory_core.core.errors import ConfigInvalid, InvalidUri
-from memory_core.core.llm.client import TokenUsage
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.memory_type import PLACEHOLDER, MemoryField, MemoryType, MemoryTypeRegistry, MergeOp
 from memory_core.core.memory.message import Message, transcript_line
 from memory_core.core.memory.operations import MemoryChange, MemoryOperations
@@ -108,31 +108,25 @@ class Detail(IntEnum):
     EXAMPLES = 4
 
 
+@frozen
 class TypeGuide:
     """Describes the types of one registry for one user and agent.
 
-    Args:
+    Attributes:
         registry: The types.
         prompts: May replace descriptions.
         user_space: What ``{user_space}`` stands for; likewise ``agent_space``.
     """
 
-    def __init__(
-        self,
-        registry: MemoryTypeRegistry,
-        prompts: PromptLibrary,
-        user_space: str = "default",
-        agent_space: str = "default",
-    ) -> None:
-        self.registry = registry
-        self._prompts = prompts
-        self._user_space = user_space
-        self._agent_space = agent_space
+    registry: MemoryTypeRegistry
+    prompts: PromptLibrary
+    user_space: str = "default"
+    agent_space: str = "default"
 
     def directory(self, memory_type: MemoryType) -> str:
         """The URI of the directory of a type's memories, without a slash at the end."""
-        text = memory_type.directory.replace("{user_space}", self._user_space)
-        return str(MemoryUri.parse(text.replace("{agent_space}", self._agent_space)))
+        text = memory_type.directory.replace("{user_space}", self.user_space)
+        return str(MemoryUri.parse(text.replace("{agent_space}", self.agent_space)))
 
     def directories(self) -> list[str]:
         """The directories of all types, each once, the user's first."""
@@ -159,7 +153,7 @@ class TypeGuide:
         head = f"- {memory_type.name}{place}: fields {names}."
         if detail is Detail.NAMES:
             return head
-        told = self._prompts.type_description(memory_type.name)
+        told = self.prompts.type_description(memory_type.name)
         description = one_line(memory_type.description if told is None else told)
         if detail is Detail.SENTENCE and told is None:
             description = _first_sentence(description)
@@ -238,7 +232,6 @@ class Outcome:
         expected: SHA-256 of the text of each file as the model saw it, by URI; for conflicts at the commit.
         reasoning: The model's, in a few sentences.
         summary: The conversation in two or three sentences, if the model gave one.
-        usage: Summed; ``requests`` is the number of requests made.
         dropped: What was left out and why: malformed items, ignored actions, operations on unread files.
         decisions: What the model decided about each candidate.
     """
@@ -247,7 +240,6 @@ class Outcome:
     expected: Mapping[str, str]
     reasoning: str
     summary: str | None
-    usage: TokenUsage
     dropped: tuple[str, ...]
     decisions: tuple[MemoryChange, ...]
 

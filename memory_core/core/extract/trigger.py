@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from memory_core.core.config import ExtractionConfig
-from memory_core.core.memory.metadata import read_moment
+from memory_core.core.memory.metadata import read_moment, utc_text
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.session_rows import NEVER, Extraction, ExtractionQueue
 
@@ -30,8 +30,7 @@ def retry_at(failures: int, now: datetime) -> str | None:
     if beyond <= 0:
         return None
     wait = min(timedelta(minutes=2.0 ** min(beyond - 1, 10)), _RETRY_LIMIT)
-    moment = now.astimezone(UTC) + wait
-    return moment.isoformat(timespec="seconds")
+    return utc_text(now + wait)
 
 
 def waiting_line(rows: Sequence[Extraction], provider: str, now: datetime) -> str | None:

@@ -132,20 +132,15 @@ class _SaidTasks:
 
 def _todo_list(arguments: Any) -> list[tuple[str, bool]]:
     """Items of a to-do list in a call's arguments, with whether each is open; empty where there is none."""
-    entries = (
-        next((arguments[key] for key in ("todos", "plan") if key in arguments), None) if _is_map(arguments) else None
-    )
+    given = arguments if isinstance(arguments, Mapping) else {}
+    entries = next((given[key] for key in ("todos", "plan") if key in given), None)
     found: list[tuple[str, bool]] = []
     for entry in entries if isinstance(entries, list) else ():
-        if _is_map(entry):
+        if isinstance(entry, Mapping):
             text = next((entry[key] for key in ("content", "step", "title", "text") if key in entry), None)
             if isinstance(text, str) and text.strip():
                 found.append((text, str(entry.get("status", "")).casefold() not in _DONE_STATES))
     return found
-
-
-def _is_map(value: Any) -> bool:
-    return isinstance(value, Mapping)
 
 
 def _extract(messages: Sequence[Message], labels: Mapping[str, str], budget: int) -> str:
@@ -269,7 +264,7 @@ class Compactor:
 
     def _tasks(self, project: str | None) -> Iterator[Task]:
         """Stored tasks of a project and of none, as (uri, title, state, due date)."""
-        memory_type = next((known for known in self._registry.list_all() if known.name == _TASKS), None)
+        memory_type = self._registry.find(_TASKS)
         if memory_type is None:
             return
         directory = self._context.directory(memory_type)

@@ -18,8 +18,8 @@ from memory_core.core.frozen import frozen
 from memory_core.core.index.encoder import passages, turn_passage
 from memory_core.core.index.tokenizer import date_words
 from memory_core.core.memory.evidence import support_of
-from memory_core.core.memory.memory import Memory, Types, parse
-from memory_core.core.memory.memory_type import CONTENT
+from memory_core.core.memory.memory import Memory, parse
+from memory_core.core.memory.memory_type import CONTENT, MemoryTypeRegistry
 from memory_core.core.memory.message import Message, search_text, transcript_line
 from memory_core.core.memory.metadata import CONTESTING
 from memory_core.core.memory.names import summary_line
@@ -113,7 +113,7 @@ def is_searchable(uri: MemoryUri, features: Features) -> bool:
     return kind.is_searched if kind is not None else is_session_log(uri) or uri.name.endswith(".md")
 
 
-def documents_of(uri: MemoryUri, text: str, types: Types | None, features: Features) -> Sequence[Document]:
+def documents_of(uri: MemoryUri, text: str, types: MemoryTypeRegistry | None, features: Features) -> Sequence[Document]:
     """The documents of a file that is no conversation.
 
     Args:

@@ -35,7 +35,8 @@ from memory_core.core.index.documents import (
 from memory_core.core.index.embedding_queue import PassageEmbedding, Progress, passage_count
 from memory_core.core.index.encoder import Embedder
 from memory_core.core.index.vectors import VectorIndex, count, dead, prune
-from memory_core.core.memory.memory import Types, parse
+from memory_core.core.memory.memory import parse
+from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import Message, parse_lines
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import listened, tell
@@ -111,7 +112,7 @@ class Follower:
         self,
         ledger: Ledger,
         catalog: Catalog,
-        types: Types,
+        types: MemoryTypeRegistry,
         closing: threading.Event,
         features: Features = NO_FEATURES,
     ) -> None:
@@ -385,7 +386,7 @@ class Indexer:
         self,
         ledger: Ledger,
         catalog: Catalog | Path,
-        types: Types,
+        types: MemoryTypeRegistry,
         embedder: Embedder | None,
         vectors: VectorIndex,
         features: Features = NO_FEATURES,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
@@ -172,21 +172,6 @@ def watched(
         return result
     finally:
         steps.close()
-
-
-@dataclass(slots=True)
-class Meter:
-    """Counts what loops cost, also when they fail in the end."""
-
-    usage: TokenUsage = field(default_factory=TokenUsage)
-
-    def read(self, steps: Generator[LLMRequest, Completion, T]) -> Generator[LLMRequest, Completion, T]:
-        """The same loop, counted."""
-        return watched(steps, self._note)
-
-    def _note(self, _request: LLMRequest, answer: Completion | None) -> None:
-        spent = TokenUsage() if answer is None else answer.usage
-        self.usage += replace(spent, requests=1)
 
 
 #: An answer, an error to raise, or what decides between them when the request is known.

@@ -15,7 +15,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from importlib import import_module
 from ipaddress import ip_address
@@ -237,6 +237,11 @@ class Provider:
     options: Mapping[str, Any] = field(default_factory=dict)
     limit_names: int = 1
 
+    @property
+    def key_name(self) -> str:
+        """The variable that holds the key."""
+        return f"{self.name.upper()}_API_KEY"
+
     def unknown(self, form: Form, fault: Fault, *, adapts: bool) -> Mapping[str, Any]:
         """What to change of a form whose refusal names something that the endpoint does not know; empty for nothing.
 
@@ -282,7 +287,7 @@ class Endpoint:
             ModelUnavailable: If the key is missing or malformed, or the address is no URL.
         """
         known = os.environ if environment is None else environment
-        key_name, url_name = _key_name(provider), f"{provider.name.upper()}_BASE_URL"
+        key_name, url_name = provider.key_name, f"{provider.name.upper()}_BASE_URL"
         address = base_url or known.get(url_name, "").strip()
         if address and not _is_url(address):
             raise ModelUnavailable(
@@ -349,7 +354,7 @@ class Endpoint:
         return ModelUnavailable(message, hint=self._hint(fault))
 
     def _hint(self, fault: Fault) -> str:
-        key_name = _key_name(self.provider)
+        key_name = self.provider.key_name
         ending = "it usually ends in /v1" if self.provider.own_url.endswith("/v1") else "it does not end in /v1"
         if fault.timed_out:
             return f"Raise llm.deadline_seconds, or choose a faster llm.model. {_QUEUED}"
@@ -372,10 +377,6 @@ class Endpoint:
         return known.get(fault.status, other)
 
 
-def _key_name(provider: Provider) -> str:
-    return f"{provider.name.upper()}_API_KEY"
-
-
 def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
@@ -387,10 +388,11 @@ def _is_url(text: str) -> bool:
 # Asking it -----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False, repr=False)
 class RemoteModel:
     """A model of a provider, or of a server that speaks its protocol.
 
-    Args:
+    Attributes:
         provider: A name in ``client.PROVIDERS``.
         model: Name of the model.
         base_url: Address; empty is ``<NAME>_BASE_URL``, else the provider's own. With one no key is needed.
@@ -400,27 +402,17 @@ class RemoteModel:
         sleep: Waits so many seconds between attempts.
     """
 
-    def __init__(
-        self,
-        provider: str,
-        model: str,
-        base_url: str = "",
-        *,
-        structure: Literal["auto"] | Structure = "auto",
-        retries: int = 3,
-        environment: Mapping[str, str] | None = None,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._provider = provider
-        self._model = model
-        self._base_url = base_url
-        self._wanted = structure
-        self._retries = retries
-        self._environment = environment
-        self._sleep = sleep
-        self._lock = threading.Lock()
-        self._learnt: dict[str, Any] = {}
-        self._opened: tuple[Endpoint, Any] | None = None
+    provider: str
+    model: str
+    base_url: str = ""
+    _: KW_ONLY
+    structure: Literal["auto"] | Structure = "auto"
+    retries: int = 3
+    environment: Mapping[str, str] | None = None
+    sleep: Callable[[float], None] = time.sleep
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _learnt: dict[str, Any] = field(default_factory=dict, init=False)
+    _opened: tuple[Endpoint, Any] | None = field(default=None, init=False)
 
     def complete(self, request: LLMRequest, timeout_seconds: float) -> Completion:
         """Ask once; see ``LLMClient.complete``.
@@ -432,7 +424,7 @@ class RemoteModel:
         deadline = Deadline(timeout_seconds)  # loading the SDK, once in a process, comes on top
         attempt = functools.partial(self._asked, endpoint, client, request, deadline)
         try:
-            return persist(attempt, deadline, self._retries, self._sleep)
+            return persist(attempt, deadline, self.retries, self.sleep)
         except AttemptFailed as error:
             raise endpoint.unavailable(error.fault, deadline) from None
 
@@ -446,26 +438,32 @@ class RemoteModel:
     def _connected(self) -> tuple[Endpoint, Any]:
         with self._lock:
             if self._opened is None:
-                endpoint = Endpoint.open(load(self._provider), self._model, self._base_url, self._environment)
+                endpoint = Endpoint.open(load(self.provider), self.model, self.base_url, self.environment)
                 self._opened = endpoint, endpoint.connect()
             return self._opened
 
     def _asked(self, endpoint: Endpoint, client: Any, request: LLMRequest, deadline: Deadline) -> Completion:
         """One attempt, asked again at once in another form where the endpoint does not know the first."""
+        provider, sdk = endpoint.provider, endpoint.provider.sdk
         tried: set[Form] = set()
         while True:
-            form = self._form(endpoint.provider, request)
+            form, left = self._form(provider, request), deadline.left()
             tried.add(form)
+            # Naming a time also keeps Anthropic's SDK from refusing a large max_tokens without streaming.
+            timeout = sdk.Timeout(left, connect=min(left, _CONNECT_SECONDS))
             try:
-                return _sent(endpoint, client, request, form, deadline.left())
+                return provider.ask(client, endpoint, request, form, timeout)
             except AttemptFailed as error:
-                change = endpoint.provider.unknown(form, error.fault, adapts=self._wanted == "auto")
-                if not change or replace(form, **change) in tried:
-                    raise
-                self._learnt |= change
+                fault = error.fault
+            except (provider.error, ValueError) as error:
+                fault = _fault_of(error, sdk)
+            change = provider.unknown(form, fault, adapts=self.structure == "auto")
+            if not change or replace(form, **change) in tried:
+                raise AttemptFailed(fault)
+            self._learnt |= change
 
     def _form(self, provider: Provider, request: LLMRequest) -> Form:
-        wanted = provider.structures[0] if self._wanted == "auto" else self._wanted
+        wanted = provider.structures[0] if self.structure == "auto" else self.structure
         known = wanted if wanted in provider.structures else "text"
         form = replace(Form(known, request.temperature), **self._learnt)
         return form if request.schema else replace(form, structure="text")
@@ -485,16 +483,6 @@ def load(name: str) -> Provider:
             f"the package '{name}' cannot be imported: {error}.", hint=f"Install it: pip install '{install}'."
         ) from None
     return provider
-
-
-def _sent(endpoint: Endpoint, client: Any, request: LLMRequest, form: Form, left: float) -> Completion:
-    provider, sdk = endpoint.provider, endpoint.provider.sdk
-    # Naming a time also keeps Anthropic's SDK from refusing a large max_tokens without streaming.
-    timeout = sdk.Timeout(left, connect=min(left, _CONNECT_SECONDS))
-    try:
-        return provider.ask(client, endpoint, request, form, timeout)
-    except (provider.error, ValueError) as error:
-        raise AttemptFailed(_fault_of(error, sdk)) from None
 
 
 # Transport -----------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from collections.abc import Collection
 from typing import Any
 
 from memory_core.core.errors import AnswerCut, AnswerUnusable
+from memory_core.core.memory.trailer import is_deeper
 
 LIMIT_CHARS = 1_000_000
 _REPAIR_LIMIT_CHARS = 300_000  # the repair takes about a second for 200,000 characters of stray quotes
@@ -72,7 +73,7 @@ def decode(text: str) -> Any:
         value, end = _DECODER.raw_decode(text.strip())
     except (ValueError, RecursionError):
         return None
-    return None if text.strip()[end:] or _too_deep(value) else value
+    return None if text.strip()[end:] or is_deeper(value, _LIMIT_DEPTH) else value
 
 
 def _without_thoughts(text: str) -> str:
@@ -141,7 +142,7 @@ def _decoded(text: str, start: int, keys: frozenset[str]) -> tuple[Any, int] | N
         if _GOES_ON.match(text, stop):
             raise _unusable("the answer's JSON is damaged", text[start:]) from None
         value, end = _repaired(text[start:stop]), stop
-    if _too_deep(value):
+    if is_deeper(value, _LIMIT_DEPTH):
         raise _unusable("the answer is nested too deeply", text[start:])
     return value, end
 
@@ -155,16 +156,6 @@ def _repaired(segment: str) -> Any:
         return json_repair.loads(segment, skip_json_loads=True)
     except (ValueError, RecursionError):
         raise _unusable("the answer's JSON is damaged", segment) from None
-
-
-def _too_deep(value: Any) -> bool:
-    layer = [value]
-    for _ in range(_LIMIT_DEPTH):
-        maps = [child for node in layer if isinstance(node, dict) for child in node.values()]
-        layer = maps + [child for node in layer if isinstance(node, list) for child in node]
-        if not layer:
-            return False
-    return True
 
 
 def _end(text: str, start: int) -> int | None:

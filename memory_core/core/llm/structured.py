@@ -28,6 +28,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from memory_core.core.errors import AnswerCut, AnswerUnusable, ModelRefused
 from memory_core.core.llm.client import Completion, LLMRequest, StopReason, Structure, Turn
 from memory_core.core.llm.json_text import decode, find_answer, quoted
+from memory_core.core.memory.operations import escaped
 from memory_core.core.text.word_table import word_table
 
 M = TypeVar("M", bound=BaseModel)
@@ -152,7 +153,7 @@ def _with_choices(node: Any, choices: Mapping[str, Sequence[str]]) -> Any:
 def _sound(value: Any) -> Any:
     """The answer with half surrogate pairs written as escapes: no file, ledger or receipt can hold them."""
     if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+        return escaped(value)
     if isinstance(value, list):
         return [_sound(item) for item in value]
     if isinstance(value, dict):
@@ -339,7 +340,7 @@ class _Bending:
 
     def reports(self) -> tuple[str, ...]:
         """What was left out, bounded."""
-        lines = [line.encode("utf-8", "backslashreplace").decode("utf-8") for line in self._dropped[:_LIMIT_REPORTS]]
+        lines = list(map(escaped, self._dropped[:_LIMIT_REPORTS]))
         more = len(self._dropped) - len(lines)
         return (*lines, f"… and {more} more") if more else tuple(lines)
 
@@ -438,11 +439,13 @@ def _scalar(annotation: Any, raw: Any, where: str) -> Any:
     kind = _bare(annotation)
     if kind is str and raw is not None:
         return _checked(annotation, _as_text(raw), where)
-    if isinstance(raw, list) and len(raw) == 1:
-        raw = raw[0]
-    if kind in (int, float) and isinstance(raw, str):
-        raw = _number(raw)
-    return _checked(annotation, raw, where)
+    raw = _alone(raw)
+    return _checked(annotation, _number(raw) if kind in (int, float) and isinstance(raw, str) else raw, where)
+
+
+def _alone(raw: Any) -> Any:
+    """The item of a list of one; anything else as it is."""
+    return raw[0] if isinstance(raw, list) and len(raw) == 1 else raw
 
 
 def _number(text: str) -> Any:
@@ -473,8 +476,7 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
 
 
 def _choice(allowed: tuple[Any, ...], raw: Any, where: str) -> Any:
-    if isinstance(raw, list) and len(raw) == 1:
-        raw = raw[0]
+    raw = _alone(raw)
     word, synonyms = _as_text(raw).strip().casefold(), word_table(__file__)["synonyms"]
     for choice in allowed:
         name = str(choice).casefold()

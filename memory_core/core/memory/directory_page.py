@@ -28,7 +28,6 @@ _COMMENT = re.compile(r"<!--.*?(?:-->|$)", re.DOTALL)
 _LIST_MARK = re.compile(rf"^{re.escape(LIST_MARK)}[ \t]*\r?$", re.MULTILINE)
 _ABSTRACT_MARK = re.compile(r"<!-- generated ([0-9a-f]{8}) -->\s*\Z")
 _ENTRY = re.compile(r"- (?P<strong>\*\*)?(?P<name>[^:*/]+\.md)(?(strong)\*\*)(?:: (?P<line>.*))?")
-_PRIVATE = re.compile(r"^- … and (\d{1,9}) private to a project[ \t]*\r?$", re.MULTILINE)
 
 
 @frozen
@@ -56,11 +55,10 @@ class Contents:
 
 @frozen
 class Page:
-    """An L1 in its parts; ``listed`` is None where there is no generated part, ``private`` how many it only counts."""
+    """An L1 in its parts; ``listed`` is None where there is no generated part."""
 
     authored: str
     listed: tuple[Listed, ...] | None
-    private: int = 0
 
 
 def abstract_line(text: str) -> str:
@@ -112,8 +110,7 @@ def parse_page(text: str) -> Page:
     found = (_ENTRY.fullmatch(line) for line in text[mark.end() :].splitlines())
     entries = {match["name"]: match for match in found if match is not None}
     items = (Listed(name, match["line"] or "", match["strong"] is not None) for name, match in entries.items())
-    counted = _PRIVATE.search(text, mark.end())
-    return Page(text[: mark.start()].rstrip("\r\n"), tuple(items), 0 if counted is None else int(counted[1]))
+    return Page(text[: mark.start()].rstrip("\r\n"), tuple(items))
 
 
 def render_page(authored: str, contents: Contents) -> str:
@@ -159,21 +156,18 @@ def with_own_words(name: str, text: str | None, words: str | None) -> str:
     """A page with other words of a person or a model on it; a new one, and one without any, is given its list later."""
     if name == ABSTRACT_NAME:
         return words or ""
-    return with_authored(f"{LIST_MARK}\n" if text is None else text, words or "")
+    prose = (words or "").rstrip("\r\n")
+    text = f"{LIST_MARK}\n" if text is None else text
+    mark = _LIST_MARK.search(text)
+    if mark is None:
+        return f"{prose}\n"
+    listing = text[mark.start() :]
+    return f"{prose}\n\n{listing}" if prose.strip() else listing
 
 
 def recorded(uri: MemoryUri, text: str | None) -> str | None:
     """What the ledger keeps of a file: all of it, but of a directory's page only what somebody wrote."""
     return own_words(uri.name, text) if uri.is_summary else text
-
-
-def with_authored(text: str, authored: str) -> str:
-    """An L1 with other prose above its generated part; without such a part, the prose alone."""
-    mark = _LIST_MARK.search(text)
-    prose = authored.rstrip("\r\n")
-    if mark is None:
-        return f"{prose}\n"
-    return f"{prose}\n\n{text[mark.start() :]}" if prose.strip() else text[mark.start() :]
 
 
 def readable(text: str) -> str:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 from memory_core.core.frozen import frozen
-from memory_core.core.memory.memory_type import CONTENT, FieldValue, MemoryType
+from memory_core.core.memory.memory_type import CONTENT, FieldValue, MemoryType, MemoryTypeRegistry
 from memory_core.core.memory.metadata import RESERVED_KEYS, Metadata
 from memory_core.core.memory.names import key_of, stem_keys
 from memory_core.core.memory.project import project_key, stored_project, told_project
@@ -24,14 +25,6 @@ from memory_core.core.memory.uri import MemoryUri, Scope
 
 _RENDERED = "rendered_sha256"
 _NAME_CHARS = 60
-
-
-class Types(Protocol):
-    """What knows the memory types."""
-
-    def type_at(self, uri: MemoryUri, named: str | None) -> MemoryType | None:
-        """The type of a file, by its place and the type that its trailer names."""
-        ...
 
 
 @frozen
@@ -118,7 +111,7 @@ class Memory:
         return replace(memory, text=dump(memory))
 
 
-def parse(uri: MemoryUri, text: str, types: Types | None) -> Memory:
+def parse(uri: MemoryUri, text: str, types: MemoryTypeRegistry | None) -> Memory:
     """The memory in a text; never fails.
 
     Args:
@@ -139,17 +132,11 @@ def parse_as(uri: MemoryUri, text: str, memory_type: MemoryType) -> Memory:
 
 def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | None) -> Memory:
     trailer = dict(parts.trailer or {})
+    made = partial(
+        Memory, uri, memory_type, body=parts.body, text=text, has_trailer=parts.trailer is not None, damage=parts.damage
+    )
     if memory_type is None:
-        return Memory(
-            uri,
-            None,
-            {CONTENT: parts.body},
-            Metadata(trailer),
-            body=parts.body,
-            text=text,
-            has_trailer=parts.trailer is not None,
-            damage=parts.damage,
-        )
+        return made({CONTENT: parts.body}, Metadata(trailer))
     trailer.pop("memory_type", None)
     declared = {name.name for name in memory_type.fields}
     fields = {name: value for name, value in trailer.items() if name in declared and value is not None}
@@ -160,17 +147,11 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     if memory_type.key_fields and not any(str(fields.get(key, "")).strip() for key in memory_type.key_fields):
         fields |= stem_keys(memory_type, uri.name.removesuffix(".md"))
     edited = memory_type.template_mode and shown is None and bool(parts.body.strip())
-    return Memory(
-        uri,
-        memory_type,
+    return made(
         fields if memory_type.template_mode else {**fields, CONTENT: parts.body},
         Metadata(metadata),
         {name: value for name, value in trailer.items() if name not in declared and name not in metadata},
-        parts.body,
-        text,
         hand_edited=edited and digest != body_digest(parts.body),
-        has_trailer=parts.trailer is not None,
-        damage=parts.damage,
     )
 
 
@@ -210,15 +191,19 @@ def _with_fields(memory: Memory, fields: Mapping[str, FieldValue]) -> Memory:
     return replace(memory, fields=fields, body=body, metadata=memory.metadata.changed({_RENDERED: body_digest(body)}))
 
 
-def identify(types: Types, uri: MemoryUri, text: str) -> tuple[str, str]:
+def identify(types: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[str, str]:
     """Memory type and normalised key of a file that appeared on disk; empty for files of no type."""
-    if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
+    if not _is_memory(uri):
         return "", ""
     memory = parse(uri, text, types)
     return memory.type_name, memory.key
 
 
-def file_problems(types: Types, uri: MemoryUri, text: str) -> tuple[FileProblem, ...]:
+def _is_memory(uri: MemoryUri) -> bool:
+    return uri.scope is not Scope.SESSION and uri.name.endswith(".md") and not uri.name.startswith(".")
+
+
+def file_problems(types: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[FileProblem, ...]:
     """The problems of one file, none for most.
 
     Args:
@@ -229,7 +214,7 @@ def file_problems(types: Types, uri: MemoryUri, text: str) -> tuple[FileProblem,
     found: list[FileProblem] = []
     if "\x00" in text:
         found.append(FileProblem(str(uri), "it holds NUL characters", "Save it as plain UTF-8 text."))
-    if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
+    if not _is_memory(uri):
         return tuple(found)
     file = split(text)
     if file.damage is not None:

@@ -261,11 +261,16 @@ class MemoryTypeRegistry:
         Raises:
             NotFound: If there is none; the hint lists the known names and the closest of them.
         """
-        found = self._types.get(name)
-        if found is None or not found.enabled:
-            state = "known" if found is None else "enabled"
+        found = self.find(name)
+        if found is None:
+            state = "enabled" if name in self._types else "known"
             raise NotFound(f"no memory type '{name[:64]}' is {state}.", hint=self._suggestion(name))
         return found
+
+    def find(self, name: str) -> MemoryType | None:
+        """The enabled type of that name, or None."""
+        found = self._types.get(name)
+        return found if found is not None and found.enabled else None
 
     def type_at(self, uri: MemoryUri, named: str | None = None) -> MemoryType | None:
         """The type of the memory file at ``uri``, disabled ones included: their files stay readable.
@@ -420,6 +425,7 @@ def _read(path: Path) -> str:
         raise _broken(path, line, "not UTF-8 text", "Save the file as UTF-8.") from error
 
 
+@lru_cache(maxsize=32)  # each store that a process opens has the built-in types
 def _parse(path: Path, text: str) -> _Document:
     import yaml  # kept off the server's cold start
     from yaml.reader import Reader
@@ -428,20 +434,13 @@ def _parse(path: Path, text: str) -> _Document:
     if control is not None:
         line = text.count("\n", 0, control.start()) + 1
         raise _broken(path, line, f"holds the control character {control.group()!r}")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return _document(path, text, loader)
+        events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return _EventReader(path, yaml, events).document()
     except yaml.MarkedYAMLError as error:
         line = next((m.line + 1 for m in (error.problem_mark, error.context_mark) if m is not None), 1)
         parts = [part for part in (error.context, error.problem) if part]
         raise _broken(path, line, f"not valid YAML: {', '.join(parts)}") from error
-
-
-@lru_cache(maxsize=32)  # each store that a process opens has the built-in types
-def _document(path: Path, text: str, loader: type[Any]) -> _Document:
-    import yaml
-
-    return _EventReader(path, yaml, yaml.parse(text, Loader=loader)).document()
 
 
 @dataclass(slots=True)

@@ -473,10 +473,10 @@ def transcript_line(message: Message, limit: int | None, *, dated: bool = True) 
 
 def search_text(message: Message) -> str:
     """Every word of a message that a search should find: its text, tool names, arguments and answers."""
+    named = {call.name for call in message.tool_calls}
     calls = (" ".join(_words(call.name, call.skill_name, *_leaves(call.arguments))) for call in message.tool_calls)
     results = (
-        " ".join(_words(None if _is_named(message, result) else result.name, result.text))
-        for result in message.tool_results
+        " ".join(_words(None if result.name in named else result.name, result.text)) for result in message.tool_results
     )
     return "\n".join(piece for piece in (message.text, *calls, *results) if piece.strip())
 
@@ -539,10 +539,6 @@ def _arguments(call: ToolCall) -> str:
     else:
         shown = json.dumps(call.arguments, ensure_ascii=False)
     return shown if len(shown) <= _ARGUMENTS_LIMIT_CHARS else shown[: _ARGUMENTS_LIMIT_CHARS - 1] + "…"
-
-
-def _is_named(message: Message, result: ToolResult) -> bool:
-    return any(call.name == result.name for call in message.tool_calls)
 
 
 def _leaves(value: Any) -> list[str]:

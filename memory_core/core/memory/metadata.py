@@ -1,8 +1,7 @@
 """The metadata of a memory: the system keys in its trailer, each declared once.
 
-``METADATA`` feeds the trailer (names and order), the catalog (columns), the search filter (fields and operators), the
-operations and tools (what may be given), and the API. Adding a key is adding a line. ``Metadata`` reads what a
-trailer states, whatever a hand edit left there. Pure.
+``METADATA`` feeds the trailer (names and order), the operations and tools (what may be given), and the API. Adding a
+key is adding a line. ``Metadata`` reads what a trailer states, whatever a hand edit left there. Pure.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ class MetadataField:
         default: What a memory without the key has.
         given_by: Who may give it: ``commit`` (an argument), ``write`` and ``edit`` (operations).
         shown_in: Operations whose JSON schema names it; providers bound how much of a schema is optional.
-        filtered: Whether a search filter may name it, so that the catalog has a column.
     """
 
     name: str
@@ -51,7 +49,6 @@ class MetadataField:
     default: Any = None
     given_by: frozenset[str] = frozenset()
     shown_in: frozenset[str] = frozenset()
-    filtered: bool = False
 
     def stored(self, given: Any) -> Any:
         """A given value as a trailer keeps it; None for what is the rule and not written down.
@@ -82,22 +79,20 @@ METADATA = (
     MetadataField("memory_type", Kind.SYSTEM),
     MetadataField("version", Kind.SYSTEM),
     MetadataField("name", Kind.SYSTEM),
-    MetadataField("tags", Kind.TEXTS, "Words to filter by.", (), _ANYONE, _WRITE, filtered=True),
-    MetadataField("category", Kind.TEXT, "A label.", None, _WRITE, _WRITE, filtered=True),
+    MetadataField("tags", Kind.TEXTS, "Words to filter by.", (), _ANYONE, _WRITE),
+    MetadataField("category", Kind.TEXT, "A label.", None, _WRITE, _WRITE),
     MetadataField("abstract", Kind.TEXT, "The memory in one line.", None, _WRITE, _WRITE),
     MetadataField("overview", Kind.TEXT, "The memory in a paragraph.", None, _WRITE, _WRITE),
-    MetadataField("created_at", Kind.SYSTEM, filtered=True),
-    MetadataField("updated_at", Kind.SYSTEM, filtered=True),
-    MetadataField("salience", Kind.SHARE, "How important it is.", None, _OPERATION, _WRITE, filtered=True),
-    MetadataField(CONFIDENCE, Kind.SHARE, "How far it is trusted.", 1.0, _OPERATION, _WRITE, filtered=True),
+    MetadataField("created_at", Kind.SYSTEM),
+    MetadataField("updated_at", Kind.SYSTEM),
+    MetadataField("salience", Kind.SHARE, "How important it is.", None, _OPERATION, _WRITE),
+    MetadataField(CONFIDENCE, Kind.SHARE, "How far it is trusted.", 1.0, _OPERATION, _WRITE),
     MetadataField("source", Kind.SYSTEM),
-    MetadataField("project", Kind.SYSTEM, filtered=True),
+    MetadataField("project", Kind.SYSTEM),
     MetadataField("private", Kind.SYSTEM),
-    MetadataField(PINNED, Kind.FLAG, "Never condense or archive it by itself.", False, _ANYONE, filtered=True),
-    MetadataField(
-        EXPIRES_AT, Kind.TIME, "ISO date or time from which it no longer holds.", None, _ANYONE, _WRITE, filtered=True
-    ),
-    MetadataField(ACTIVE, Kind.FLAG, "False keeps it readable, but not found.", True, _OPERATION, filtered=True),
+    MetadataField(PINNED, Kind.FLAG, "Never condense or archive it by itself.", False, _ANYONE),
+    MetadataField(EXPIRES_AT, Kind.TIME, "ISO date or time from which it no longer holds.", None, _ANYONE, _WRITE),
+    MetadataField(ACTIVE, Kind.FLAG, "False keeps it readable, but not found.", True, _OPERATION),
     MetadataField(ARCHIVED, Kind.SYSTEM),
     MetadataField(LINKS, Kind.SYSTEM),
     MetadataField("rendered_sha256", Kind.SYSTEM),
@@ -286,7 +281,8 @@ def outdoes(relation: str, said: str, confidence: float, own_said: str, own_conf
 
 def share_of(value: Any, default: float) -> float:
     """A number in [0, 1]; anything else is the default."""
-    return float(value) if _is_share(value) else default
+    is_share = isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value <= 1.0
+    return float(value) if is_share else default
 
 
 def read_moment(value: object) -> datetime | None:
@@ -313,13 +309,14 @@ def expiry_text(name: str, given: str) -> str:
     return text
 
 
+def utc_text(moment: datetime) -> str:
+    """A moment as trailers hold it: ISO 8601 in UTC, to the second."""
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
 def expires_after(now: str, days: float) -> str:
     """The expiry of a memory made now that holds for so many days, to the second in UTC."""
-    return (datetime.fromisoformat(now) + timedelta(days=days)).astimezone(UTC).isoformat(timespec="seconds")
-
-
-def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value <= 1.0
+    return utc_text(datetime.fromisoformat(now) + timedelta(days=days))
 
 
 def _end_of(text: str) -> datetime | None:

@@ -45,12 +45,7 @@ def key_of(values: Mapping[str, object], key_fields: tuple[str, ...]) -> str:
     does.
     """
     given = ("" if (value := values.get(name)) is None else str(value) for name in key_fields)
-    return refold("\x1f".join(" ".join(fold(text).split()) for text in given))
-
-
-def refold(key: str) -> str:
-    """A key as ``key_of`` gives it now, from one that it gave when it told simplified from traditional characters."""
-    return simplified(key)
+    return simplified("\x1f".join(" ".join(fold(text).split()) for text in given))
 
 
 def render(template: str, values: Mapping[str, object]) -> str:
@@ -72,7 +67,8 @@ def render(template: str, values: Mapping[str, object]) -> str:
     for index, piece in enumerate(PLACEHOLDER.split(stem_template)):
         if index % 2:
             value = values.get(piece)
-            text = _safe("" if value is None else str(value))
+            words = " ".join(str("" if value is None else value).split())
+            text = _UNSAFE.sub("-", unicodedata.normalize("NFC", words)).strip(" .")
             if text:
                 pieces.append(pending_separator + text)
                 pending_separator = ""
@@ -97,11 +93,6 @@ def fit(stem: str, extension: str, suffix: str = "") -> str:
         mark = "~" + short_hash(stem)
         stem = encoded[: room - len(mark)].decode("utf-8", "ignore").rstrip(" .") + mark
     return f"{stem}{suffix}{extension}"
-
-
-def _safe(value: str) -> str:
-    cleaned = _UNSAFE.sub("-", unicodedata.normalize("NFC", " ".join(value.split())))
-    return cleaned.strip(" .")
 
 
 _TIME_FIELD = re.compile(r"(?:^|_)(?:date|time|day)$")

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model
 from pydantic.json_schema import SkipJsonSchema
 
-from memory_core.core.errors import ContentRejected
+from memory_core.core.errors import ContentRejected, MemoryChanged, RunebookError
 from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.metadata import METADATA, Kind
+from memory_core.core.memory.results import Action, OperationResult
 
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
 Scalar = str | int | float | bool
@@ -263,6 +264,13 @@ def compact_schema(node: Any, *, descriptions: bool = True) -> Any:
 def escaped(text: str) -> str:
     """The text with half surrogate pairs written as escapes, so that it can be stored and sent."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def refusal(op: str, uri: str, error: RunebookError) -> OperationResult:
+    """The line of a receipt about an operation that was refused."""
+    conflict = isinstance(error, MemoryChanged)
+    message, hint = escaped(error.message), escaped(error.hint)
+    return OperationResult(op, escaped(uri), Action.REJECTED, message, hint, conflict=conflict)
 
 
 def is_sound(text: str) -> bool:

@@ -1,6 +1,7 @@
-"""Which project a folder belongs to: its repository's origin, else the name of the repository's or project's folder.
+"""Projects: whose a memory is, what a search is about, and which project a folder belongs to.
 
-Reads a few small files and runs no program. What cannot be read is no project; the home folder and the root of a
+A folder's project is its repository's origin, else the name of the repository's or project's folder. To find it a few
+small files are read and no program is run; what cannot be read is no project, and the home folder and the root of a
 disk never are one.
 """
 
@@ -20,6 +21,7 @@ from memory_core.core.memory.memory_type import ProjectMode
 
 if TYPE_CHECKING:
     from memory_core.core.memory.memory_type import MemoryType
+    from memory_core.core.memory.metadata import Metadata
 
 
 NAME_LIMIT_CHARS = 200
@@ -184,8 +186,10 @@ def project_name(text: str) -> str:
     name = unicodedata.normalize("NFC", text.strip()) if isinstance(text, str) else ""
     if not name or len(name) > NAME_LIMIT_CHARS or _UNSOUND.search(name):
         raise InvalidInput("project is no name of a project.", hint=_HINT)
-    is_url = "://" in name or "@" in name.partition(":")[0]
-    return (remote_name(name) if is_url else _address_name(name)) or name
+    if "://" in name or "@" in name.partition(":")[0]:
+        return remote_name(name) or name
+    found = _ADDRESS.fullmatch(name)
+    return (found and _joined(found["host"], found["path"])) or name
 
 
 def remote_name(url: str) -> str | None:
@@ -221,18 +225,10 @@ def stored_project(memory_type: MemoryType | None, meta: Mapping[str, Any]) -> s
     return folder_name(given) if isinstance(given, str) else None
 
 
-def told_project(memory_type: MemoryType | None, meta: Mapping[str, Any]) -> str | None:
+def told_project(memory_type: MemoryType | None, meta: Metadata) -> str | None:
     """The project that a memory belongs to, or was told in: what is looked for in a project is about both."""
-    source = meta.get("source")
     own = stored_project(memory_type, meta)
-    if own is not None or not isinstance(source, Mapping):
-        return own
-    return stored_project(memory_type, source)
-
-
-def _address_name(name: str) -> str | None:
-    found = _ADDRESS.fullmatch(name)
-    return None if found is None else _joined(found["host"], found["path"])
+    return stored_project(memory_type, meta.source) if own is None else own
 
 
 def _joined(host: str, path: str) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from memory_core.core.caches import PrefixCache
 from memory_core.core.frozen import frozen
+from memory_core.core.memory.trailer import read_members
 from memory_core.core.memory.uri import MemoryUri, Scope
 
 
@@ -269,31 +270,10 @@ class CommitReceipt:
     @classmethod
     def from_dict(cls, receipt: Mapping[str, Any]) -> CommitReceipt:
         """The inverse of ``as_json``; the ledger keeps receipts as JSON."""
-        return cls(
-            commit_id=receipt["commit_id"],
-            status=Status(receipt["status"]),
-            results=tuple(
-                OperationResult(
-                    op=result["op"],
-                    uri=result["uri"],
-                    action=Action(result["action"]),
-                    reason=result.get("reason"),
-                    hint=result.get("hint"),
-                    note=result.get("note"),
-                    conflict=bool(result.get("conflict")),
-                    now=result.get("now"),
-                    went=result.get("went"),
-                )
-                for result in receipt["results"]
-            ),
-            similar=tuple(Similar(near["uri"], near["score"]) for near in receipt["similar"]),
-            notes=tuple(receipt.get("notes", ())),
-            usage=receipt.get("usage"),
-            brief=receipt.get("brief"),
-            working_memory=receipt.get("working_memory"),
-            space=receipt.get("space"),
-            author=receipt.get("author"),
-        )
+        found = read_members(cls, receipt)
+        if found is None:
+            raise ValueError("a receipt has an id and a status")
+        return found
 
 
 def status_of(results: tuple[OperationResult, ...]) -> Status:

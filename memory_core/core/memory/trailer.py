@@ -18,6 +18,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
 from functools import cache
 from types import UnionType
 from typing import Any, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -116,19 +117,18 @@ def _can_be_dumped(trailer: Mapping[str, Any]) -> bool:
         json.dumps(trailer, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (ValueError, RecursionError):
         return False
-    # ``join`` indents, which json does by recursion.
-    layer: list[Any] = [trailer]
-    for _ in range(_DEPTH_LIMIT):
-        layer = [item for value in layer for item in _items(value)]
+    return not is_deeper(trailer, _DEPTH_LIMIT)  # ``join`` indents, which json does by recursion
+
+
+def is_deeper(value: Any, levels: int) -> bool:
+    """Whether a JSON value is nested in more than so many levels."""
+    layer = [value]
+    for _ in range(levels):
+        maps = [child for node in layer if isinstance(node, dict) for child in node.values()]
+        layer = maps + [child for node in layer if isinstance(node, list) for child in node]
         if not layer:
-            return True
-    return False
-
-
-def _items(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+            return False
+    return True
 
 
 def join(body: str, trailer: Mapping[str, Any] | None) -> str:
@@ -194,6 +194,8 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
         return lambda value: _WRONG if (found := read_members(cast("Any", hint), value)) is None else found
     if hint is Any:
         return lambda value: value
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return lambda value: next((each for each in hint if each.value == value), _WRONG)
     kinds = (int, float) if hint is float else hint
     others = () if hint is bool else bool  # a kind of number in Python alone
     return lambda value: value if isinstance(value, kinds) and not isinstance(value, others) else _WRONG

@@ -57,6 +57,11 @@ def file_of(uri: str) -> str:
     return file if line.isdecimal() else uri
 
 
+def range_below(place: MemoryUri | str) -> tuple[str, str]:
+    """Before and behind all URIs below a place: "0" is the character after "/"."""
+    return f"{place}/", f"{place}0"
+
+
 def is_device_name(part: str) -> bool:
     """Whether Windows would open a device for this name (``NUL``, ``com1.md``, …)."""
     return part.split(".", 1)[0].rstrip(" ").casefold() in _DEVICES

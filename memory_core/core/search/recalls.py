@@ -212,7 +212,7 @@ class Recalls:
         """
         if not self._traces or is_looking():
             return
-        self._store.recalled(
+        self._store.usage.recalled(
             Recall(
                 at=now or datetime.now(UTC),
                 query=self._cleaner.text(query) if self._config.search.trail and not self._shared else "",

@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 
 from memory_core.core.errors import InvalidInput, MemoryChanged, RunebookError, StorageFailed
 from memory_core.core.frozen import frozen
@@ -47,7 +46,7 @@ class Delivered:
 class _Pending:
     seq: int
     stats: Mapping[MemoryUri, FileStat | None]
-    receipt: CommitReceipt | None = field(default=None)
+    receipt: CommitReceipt | None
 
 
 class Delivery:
@@ -61,9 +60,7 @@ class Delivery:
         writes: False where the ledger is a copy: others may have gone on with the files.
     """
 
-    def __init__(
-        self, files: FileStore, ledger: Ledger, step: Step, wake: Callable[[], None], *, writes: bool = True
-    ) -> None:
+    def __init__(self, files: FileStore, ledger: Ledger, step: Step, wake: Callable[[], None], *, writes: bool) -> None:
         self._files = files
         self._ledger = ledger
         self._step = step
@@ -100,8 +97,7 @@ class Delivery:
             self.undelivered |= {change.uri for change in changes}
             _log.warning("commit %d is in the ledger but not yet on disk: %s", seq, error.message)
             return Delivered(f"{DELAYED}: {error.message}", tuple(by_hand))
-        self._seen.add(seq)  # not before: whatever ends this early, the next writer repairs
-        self.queue(seq, stats)
+        self.recorded(seq, stats)  # not before: whatever ends this early, the next writer repairs
         return Delivered(None, tuple(by_hand))
 
     def _write(self, change: FileChange, seen: Seen) -> FileStat | None:
@@ -164,14 +160,12 @@ class Delivery:
         self.undelivered = undelivered  # in one step: others read while this is going on
         for seq in unsettled:
             if seq not in delayed:
-                self._seen.add(seq)
-                self.queue(seq, stats)
+                self.recorded(seq, stats)
         return newest
 
     def _redo(self, uri: MemoryUri, chain: list[ChangeRow]) -> FileStat | None:
         newest = chain[-1]
-        row = self._ledger.file(uri)
-        if (None if row is None else row.sha256) != newest.after_sha256:
+        if self._ledger.sha256_of(uri) != newest.after_sha256:
             return None  # a later commit's, which says how it looks
         on_disk, seen = self._files.look(uri)
         found = recorded(uri, on_disk)
@@ -226,16 +220,16 @@ class Delivery:
             receipts = [as_json(item.receipt) for item in batch if item.receipt is not None]
             if receipts:
                 self._ledger.attach(receipts)
-            with self._pending_guard:
-                self._seen.difference_update(item.seq for item in batch)
+            kept: list[_Pending] = []
         except RunebookError as error:
             _log.warning(
                 "could not settle %d commits; the next one, or the next start, will: %s", len(batch), error.message
             )
             self._unsynced |= set(stats)
-            with self._pending_guard:
-                self._seen.difference_update(item.seq for item in batch)
-                self._pending = [item for item in batch if item.receipt is not None] + self._pending
+            kept = [item for item in batch if item.receipt is not None]
+        with self._pending_guard:
+            self._seen.difference_update(item.seq for item in batch)
+            self._pending = kept + self._pending
 
 
 def _torn(found: str, wanted: str | None) -> bool:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 
@@ -39,6 +39,7 @@ from memory_core.core.store.delivery import Delivery
 from memory_core.core.store.files import FileStat, FileStore, Seen, is_settled
 from memory_core.core.store.ledger import Ledger, new_commit_id
 from memory_core.core.store.locks import StoreLock
+from memory_core.core.store.sqlite import stamp
 from memory_core.core.store.vanished import Vanished
 
 
@@ -68,7 +69,7 @@ class Moves:
         hashes = {change.after_sha256 for change in changes if change.before is None and change.after}
         if not hashes:
             return
-        since = (at - timedelta(seconds=_MOVE_SECONDS)).isoformat(timespec="milliseconds")
+        since = stamp(at - timedelta(seconds=_MOVE_SECONDS))
         known = ledger.movements.with_texts(sha256 for sha256 in hashes if sha256 is not None)
         for found, rows in ((self._there, known), (self._deleted, ledger.movements.deleted_by_hand(since))):
             for sha256, uri in rows:
@@ -132,12 +133,6 @@ _GLANCED = 400
 _LARGE = 5_000
 
 
-@dataclass(slots=True)
-class _Directory:
-    path: str
-    mtime_ns: int
-
-
 class DirectoryTimes:
     """The known directories of one store; safe to use from many threads."""
 
@@ -145,15 +140,16 @@ class DirectoryTimes:
         self._files = files
         self._ledger = ledger
         self._guard = threading.Lock()
-        self._memories: dict[MemoryUri, _Directory] = {}
-        self._others: dict[MemoryUri, _Directory] = {}
+        #: Path and time of each: of directories of memories, and of sessions and the archive.
+        self._memories: dict[MemoryUri, tuple[str, int]] = {}
+        self._others: dict[MemoryUri, tuple[str, int]] = {}
 
     def note(self, directory: MemoryUri, mtime_ns: int) -> None:
         """A directory is about to be listed; ``mtime_ns`` is from right before."""
         if not is_settled(mtime_ns):
             mtime_ns = 0
         with self._guard:
-            self._kind(directory)[directory] = _Directory(self._path(directory), mtime_ns)
+            self._kind(directory)[directory] = self._path(directory), mtime_ns
 
     def moved(self) -> list[MemoryUri]:
         """Files of directories that changed, where ledger and disk may differ."""
@@ -194,14 +190,13 @@ class DirectoryTimes:
         finally:
             with self._guard:
                 for uri in current:
-                    mtime_ns = _mtime_ns(paths[uri])
-                    if mtime_ns is not None:
-                        self._kind(uri)[uri] = _Directory(paths[uri], mtime_ns)
+                    if (mtime_ns := _mtime_ns(paths[uri])) is not None:
+                        self._kind(uri)[uri] = paths[uri], mtime_ns
 
     def _is_current(self, directory: MemoryUri, mtime_ns: int | None) -> bool:
         """Whether nothing happened there since the last look; also if it is about to be made."""
         known = self._kind(directory).get(directory)
-        return known.mtime_ns == mtime_ns if known is not None else mtime_ns is None
+        return mtime_ns == (None if known is None else known[1])
 
     def _changed(self) -> list[MemoryUri]:
         until = time.monotonic() + _GLANCE_SECONDS
@@ -209,8 +204,8 @@ class DirectoryTimes:
         with self._guard:
             for kind in (self._memories, self._others):
                 for uri in list(islice(kind, _GLANCED)):
-                    known = kind[uri] = kind.pop(uri)  # last in line: the next ones come first the next time
-                    if _mtime_ns(known.path) != known.mtime_ns:
+                    path, mtime_ns = kind[uri] = kind.pop(uri)  # last in line: the next ones come first the next time
+                    if _mtime_ns(path) != mtime_ns:
                         changed.append(uri)
                     if time.monotonic() >= until:
                         break
@@ -220,7 +215,7 @@ class DirectoryTimes:
         with self._guard:
             return directory not in self._kind(directory)
 
-    def _kind(self, directory: MemoryUri) -> dict[MemoryUri, _Directory]:
+    def _kind(self, directory: MemoryUri) -> dict[MemoryUri, tuple[str, int]]:
         return self._others if directory.scope in (Scope.SESSION, Scope.ARCHIVE) else self._memories
 
     def _path(self, directory: MemoryUri) -> str:
@@ -350,12 +345,7 @@ class Adoption:
             return not self.left
         try:
             until = time.monotonic() + seconds
-            moved = [*self.times.moved(), *self._take_left()]
-            try:
-                self.take_in(moved, until=until)
-            except RunebookError as error:
-                _log.info("files changed by hand are taken in later: %s", error.message)
-                self.leave(moved)
+            self._take_in_or_leave([*self.times.moved(), *self._take_left()], until)
         finally:
             self._guard.release()
         return not self.left
@@ -367,11 +357,15 @@ class Adoption:
             with suppress(InvalidUri):
                 if row.stat != self._files.quick_stat(row.uri) and row.stat != self._files.stat(row.uri):
                     moved.append(row.uri)
+        return self._take_in_or_leave(moved, time.monotonic())
+
+    def _take_in_or_leave(self, uris: list[MemoryUri], until: float) -> bool:
+        """Whether any of these files had changed; where they cannot be taken in now, they are left for later."""
         try:
-            return self.take_in(moved, until=time.monotonic()) > 0
+            return self.take_in(uris, until=until) > 0
         except RunebookError as error:
             _log.info("files changed by hand are taken in later: %s", error.message)
-            self.leave(moved)
+            self.leave(uris)
             return False
 
     @property
@@ -444,23 +438,20 @@ class Adoption:
         """
         if uri in self._delivery.undelivered:
             return None
-        row = self._ledger.file(uri)
         try:
             still = read is not None and self._files.is_still(uri, read[1])
             text, seen = read if read is not None and still else self._look(uri)
         except (StorageFailed, InvalidInput) as error:
             self._note(uri, (FileProblem(str(uri), "it cannot be read", error.hint),))
             return None
-        if seen.sha256 == (None if row is None else row.sha256) or (text is None and self.vanished.holds(uri)):
+        if seen.sha256 == self._ledger.sha256_of(uri) or (text is None and self.vanished.holds(uri)):
             return None
         self._as_read[uri] = seen.stat
         return self.step_to(uri, text)
 
     def step_to(self, uri: MemoryUri, text: str | None) -> FileChange:
         """The step from what the ledger knows to this text."""
-        before = None
-        if self._ledger.file(uri) is not None:
-            before = self._ledger.text_at(uri, self._ledger.newest_seq())
+        before = None if self._ledger.file(uri) is None else self._ledger.text_at(uri)
         memory_type, key = ("", "") if text is None else self._identify(uri, text)
         return FileChange(uri, before, text, memory_type, key)
 
@@ -481,7 +472,7 @@ class Adoption:
         seq = self._ledger.record(
             changes,
             commit_id=receipt.commit_id,
-            at=at.isoformat(timespec="milliseconds"),
+            at=stamp(at),
             kind="external",
             receipt=as_json(receipt),
             settled=True,
@@ -566,12 +557,9 @@ class Adoption:
 def _results(changes: Sequence[FileChange]) -> Iterator[OperationResult]:
     places = {change.moved_from: change.uri for change in changes if change.moved_from is not None}
     for change in changes:
-        action = Action.UPDATED
-        note = None
+        action, note = Action.UPDATED, None
         if change.after is None:
-            action = Action.DELETED
-            note = f"moved to {places[change.uri]}" if change.uri in places else None
+            action, note = Action.DELETED, f"moved to {places[change.uri]}" if change.uri in places else None
         elif change.before is None:
-            action = Action.CREATED
-            note = f"moved from {change.moved_from}" if change.moved_from is not None else None
+            action, note = Action.CREATED, f"moved from {change.moved_from}" if change.moved_from is not None else None
         yield OperationResult("external", str(change.uri), action, note=note)

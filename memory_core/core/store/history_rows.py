@@ -14,28 +14,17 @@ from typing import Any
 from memory_core.core.errors import StoreBusy
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.results import SessionProgress
-from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.store.sqlite import Database
+from memory_core.core.memory.uri import MemoryUri, Scope, range_below
+from memory_core.core.store.sqlite import Table
 
-SCHEMA = """
-ALTER TABLE changes ADD COLUMN purged INTEGER NOT NULL DEFAULT 0;
-CREATE TABLE progress (
-    seq INTEGER PRIMARY KEY REFERENCES commits (seq),
-    log TEXT NOT NULL,
-    stored_before INTEGER,
-    extracted_before INTEGER,
-    stored INTEGER,
-    extracted INTEGER,
-    counted TEXT NOT NULL,
-    uncounted TEXT NOT NULL
-);
-"""
 _COMMITS = "seq, commit_id, at, kind, receipt, author, undoes"
+#: Of commits whose id begins alike.
+_NAMED = 5
 
 
 @frozen
 class PastCommit:
-    """One commit as the ledger keeps it; ``settled`` once its files are known to be on disk."""
+    """One commit of the history: when (ISO 8601, UTC), what kind, by whom, and the commit that it takes back."""
 
     seq: int
     commit_id: str
@@ -83,43 +72,43 @@ def note_progress(connection: sqlite3.Connection, seq: int, progress: SessionPro
     """Keep how a commit is about to move the queue, inside its transaction, so that it can be taken back."""
     log = str(progress.log)
     before = connection.execute("SELECT stored, extracted FROM extractions WHERE log = ?", (log,)).fetchone()
+    calls = (json.dumps(sorted(keys)) for keys in (progress.call_keys, progress.uncounted))
     connection.execute(
         "INSERT INTO progress VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            seq,
-            log,
-            *(before or (None, None)),
-            progress.stored,
-            progress.extracted,
-            json.dumps(sorted(progress.call_keys)),
-            json.dumps(sorted(progress.uncounted)),
-        ),
+        (seq, log, *(before or (None, None)), progress.stored, progress.extracted, *calls),
     )
 
 
-class PastTable:
+class PastTable(Table):
     """Reads commits and their progress; erases."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def where(self, condition: str, *values: Any) -> list[PastCommit]:
+        """The commits for which an SQL condition holds, which may say their order and number."""
+        rows = self._rows(f"SELECT {_COMMITS} FROM commits WHERE {condition}", *values)
+        return [
+            PastCommit(seq, commit_id, at, kind, json.loads(receipt), author, undoes)
+            for seq, commit_id, at, kind, receipt, author, undoes in rows
+        ]
 
     def files_saying(self, below: str, said: str, limit: int) -> list[str]:
         """Files at or below a URI of which some version holds these words, newest first; it reads all texts."""
-        rows = self._database.connection().execute(
+        rows = self._rows(
             "SELECT c.uri FROM changes c WHERE c.uri > ? AND c.uri < ? AND instr(c.after, ?) > 0 "
             "GROUP BY c.uri ORDER BY max(c.seq) DESC LIMIT ?",
-            (f"{below}/", f"{below}0", said, limit),  # "0" is the character after "/"
+            *range_below(below),
+            said,
+            limit,
         )
-        return [str(uri) for (uri,) in rows]
+        return [uri for (uri,) in rows]
 
     def authors(self, uris: Sequence[str]) -> dict[str, str]:
         """Who changed each file last, as far as somebody said who they are."""
-        rows = self._database.connection().execute(
+        rows = self._rows(
             "SELECT c.uri, k.author FROM changes c JOIN commits k ON k.seq = c.seq "
             "WHERE c.uri IN (SELECT value FROM json_each(?)) AND k.author <> '' ORDER BY c.seq",
-            (json.dumps(list(uris)),),
+            json.dumps(list(uris)),
         )
-        return {str(uri): str(author) for uri, author in rows}
+        return dict(rows)
 
     def commits(
         self,
@@ -141,113 +130,81 @@ class PastTable:
             author: Only those by this author.
             undos: Whether those that take another back are among them, and those that only sort what was said.
         """
-        conditions, arguments = ["1"], list[str | int]()
-        touched, places = _within(spaces)
+        touched, values = _touched(spaces)
         if uri is not None:
-            touched, places = f"({touched}) AND (c.uri = ? OR (c.uri > ? AND c.uri < ?))", [*places, *_at_or_below(uri)]
-        conditions.append(f"EXISTS (SELECT 1 FROM changes c WHERE c.seq = commits.seq AND {touched})")
-        arguments += places
-        if before is not None:
-            conditions.append("seq < ?")
-            arguments.append(before)
-        if author is not None:
-            conditions.append("author = ?")
-            arguments.append(author)
+            touched, values = f"{touched} AND (c.uri = ? OR (c.uri > ? AND c.uri < ?))", [*values, *_at_or_below(uri)]
+        conditions = [f"EXISTS (SELECT 1 FROM changes c WHERE c.seq = commits.seq AND {touched})"]
+        for condition, value in (("seq < ?", before), ("author = ?", author)):
+            if value is not None:
+                conditions.append(condition)
+                values.append(value)
         if not undos:
             conditions.append("undoes IS NULL AND kind <> 'segment'")
-        rows = self._database.connection().execute(
-            f"SELECT {_COMMITS} FROM commits WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT ?",
-            (*arguments, limit),
-        )
-        return [_commit(row) for row in rows]
+        return self.where(f"{' AND '.join(conditions)} ORDER BY seq DESC LIMIT ?", *values, limit)
 
-    def named(self, spaces: Sequence[str], prefix: str, limit: int = 5) -> list[PastCommit]:
-        """Commits that touched one of the spaces and whose id begins so; an id itself comes first."""
-        touched, places = _within(spaces)
-        rows = self._database.connection().execute(
-            f"SELECT {_COMMITS} FROM commits WHERE substr(commit_id, 1, length(?)) = ? AND "
+    def named(self, spaces: Sequence[str], prefix: str) -> list[PastCommit]:
+        """A few commits that touched one of the spaces and whose id begins so; an id itself comes first."""
+        touched, places = _touched(spaces)
+        return self.where(
+            "substr(commit_id, 1, length(?)) = ? AND "
             f"EXISTS (SELECT 1 FROM changes c WHERE c.seq = commits.seq AND {touched}) "
             "ORDER BY commit_id <> ?, seq DESC LIMIT ?",
-            (prefix, prefix, *places, prefix, limit),
+            *(prefix, prefix, *places, prefix, _NAMED),
         )
-        return [_commit(row) for row in rows]
 
     def undone_by(self, commit_id: str) -> list[PastCommit]:
         """Commits that took this one back and were not taken back themselves, oldest first."""
-        rows = self._database.connection().execute(
-            f"SELECT {_COMMITS} FROM commits WHERE undoes = ? ORDER BY seq", (commit_id,)
-        )
-        return [commit for commit in map(_commit, rows.fetchall()) if not self.undone_by(commit.commit_id)]
+        return self._standing("undoes = ?", commit_id)
 
     def of_kind(self, kind: str) -> list[PastCommit]:
         """Commits of one kind that were not taken back, oldest first."""
-        rows = self._database.connection().execute(
-            f"SELECT {_COMMITS} FROM commits WHERE kind = ? ORDER BY seq", (kind,)
-        )
-        return [commit for commit in map(_commit, rows.fetchall()) if not self.undone_by(commit.commit_id)]
+        return self._standing("kind = ?", kind)
+
+    def _standing(self, condition: str, value: str) -> list[PastCommit]:
+        """The commits for which a condition holds and that were not taken back, oldest first."""
+        found = self.where(f"{condition} ORDER BY seq", value)
+        return [commit for commit in found if not self.undone_by(commit.commit_id)]
 
     def progress(self, seq: int) -> PastProgress | None:
         """How a commit moved the queue, or None if it did not."""
-        row = (
-            self._database.connection()
-            .execute(
-                "SELECT log, stored_before, extracted_before, stored, extracted, counted, uncounted "
-                "FROM progress WHERE seq = ?",
-                (seq,),
-            )
-            .fetchone()
+        row = self._row(
+            "SELECT log, stored_before, extracted_before, stored, extracted, counted, uncounted "
+            "FROM progress WHERE seq = ?",
+            seq,
         )
         if row is None:
             return None
-        log, stored_before, extracted_before, stored, extracted, counted, uncounted = row
-        return PastProgress(
-            MemoryUri.parse(log),
-            stored_before,
-            extracted_before,
-            stored,
-            extracted,
-            frozenset(json.loads(counted)),
-            frozenset(json.loads(uncounted)),
-        )
+        log, *numbers, counted, uncounted = row
+        calls = (frozenset(json.loads(keys)) for keys in (counted, uncounted))
+        return PastProgress(MemoryUri.parse(log), *numbers, *calls)
 
     def purged(self, seqs: Iterable[int]) -> frozenset[tuple[int, str]]:
         """Number and URI of the changes among these commits whose texts were erased."""
-        rows = self._database.connection().execute(
+        rows = self._rows(
             "SELECT seq, uri FROM changes WHERE purged AND seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))",
-            (json.dumps(list(seqs)),),
+            json.dumps(list(seqs)),
         )
-        return frozenset((int(seq), str(uri)) for seq, uri in rows)
+        return frozenset((seq, uri) for seq, uri in rows)
 
     def touching(self, uri: MemoryUri, after: int) -> list[PastCommit]:
         """Commits later than ``after`` that touched a file, oldest first."""
-        rows = self._database.connection().execute(
-            f"SELECT {_COMMITS} FROM commits WHERE seq > ? AND seq IN (SELECT seq FROM changes WHERE uri = ?) "
-            "ORDER BY seq",
-            (after, str(uri)),
-        )
-        return [_commit(row) for row in rows]
+        return self.where("seq > ? AND seq IN (SELECT seq FROM changes WHERE uri = ?) ORDER BY seq", after, str(uri))
 
     def moved_to(self, uri: MemoryUri, after: int) -> MemoryUri | None:
         """Where a file went that was renamed later than ``after``, the last time; None where it was not."""
-        row = (
-            self._database.connection()
-            .execute("SELECT uri FROM changes WHERE moved_from = ? AND seq > ? ORDER BY seq DESC", (str(uri), after))
-            .fetchone()
-        )
-        return None if row is None else MemoryUri.parse(row[0])
+        asked = "SELECT uri FROM changes WHERE moved_from = ? AND seq > ? ORDER BY seq DESC"
+        found = self._value(asked, str(uri), after)
+        return None if found is None else MemoryUri.parse(found)
 
     def seqs_of(self, uri: MemoryUri) -> list[int]:
         """Numbers of the commits that touched a file, oldest first."""
-        rows = self._database.connection().execute(
-            "SELECT DISTINCT seq FROM changes WHERE uri = ? ORDER BY seq", (str(uri),)
-        )
-        return [int(seq) for (seq,) in rows]
+        return [seq for (seq,) in self._rows("SELECT DISTINCT seq FROM changes WHERE uri = ? ORDER BY seq", str(uri))]
 
     def below(self, directory: MemoryUri) -> list[MemoryUri]:
         """Every file at or below a URI that history knows."""
-        rows = self._database.connection().execute(
+        rows = self._rows(
             "SELECT DISTINCT uri FROM changes WHERE uri = ? OR (uri > ? AND uri < ?) ORDER BY uri",
-            _at_or_below(directory),
+            *_at_or_below(directory),
         )
         return [MemoryUri.parse(uri) for (uri,) in rows]
 
@@ -255,9 +212,7 @@ class PastTable:
         """The texts that erasing them would take away."""
         found: dict[str, None] = {}
         for erasure in erasures:
-            rows = self._database.connection().execute(
-                f"SELECT before, after FROM changes WHERE {_ERASED}", _erased(erasure)
-            )
+            rows = self._rows(f"SELECT before, after FROM changes WHERE {_ERASED}", *_erased(erasure))
             found |= {text: None for row in rows for text in row if text}
         return list(found)
 
@@ -276,10 +231,6 @@ class PastTable:
                 newest = connection.execute("SELECT max(seq) FROM changes WHERE uri = ?", (str(uri),)).fetchone()[0]
                 _blank(connection, "uri = ? AND seq < ?", (str(uri), newest or 0))
                 connection.execute("UPDATE changes SET before = NULL WHERE uri = ?", (str(uri),))
-
-    def vacuum(self) -> None:
-        """Write the ledger's file anew without what was erased; see ``vacuum``."""
-        vacuum(self._database.connection())
 
 
 def vacuum(connection: sqlite3.Connection) -> None:
@@ -363,17 +314,12 @@ def _clear_receipts(connection: sqlite3.Connection, seqs: Iterable[int], uri: st
         connection.execute("UPDATE commits SET receipt = ? WHERE seq = ?", (json.dumps(kept, ensure_ascii=False), seq))
 
 
-def _within(spaces: Sequence[str]) -> tuple[str, list[str | int]]:
-    """A condition on ``c.uri``: in one of the spaces, or archived from there."""
-    prefixes = [f"viking://{place}{space}" for space in spaces for place in ("", f"{Scope.ARCHIVE.value}/")]
-    arguments: list[str | int] = [bound for prefix in prefixes for bound in (f"{prefix}/", f"{prefix}0")]
-    return "(" + " OR ".join(["(c.uri > ? AND c.uri < ?)"] * len(prefixes)) + ")", arguments
+def _touched(spaces: Sequence[str]) -> tuple[str, list[Any]]:
+    """A condition on ``c.uri``: in one of the spaces, or archived from there; and what it compares."""
+    places = [f"viking://{scope}{space}" for space in spaces for scope in ("", f"{Scope.ARCHIVE.value}/")]
+    condition = " OR ".join(["(c.uri > ? AND c.uri < ?)"] * len(places))
+    return f"({condition})", [bound for place in places for bound in range_below(place)]
 
 
 def _at_or_below(uri: MemoryUri) -> tuple[str, str, str]:
-    return str(uri), f"{uri}/", f"{uri}0"
-
-
-def _commit(row: Sequence[Any]) -> PastCommit:
-    seq, commit_id, at, kind, receipt, author, undoes = row
-    return PastCommit(int(seq), commit_id, at, kind, json.loads(receipt), author, undoes)
+    return str(uri), *range_below(uri)

@@ -18,29 +18,12 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Self
+from typing import Any, Self
 
 from memory_core.core.config import Config, is_space
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.frozen import frozen
-from memory_core.core.store.sqlite import Database
-
-SCHEMA = """
-CREATE TABLE tokens (
-    id TEXT PRIMARY KEY,
-    label TEXT NOT NULL,
-    digest BLOB NOT NULL,
-    user_space TEXT NOT NULL,
-    agent_space TEXT NOT NULL,
-    read_only INTEGER NOT NULL,
-    created_at TEXT NOT NULL,
-    expires_at TEXT,
-    last_used_at TEXT,
-    revoked_at TEXT
-) WITHOUT ROWID;
-CREATE UNIQUE INDEX tokens_label ON tokens (label) WHERE revoked_at IS NULL;
-"""
-SHARED_SCHEMA = "ALTER TABLE tokens ADD COLUMN shared TEXT NOT NULL DEFAULT '';"
+from memory_core.core.store.sqlite import Table, stamp
 
 #: What ``token_row`` reads.
 COLUMNS = (
@@ -123,24 +106,11 @@ class IssuedToken:
 
     def is_live(self, now: datetime) -> bool:
         """Whether it is accepted at ``now``."""
-        return self.revoked_at is None and (self.expires_at is None or _text(now) < self.expires_at)
+        return self.revoked_at is None and (self.expires_at is None or stamp(now) < self.expires_at)
 
 
-class IssuedTokens:
+class IssuedTokens(Table):
     """Issues, finds and revokes tokens."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    @property
-    def database(self) -> Database:
-        """Its rows, for what is kept beside them."""
-        return self._database
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether a look into the table goes over a network, and may have to wait for long."""
-        return self._database.is_remote
 
     def issue(
         self,
@@ -172,15 +142,14 @@ class IssuedTokens:
         """
         at = now or datetime.now(UTC)
         _validate(label, user_space, agent_space, expires_days)
-        expires_at = None if expires_days is None else _text(at + timedelta(days=expires_days))
         row = IssuedToken(
             secrets.token_hex(_ID_BYTES),
             label,
             user_space,
             agent_space,
             read_only,
-            _text(at),
-            expires_at=expires_at,
+            stamp(at),
+            expires_at=None if expires_days is None else stamp(at + timedelta(days=expires_days)),
             shared=tuple({space.name: space for space in shared}.values()),
         )
         known = [*spaces, *row.spaces]
@@ -199,15 +168,8 @@ class IssuedTokens:
                 "(id, label, digest, user_space, agent_space, read_only, created_at, expires_at, shared) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    row.id,
-                    label,
-                    _digest(secret),
-                    user_space,
-                    agent_space,
-                    int(read_only),
-                    row.created_at,
-                    row.expires_at,
-                    ",".join(map(str, row.shared)),
+                    *(row.id, label, _digest(secret), user_space, agent_space, int(read_only)),
+                    *(row.created_at, row.expires_at, ",".join(map(str, row.shared))),
                 ),
             )
         return f"rb_{row.id}_{secret}", row
@@ -218,54 +180,39 @@ class IssuedTokens:
         shape = _SHAPE.fullmatch(token)
         # A malformed token takes the same path, so that neither the answer nor its time tells the cases apart.
         token_id, secret = shape.groups() if shape else ("", "")
-        found = (
-            self._database.connection()
-            .execute(f"SELECT digest, {_COLUMNS} FROM tokens WHERE id = ?", (token_id,))
-            .fetchone()
-        )
+        found = self._row(f"SELECT digest, {_COLUMNS} FROM tokens WHERE id = ?", token_id)
         matches = hmac.compare_digest(_digest(secret), _NO_DIGEST if found is None else bytes(found[0]))
         row = None if found is None else token_row(found[1:])
-        if not matches or row is None or not row.is_live(at):
-            return None
-        return row
+        return row if matches and row is not None and row.is_live(at) else None
 
     def note_use(self, row: IssuedToken, now: datetime | None = None) -> None:
         """Note that a token was used, at most once a minute and without waiting for the disk."""
         at = now or datetime.now(UTC)
-        if row.last_used_at is not None and _text(at - _USE_NOTED_EVERY) < row.last_used_at:
+        if row.last_used_at is not None and stamp(at - _USE_NOTED_EVERY) < row.last_used_at:
             return
         with self._database.writing(synced=False) as connection:
-            connection.execute("UPDATE tokens SET last_used_at = ? WHERE id = ?", (_text(at), row.id))
+            connection.execute("UPDATE tokens SET last_used_at = ? WHERE id = ?", (stamp(at), row.id))
 
     def any_live(self, now: datetime | None = None) -> bool:
         """Whether at least one token is accepted."""
-        row = (
-            self._database.connection()
-            .execute(
-                "SELECT 1 FROM tokens WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?) LIMIT 1",
-                (_text(now or datetime.now(UTC)),),
-            )
-            .fetchone()
-        )
-        return row is not None
+        asked = "SELECT 1 FROM tokens WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?) LIMIT 1"
+        return self._row(asked, stamp(now or datetime.now(UTC))) is not None
 
     def any_unrevoked(self) -> bool:
         """Whether there is a token that was not revoked; one that expired counts, and opens nothing."""
-        row = self._database.connection().execute("SELECT 1 FROM tokens WHERE revoked_at IS NULL LIMIT 1").fetchone()
-        return row is not None
+        return self._row("SELECT 1 FROM tokens WHERE revoked_at IS NULL LIMIT 1") is not None
 
     def rows(self, *, revoked: bool = False) -> list[IssuedToken]:
         """The tokens by label, expired ones included; with ``revoked`` also those."""
         where = "" if revoked else "WHERE revoked_at IS NULL"
-        rows = self._database.connection().execute(f"SELECT {_COLUMNS} FROM tokens {where} ORDER BY label, created_at")
-        return [token_row(row) for row in rows]
+        return [
+            token_row(row) for row in self._rows(f"SELECT {_COLUMNS} FROM tokens {where} ORDER BY label, created_at")
+        ]
 
     def dump(self, user_space: str = "") -> list[tuple[object, ...]]:
         """The rows with their digests, of a user or of all, for ``take_in``."""
-        where, given = ("WHERE user_space = ?", (user_space,)) if user_space else ("", ())
-        return [
-            tuple(row) for row in self._database.connection().execute(f"SELECT {_STORED} FROM tokens {where}", given)
-        ]
+        where, values = ("WHERE user_space = ?", (user_space,)) if user_space else ("", ())
+        return [tuple(row) for row in self._rows(f"SELECT {_STORED} FROM tokens {where}", *values)]
 
     def take_in(self, rows: Iterable[tuple[object, ...]]) -> tuple[int, int]:
         """Add rows of another table; one that is here, or whose label is taken, is left out.
@@ -290,17 +237,17 @@ class IssuedTokens:
             rows: Of the other table, as ``dump`` gives them.
             alone: Hold these and no others.
         """
-        revoked = (COLUMNS.index("revoked_at"), COLUMNS.index("id"))
+        revoked_at, token_id = COLUMNS.index("revoked_at"), COLUMNS.index("id")
         with self._database.writing() as connection:
             if alone:
                 connection.execute("DELETE FROM tokens")
             for row in rows:
                 if alone:
                     connection.execute(f"INSERT INTO tokens ({_STORED}) VALUES ({_MARKS})", row)
-                elif row[revoked[0]] is not None:
+                elif row[revoked_at] is not None:
                     connection.execute(
                         "UPDATE tokens SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL",
-                        tuple(row[at] for at in revoked),
+                        (row[revoked_at], row[token_id]),
                     )
 
     def revoke(self, label_or_id: str, now: datetime | None = None) -> IssuedToken:
@@ -319,7 +266,7 @@ class IssuedTokens:
                 raise NotFound(
                     f"no live token has the label or id {label_or_id!r}.", hint="See them with runebook token list."
                 )
-            at = _text(now or datetime.now(UTC))
+            at = stamp(now or datetime.now(UTC))
             connection.execute("UPDATE tokens SET revoked_at = ? WHERE id = ?", (at, found[0]))
         return replace(token_row(found), revoked_at=at)
 
@@ -404,22 +351,8 @@ def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def _text(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds")
-
-
-def token_row(row: Sequence[object]) -> IssuedToken:
+def token_row(row: Sequence[Any]) -> IssuedToken:
     """A token from its ``COLUMNS``."""
-    token_id, label, user_space, agent_space, read_only, created_at, expires_at, last_used_at, revoked_at, shared = row
-    return IssuedToken(
-        str(token_id),
-        str(label),
-        str(user_space),
-        str(agent_space),
-        bool(read_only),
-        str(created_at),
-        None if expires_at is None else str(expires_at),
-        None if last_used_at is None else str(last_used_at),
-        None if revoked_at is None else str(revoked_at),
-        tuple(SharedSpace.parse(text) for text in str(shared or "").split(",") if text),
-    )
+    values = dict(zip(COLUMNS, row, strict=True))
+    shared = tuple(SharedSpace.parse(text) for text in values["shared"].split(",") if text)
+    return IssuedToken(**{**values, "read_only": bool(values["read_only"]), "shared": shared})

@@ -12,7 +12,6 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from memory_core.core.errors import InvalidInput, StorageFailed
@@ -52,77 +51,76 @@ class SnapshotQueue:
 
 
 class LedgerSnapshot:
-    """A ledger at one moment; use as a context manager.
+    """A ledger at one moment, read in the transaction of a connection.
 
     Args:
-        path: The ledger.
-        frozen: Nobody writes to the file, and it may not be written to: a copy.
+        connection: In that transaction.
+        name: Of the database, for errors.
+        ledger_id: Of the ledger; default as its table says.
 
     Raises:
         StorageFailed: If it cannot be read.
     """
 
-    def __init__(self, path: Path, *, frozen: bool = False) -> None:
-        self._name = path.name
-        options = "?mode=ro&immutable=1" if frozen else "?mode=rw"
-        with self._failing():
-            self._connection = sqlite3.connect(
-                path.absolute().as_uri() + options, uri=True, timeout=30, isolation_level=None, check_same_thread=False
-            )
-            self._connection.execute("PRAGMA query_only=ON")
-            self._connection.execute("BEGIN")
-            self._begin(str(self._one("SELECT value FROM meta WHERE name = 'ledger_id'")))
-            self.schema_version = int(self._one("PRAGMA user_version"))
+    def __init__(self, connection: Any, name: str, ledger_id: str | None = None) -> None:
+        self._connection = connection
+        self._name = name
+        self.seq = int(self._one("SELECT coalesce(max(seq), 0) FROM commits"))
+        self.ledger_id = ledger_id or str(self._one("SELECT value FROM meta WHERE name = 'ledger_id'"))
+        self.schema_version = int(self._one("PRAGMA user_version"))
+
+    @classmethod
+    @contextlib.contextmanager
+    def of_file(cls, path: Path, *, frozen: bool = False) -> Iterator[Self]:
+        """A ledger's file at one moment.
+
+        Args:
+            path: The ledger.
+            frozen: Nobody writes to the file, and it may not be written to: a copy.
+
+        Raises:
+            StorageFailed: If it cannot be read.
+        """
+        address = path.absolute().as_uri() + ("?mode=ro&immutable=1" if frozen else "?mode=rw")
+        with _failing(path.name):
+            connection = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None, check_same_thread=False)
+        with contextlib.closing(connection):
+            with _failing(path.name):
+                connection.execute("PRAGMA query_only=ON")
+                connection.execute("BEGIN")
+            yield cls(connection, path.name)
 
     @classmethod
     @contextlib.contextmanager
     def of(cls, ledger: Ledger) -> Iterator[Self]:
         """An open ledger at one moment; on this thread nothing is written meanwhile."""
         if not ledger.database.is_remote:
-            with cls(ledger.database.path) as snapshot:
+            with cls.of_file(ledger.database.path) as snapshot:
                 yield snapshot
             return
         with ledger.database.reading() as connection:
-            snapshot = cls.__new__(cls)
-            snapshot._name, snapshot._connection, snapshot.schema_version = "the database", connection, 0
-            snapshot._begin(ledger.ledger_id)
-            yield snapshot
-
-    def _begin(self, ledger_id: str) -> None:
-        self.seq = int(self._one("SELECT coalesce(max(seq), 0) FROM commits"))
-        self.ledger_id = ledger_id
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._connection.close()
+            yield cls(connection, "the database", ledger.ledger_id)
 
     def files(self) -> list[SnapshotFile]:
         """Every file that is there, by URI."""
-        with self._failing():
-            rows = self._connection.execute(
-                "SELECT files.uri, memory_type, sha256, coalesce(at, '') FROM files "
-                "LEFT JOIN commits ON commits.seq = files.seq ORDER BY files.uri"
-            )
-            return [SnapshotFile(*row) for row in rows]
+        rows = self._all(
+            "SELECT files.uri, memory_type, sha256, coalesce(at, '') FROM files "
+            "LEFT JOIN commits ON commits.seq = files.seq ORDER BY files.uri"
+        )
+        return [SnapshotFile(*row) for row in rows]
 
     def text(self, uri: str) -> str | None:
         """The file's text; None for none."""
-        with self._failing():
+        with _failing(self._name):
             return stored_text(self._connection, uri)
 
     def queue(self) -> list[SnapshotQueue]:
         """Where each session stands."""
-        with self._failing():
-            rows = self._connection.execute("SELECT log, stored, extracted FROM extractions ORDER BY log")
-            return [SnapshotQueue(*row) for row in rows]
+        return [SnapshotQueue(*row) for row in self._all("SELECT log, stored, extracted FROM extractions ORDER BY log")]
 
     def history(self) -> Iterator[dict[str, Any]]:
         """Every commit, oldest first, with its changes under ``changes``; appended ones hold only what was added."""
-        with self._failing():
+        with _failing(self._name):
             for seq, *values in self._commits():
                 commit = dict(zip(_COMMIT, values, strict=True))
                 commit["receipt"] = json.loads(commit["receipt"])
@@ -146,15 +144,21 @@ class LedgerSnapshot:
             change["before"] = stored_text(self._connection, change["uri"], seq - 1)
         return change
 
-    def _one(self, query: str) -> Any:
-        return self._connection.execute(query).fetchone()[0]
+    def _all(self, query: str) -> list[Any]:
+        with _failing(self._name):
+            rows: list[Any] = self._connection.execute(query).fetchall()
+            return rows
 
-    @contextlib.contextmanager
-    def _failing(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StorageFailed(f"{self._name} could not be read: {error}.", hint="Run runebook doctor.") from error
+    def _one(self, query: str) -> Any:
+        return self._all(query)[0][0]
+
+
+@contextlib.contextmanager
+def _failing(name: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StorageFailed(f"{name} could not be read: {error}.", hint="Run runebook doctor.") from error
 
 
 def insert_history(ledger: Ledger, commits: Iterable[Mapping[str, Any]]) -> int:

@@ -40,7 +40,8 @@ from memory_core.core.store.hand_edits import Adoption, Examine, Identify
 from memory_core.core.store.ledger import Ledger, Overtaken, new_commit_id
 from memory_core.core.store.locks import Lock, StoreLock, store_lock
 from memory_core.core.store.read_only import private_state
-from memory_core.core.store.usage import Recall, UsageLog
+from memory_core.core.store.sqlite import stamp
+from memory_core.core.store.usage import UsageLog
 from memory_core.core.store.watcher import Watcher
 
 _log = logging.getLogger(__name__)
@@ -56,33 +57,6 @@ _TOLD_FROM = 100  # changes of one commit
 REPEATED = "repeated request_id"
 
 
-class Snapshot(Protocol):
-    """What a plan may look at; stable while the plan runs, because the lock is held."""
-
-    def foresee(self, uri: MemoryUri, memory_type: str, key: str) -> None:
-        """A memory with this key may get this name: a store that is far away asks for all of it at once."""
-
-    def text(self, uri: MemoryUri) -> str | None:
-        """The file's text now, or None."""
-        ...
-
-    def locate(self, directory: MemoryUri, memory_type: str, key: str) -> MemoryUri | None:
-        """The file that holds this key, or None."""
-        ...
-
-    def name_taken(self, directory: MemoryUri, name: str) -> bool:
-        """Whether the name, or a twin of it, is in use in this directory."""
-        ...
-
-    @property
-    def ledger(self) -> Ledger:
-        """Counts and history, as of the last commit; a plan only reads."""
-        ...
-
-
-Plan = Callable[[Snapshot], ChangeSet]
-
-
 class Foreseen(NamedTuple):
     """What is known of a memory that may be new: whether its file is there, who holds its key, if its name is taken."""
 
@@ -91,8 +65,13 @@ class Foreseen(NamedTuple):
     is_taken: bool
 
 
-class _View:
-    """The store as one plan sees it; remembers how the files looked that it read."""
+class Snapshot:
+    """The store as one plan may look at it; stable while the plan runs, because the lock is held.
+
+    Attributes:
+        ledger: Counts and history, as of the last commit; a plan only reads.
+        seen: How the files looked that the plan read.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -103,6 +82,7 @@ class _View:
         self._taken: dict[MemoryUri, bool] = {}
 
     def foresee(self, uri: MemoryUri, memory_type: str, key: str) -> None:
+        """A memory with this key may get this name: a store that is far away asks for all of it at once."""
         place = (uri.parent, memory_type, key)
         if place in self._holders or (found := self._store.foresee(uri, memory_type, key)) is None:
             return
@@ -111,21 +91,28 @@ class _View:
             self._absent.add(uri)
 
     def text(self, uri: MemoryUri) -> str | None:
+        """The file's text now, or None."""
         text, seen = (None, Seen(None)) if uri in self._absent else self._store.look(uri)
         self.seen.setdefault(uri, seen)
         return text
 
     def locate(self, directory: MemoryUri, memory_type: str, key: str) -> MemoryUri | None:
+        """The file that holds this key, or None."""
         place = (directory, memory_type, key)
-        return self._holders[place] if place in self._holders else self._store.locate(*place)
+        return self._holders[place] if place in self._holders else self._store.ledger.locate(*place)
 
     def name_taken(self, directory: MemoryUri, name: str) -> bool:
+        """Whether the name, or a twin of it, is in use in this directory."""
         uri = directory.child(name)
         return self._taken[uri] if uri in self._taken else self._store.name_taken(directory, name)
 
     def file(self, change: FileChange) -> Seen:
         """The file that a change builds on."""
         return self.seen.setdefault(change.uri, Seen(change.before_sha256))
+
+
+#: Decides what a commit changes.
+Plan = Callable[[Snapshot], ChangeSet]
 
 
 class UpkeepMark(Protocol):
@@ -224,16 +211,6 @@ class Store:
         if self._private is not None:
             self._private.close()
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Be its only writer for the body.
-
-        Raises:
-            StoreBusy: If another one was at it for too long.
-        """
-        with self._lock.held():
-            yield
-
     def turn(self, name: str, timeout_seconds: float = 0.0) -> Lock:
         """A lock by its name: one process of the store at a time does something."""
         return StoreLock(self.files.state / "locks" / f"{name}.lock", timeout_seconds=timeout_seconds)
@@ -263,7 +240,7 @@ class Store:
             StorageFailed: If the system refuses to read it.
         """
         if uri in self._delivery.undelivered:
-            return self.ledger.text_at(uri, self.ledger.newest_seq())
+            return self.ledger.text_at(uri)
         if uri.is_summary:
             self.make_pages()
         return self.files.look(uri, strict=True)[0]
@@ -271,17 +248,13 @@ class Store:
     def look(self, uri: MemoryUri) -> tuple[str | None, Seen]:
         """What the ledger keeps of the file's text, and how the file on disk looks that a commit would replace."""
         if uri in self._delivery.undelivered:
-            return self.ledger.text_at(uri, self.ledger.newest_seq()), self.files.look(uri)[1]
+            return self.ledger.text_at(uri), self.files.look(uri)[1]
         text, seen = self.files.look(uri, strict=True)
         return recorded(uri, text), seen
 
     def foresee(self, uri: MemoryUri, memory_type: str, key: str) -> Foreseen | None:  # noqa: ARG002
         """What a plan asks of a memory, where it is cheaper to ask for it at once; else None."""
         return None
-
-    def locate(self, directory: MemoryUri, memory_type: str, key: str) -> MemoryUri | None:
-        """The file that holds this key, or None."""
-        return self.ledger.locate(directory, memory_type, key)
 
     def name_taken(self, directory: MemoryUri, name: str) -> bool:
         """Whether the name, or a twin of it, is in use in this directory, on disk or in the ledger."""
@@ -326,7 +299,7 @@ class Store:
 
     def rehearse(self, plan: Plan) -> None:
         """Plan while others may write, so that what a plan remembers of its input is there when they have to wait."""
-        plan(_View(self))
+        plan(Snapshot(self))
 
     def _commit(
         self,
@@ -338,8 +311,8 @@ class Store:
         dry_run: bool,
         undoes: str | None,
     ) -> CommitReceipt:
-        at = moment.isoformat(timespec="milliseconds")
-        change_set, view = self._planned(plan)
+        at = stamp(moment)
+        change_set, snapshot = self._planned(plan)
         if dry_run:
             return _receipt("", Status.DRY_RUN, change_set)
         if self._private is not None:
@@ -367,7 +340,7 @@ class Store:
         if len(change_set.changes) >= _TOLD_FROM:
             tell(f"the commit is recorded; {len(change_set.changes):,} files are written")
         with self.adoption.times.writing({change.uri.parent for change in change_set.changes}):
-            delivered = self._delivery.deliver(seq, change_set.changes, view.seen)
+            delivered = self._delivery.deliver(seq, change_set.changes, snapshot.seen)
         self._step("renamed")
         return self._after_delivery(receipt, delivered)
 
@@ -396,10 +369,6 @@ class Store:
     def finish(self, receipt: CommitReceipt) -> None:
         """Keep the final form of a receipt, off the request path; a repeated request gets this one."""
         self._delivery.finish(receipt)
-
-    def recalled(self, recall: Recall) -> None:
-        """Count what a retrieval returned and add it to the trail, off the request path."""
-        self.usage.recalled(recall)
 
     def adopt(self, now: datetime | None = None) -> int:
         """Record files that people added, edited, removed or renamed since the last commit; see ``Adoption.scan``."""
@@ -433,28 +402,27 @@ class Store:
                 self._watcher = Watcher(self.files, self.adoption, self._closing)
                 self._watcher.start()
 
-    def _planned(self, plan: Plan) -> tuple[ChangeSet, _View]:
+    def _planned(self, plan: Plan) -> tuple[ChangeSet, Snapshot]:
         """The plan on the files as they are; once more, if a person saved one of them meanwhile."""
-        view = _View(self)
-        change_set = _kept(plan(view))
+        snapshot = Snapshot(self)
+        change_set = _kept(plan(snapshot))
         self._step("planned")
-        if all(self._is_still(change, view) for change in change_set.changes):
-            return change_set, view
-        view = _View(self)
-        return _kept(plan(view)), view
+        if not all(self._is_still(change, snapshot) for change in change_set.changes):
+            snapshot = Snapshot(self)
+            change_set = _kept(plan(snapshot))
+        return change_set, snapshot
 
-    def _is_still(self, change: FileChange, view: _View) -> bool:
+    def _is_still(self, change: FileChange, snapshot: Snapshot) -> bool:
         """Whether a change's file is as its plan saw it; the list of a directory's page may be another by now."""
         if change.uri.is_summary:
             return self.look(change.uri)[0] == change.before
-        return self.files.is_still(change.uri, view.file(change))
+        return self.files.is_still(change.uri, snapshot.file(change))
 
     def _edited_by_hand(self, changes: Iterable[FileChange]) -> list[FileChange]:
         """What people did to the files that a commit is about to change, as its plan saw them."""
         found: list[FileChange] = []
         for change in changes:
-            row = self.ledger.file(change.uri)
-            known = None if row is None else row.sha256
+            known = self.ledger.sha256_of(change.uri)
             vanished = change.before is None and self.adoption.vanished.holds(change.uri)
             if change.before_sha256 != known and change.uri not in self._delivery.undelivered and not vanished:
                 found.append(self.adoption.step_to(change.uri, change.before))

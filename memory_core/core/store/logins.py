@@ -21,38 +21,8 @@ from typing import Any, Literal
 
 from memory_core.core.frozen import frozen
 from memory_core.core.store.issued_tokens import COLUMNS, IssuedToken, token_row
-from memory_core.core.store.sqlite import Database
+from memory_core.core.store.sqlite import Database, Table, stamp
 
-SCHEMA = """
-CREATE TABLE login_clients (
-    id TEXT PRIMARY KEY,
-    metadata TEXT NOT NULL,
-    created_at TEXT NOT NULL,
-    used_at TEXT
-) WITHOUT ROWID;
-CREATE TABLE login_grants (
-    id TEXT PRIMARY KEY,
-    client TEXT NOT NULL,
-    token TEXT NOT NULL,
-    created_at TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX login_grants_client ON login_grants (client);
-CREATE INDEX login_grants_token ON login_grants (token);
-CREATE TABLE login_secrets (
-    digest TEXT PRIMARY KEY,
-    kind TEXT NOT NULL,
-    grant_id TEXT NOT NULL,
-    details TEXT NOT NULL,
-    expires_at TEXT NOT NULL,
-    spent_at TEXT
-) WITHOUT ROWID;
-CREATE INDEX login_secrets_grant ON login_secrets (grant_id);
-CREATE INDEX login_secrets_expires ON login_secrets (expires_at);
-CREATE TABLE login_users (
-    user_space TEXT PRIMARY KEY,
-    seen_at TEXT NOT NULL
-) WITHOUT ROWID;
-"""
 #: The tables, which stay where they are when a store moves: clients log in again.
 TABLES = ("login_clients", "login_grants", "login_secrets", "login_users")
 
@@ -99,7 +69,7 @@ class Lifetimes:
     refresh: timedelta
 
 
-class Logins:
+class Logins(Table):
     """Clients, grants and secrets of one authorization server, which all servers of a store are together.
 
     Args:
@@ -107,7 +77,7 @@ class Logins:
     """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self._cleaned_at = datetime.min.replace(tzinfo=UTC)
         self._seen: dict[str, datetime] = {}
 
@@ -127,20 +97,17 @@ class Logins:
             connection.execute(
                 "INSERT INTO login_clients (id, metadata, created_at) VALUES (?, ?, ?) "
                 "ON CONFLICT (id) DO UPDATE SET metadata = excluded.metadata",
-                (client, json.dumps(metadata), _text(at)),
+                (client, json.dumps(metadata), stamp(at)),
             )
 
     def client(self, client: str) -> Mapping[str, Any] | None:
         """What a client said of itself; None for one that is not known."""
-        row = (
-            self._database.connection().execute("SELECT metadata FROM login_clients WHERE id = ?", (client,)).fetchone()
-        )
-        return None if row is None else dict(json.loads(row[0]))
+        found = self._value("SELECT metadata FROM login_clients WHERE id = ?", client)
+        return None if found is None else dict(json.loads(found))
 
     def is_let_in(self, client: str) -> bool:
         """Whether somebody let a client in before."""
-        wanted = "SELECT 1 FROM login_clients WHERE id = ? AND used_at IS NOT NULL"
-        return self._database.connection().execute(wanted, (client,)).fetchone() is not None
+        return self._row("SELECT 1 FROM login_clients WHERE id = ? AND used_at IS NOT NULL", client) is not None
 
     def grant(self, client: str, token: IssuedToken, details: Mapping[str, Any], now: datetime | None = None) -> str:
         """Note that the owner of a token lets a client in.
@@ -160,9 +127,9 @@ class Logins:
             self._clean(connection, at)
             connection.execute(
                 "INSERT INTO login_grants (id, client, token, created_at) VALUES (?, ?, ?, ?)",
-                (grant, client, token.id, _text(at)),
+                (grant, client, token.id, stamp(at)),
             )
-            connection.execute("UPDATE login_clients SET used_at = ? WHERE id = ?", (_text(at), client))
+            connection.execute("UPDATE login_clients SET used_at = ? WHERE id = ?", (stamp(at), client))
             return _add(connection, "code", grant, details, at + _CODE_LIFE)
 
     def held(self, kind: Kind, text: str, now: datetime | None = None) -> Held | None:
@@ -244,14 +211,13 @@ class Logins:
             connection.execute(
                 "INSERT INTO login_users (user_space, seen_at) VALUES (?, ?) "
                 "ON CONFLICT (user_space) DO UPDATE SET seen_at = excluded.seen_at",
-                (user_space, _text(at)),
+                (user_space, stamp(at)),
             )
         self._seen[user_space] = at
 
     def users(self) -> list[str]:
         """The spaces of users whom an identity provider knows, and who were here within the last 90 days."""
-        rows = self._database.connection().execute("SELECT user_space FROM login_users ORDER BY user_space")
-        return [str(space) for (space,) in rows]
+        return [space for (space,) in self._rows("SELECT user_space FROM login_users ORDER BY user_space")]
 
     def clean(self, now: datetime | None = None) -> None:
         """Forget what expired, and what nobody uses."""
@@ -267,8 +233,8 @@ class Logins:
             _end(connection, found.grant)
             return None
         if found is not None:
-            connection.execute("UPDATE login_secrets SET spent_at = ? WHERE digest = ?", (_text(at), _digest(text)))
-            connection.execute("UPDATE login_clients SET used_at = ? WHERE id = ?", (_text(at), found.client))
+            connection.execute("UPDATE login_secrets SET spent_at = ? WHERE digest = ?", (stamp(at), _digest(text)))
+            connection.execute("UPDATE login_clients SET used_at = ? WHERE id = ?", (stamp(at), found.client))
         return found
 
     def _clean(self, connection: Any, at: datetime) -> None:
@@ -282,11 +248,11 @@ class Logins:
             ("DELETE FROM login_clients WHERE used_at IS NULL AND created_at <= ?", at - _UNUSED_LIFE),
             ("DELETE FROM login_users WHERE seen_at <= ?", at - _IDLE_LIFE),
         ):
-            connection.execute(statement, (_text(bound),))
+            connection.execute(statement, (stamp(bound),))
         connection.execute("DELETE FROM login_grants WHERE id NOT IN (SELECT grant_id FROM login_secrets)")
         connection.execute(
             "DELETE FROM login_clients WHERE used_at <= ? AND id NOT IN (SELECT client FROM login_grants)",
-            (_text(at - _IDLE_LIFE),),
+            (stamp(at - _IDLE_LIFE),),
         )
 
 
@@ -299,7 +265,7 @@ def _found(connection: Any, kind: Kind, text: str, at: datetime) -> tuple[Held |
         f"SELECT s.grant_id, s.details, s.expires_at, s.spent_at, g.client, {tokens} FROM login_secrets s "
         "LEFT JOIN login_grants g ON g.id = s.grant_id LEFT JOIN tokens t ON t.id = g.token "
         "WHERE s.digest = ? AND s.kind = ? AND s.expires_at > ?",
-        (_digest(text), kind, _text(at)),
+        (_digest(text), kind, stamp(at)),
     ).fetchone()
     if row is None:
         return None, False
@@ -315,7 +281,7 @@ def _add(connection: Any, kind: Kind, grant: str, details: Mapping[str, Any], ex
     text = _PREFIXES[kind] + secrets.token_urlsafe(_SECRET_BYTES)
     connection.execute(
         "INSERT INTO login_secrets (digest, kind, grant_id, details, expires_at) VALUES (?, ?, ?, ?, ?)",
-        (_digest(text), kind, grant, json.dumps(details), _text(expires_at)),
+        (_digest(text), kind, grant, json.dumps(details), stamp(expires_at)),
     )
     return text
 
@@ -338,7 +304,3 @@ def _end(connection: Any, grant: str) -> None:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _text(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds")

@@ -16,23 +16,9 @@ from typing import ClassVar
 
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.results import SessionProgress
-from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store.sqlite import Database
+from memory_core.core.memory.uri import MemoryUri, range_below
+from memory_core.core.store.sqlite import Table
 
-SCHEMA = """
-CREATE TABLE extractions (
-    log TEXT PRIMARY KEY,
-    stored INTEGER NOT NULL,
-    extracted INTEGER NOT NULL DEFAULT 0,
-    briefed INTEGER NOT NULL DEFAULT 0,
-    seen TEXT NOT NULL DEFAULT '{}',
-    since TEXT NOT NULL,
-    attempts INTEGER NOT NULL DEFAULT 0,
-    retry_at TEXT,
-    reason TEXT
-) WITHOUT ROWID;
-CREATE TABLE counted_calls (key TEXT PRIMARY KEY, log TEXT NOT NULL) WITHOUT ROWID;
-"""
 #: As ``retry_at``: not before somebody asks for it.
 NEVER = "9999-12-31T00:00:00+00:00"
 _COLUMNS = "log, stored, extracted, briefed, seen, since, attempts, retry_at, reason"
@@ -82,24 +68,17 @@ class Extraction:
         return max(0, self.stored - self.extracted)
 
 
-class ExtractionQueue:
+class ExtractionQueue(Table):
     """Reads and moves the rows of ``extractions``."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def get(self, log: MemoryUri) -> Extraction | None:
         """Where a session stands, or None if it never was in the queue."""
-        return next(iter(self._rows("WHERE log = ?", (str(log),))), None)
+        return next(iter(self._where("log = ?", str(log))), None)
 
     def grown_at(self, log: MemoryUri) -> str | None:
         """When a log was last changed, ISO 8601; None if the ledger does not know it."""
-        row = (
-            self._database.connection()
-            .execute("SELECT at FROM commits JOIN files USING (seq) WHERE uri = ?", (str(log),))
-            .fetchone()
-        )
-        return None if row is None else str(row[0])
+        found: str | None = self._value("SELECT at FROM commits JOIN files USING (seq) WHERE uri = ?", str(log))
+        return found
 
     def waiting(self, space: MemoryUri, limit: int = 100, due_at: str | None = None) -> list[Extraction]:
         """Sessions with messages to extract, longest waiting first.
@@ -109,12 +88,9 @@ class ExtractionQueue:
             limit: Rows at most.
             due_at: Only those that may be tried by then, ISO 8601 in UTC.
         """
-        # Everything below shares the prefix "space/"; "0" is the character after "/".
-        where = "WHERE stored > extracted AND log > ? AND log < ?"
-        arguments: tuple[str | int, ...] = (f"{space}/", f"{space}0")
-        if due_at is not None:
-            where, arguments = f"{where} AND (retry_at IS NULL OR retry_at <= ?)", (*arguments, due_at)
-        return self._rows(f"{where} ORDER BY since, log LIMIT ?", (*arguments, limit))
+        due, values = ("", ()) if due_at is None else (" AND (retry_at IS NULL OR retry_at <= ?)", (due_at,))
+        where = f"stored > extracted AND log > ? AND log < ?{due} ORDER BY since, log LIMIT ?"
+        return self._where(where, *range_below(space), *values, limit)
 
     def postpone(self, log: MemoryUri, reason: str, retry_at: str | None) -> None:
         """Note a failure; the session waits on."""
@@ -148,17 +124,19 @@ class ExtractionQueue:
             keys: Of the calls.
             space: ``viking://session/{user_space}``: what another user's session counted is another call.
         """
-        rows = self._database.connection().execute(
+        rows = self._rows(
             "SELECT key FROM counted_calls WHERE key IN (SELECT value FROM json_each(?)) AND log > ? AND log < ?",
-            (json.dumps(list(keys)), f"{space}/", f"{space}0"),
+            json.dumps(list(keys)),
+            *range_below(space),
         )
         return frozenset(key for (key,) in rows)
 
-    def _rows(self, where: str, arguments: tuple[str | int, ...]) -> list[Extraction]:
-        rows = self._database.connection().execute(f"SELECT {_COLUMNS} FROM extractions {where}", arguments)
+    def _where(self, condition: str, *values: str | int) -> list[Extraction]:
         return [
             Extraction(MemoryUri.parse(log), stored, extracted, briefed, json.loads(seen), *rest)
-            for log, stored, extracted, briefed, seen, *rest in rows
+            for log, stored, extracted, briefed, seen, *rest in self._rows(
+                f"SELECT {_COLUMNS} FROM extractions WHERE {condition}", *values
+            )
         ]
 
 

@@ -1,7 +1,9 @@
-"""Consistent copies of a SQLite file that others may be writing to; and moving one out of the way.
+"""A SQLite file that threads and processes share, and the tables in it; its copies, and moving one out of the way.
 
-A copy appears under its name only when it is whole: it is made beside the target, checked, synced and renamed in.
-What a killed copy leaves behind begins with ``atomic.TEMPORARY_PREFIX`` and is never taken for a copy.
+A ``Database`` opens and migrates the file, knows when another one stands under its name, and says what SQLite refuses
+as errors of ours. A copy is consistent, whoever writes meanwhile, and appears under its name only when it is whole: it
+is made beside the target, checked, synced and renamed in. What a killed copy leaves behind begins with
+``atomic.TEMPORARY_PREFIX`` and is never taken for a copy.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -24,14 +27,10 @@ from memory_core.core.errors import RunebookError, StorageFailed, StoreBusy
 from memory_core.core.store import atomic
 
 
-def _unchanged(error: sqlite3.Error) -> Exception:
-    return error
-
-
 class TranslatingConnection(sqlite3.Connection):
     """A connection that raises what ``translate`` makes of SQLite's errors."""
 
-    translate: Callable[[sqlite3.Error], Exception] = staticmethod(_unchanged)
+    translate: Callable[[sqlite3.Error], Exception] = staticmethod(lambda error: error)
 
     def cursor(self, factory: Any = None) -> Any:
         """A cursor that translates."""
@@ -49,47 +48,30 @@ class TranslatingConnection(sqlite3.Connection):
         return self.cursor().executemany(*arguments)
 
 
+def _translating(method: Any) -> Any:
+    """A method of cursors that raises what the cursor's connection makes of SQLite's errors."""
+
+    def call(cursor: Any, *arguments: Any) -> Any:
+        try:
+            return method(cursor, *arguments)
+        except sqlite3.Error as error:
+            raise cursor.connection.translate(error) from error
+
+    return call
+
+
 class _Cursor(sqlite3.Cursor):
-    def execute(self, *arguments: Any) -> _Cursor:
-        try:
-            super().execute(*arguments)
-        except sqlite3.Error as error:
-            raise self._translated(error) from error
-        return self
-
-    def executemany(self, *arguments: Any) -> _Cursor:
-        try:
-            super().executemany(*arguments)
-        except sqlite3.Error as error:
-            raise self._translated(error) from error
-        return self
-
-    def fetchone(self) -> Any:
-        try:
-            return super().fetchone()
-        except sqlite3.Error as error:
-            raise self._translated(error) from error
-
-    def fetchall(self) -> list[Any]:
-        try:
-            return super().fetchall()
-        except sqlite3.Error as error:
-            raise self._translated(error) from error
+    execute = _translating(sqlite3.Cursor.execute)
+    executemany = _translating(sqlite3.Cursor.executemany)
+    fetchone = _translating(sqlite3.Cursor.fetchone)
+    fetchall = _translating(sqlite3.Cursor.fetchall)
+    __next__ = _translating(sqlite3.Cursor.__next__)
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # a generator is as fast as the cursor's own loop
         try:
             yield from iter(super().__next__, None)
         except sqlite3.Error as error:
-            raise self._translated(error) from error
-
-    def __next__(self) -> Any:
-        try:
-            return super().__next__()
-        except sqlite3.Error as error:
-            raise self._translated(error) from error
-
-    def _translated(self, error: sqlite3.Error) -> Exception:
-        return cast("TranslatingConnection", self.connection).translate(error)
+            raise cast("TranslatingConnection", self.connection).translate(error) from error
 
 
 _BUSY_SECONDS = 30.0
@@ -106,6 +88,11 @@ _REFUSALS = frozenset(
 )
 _LOST_TABLE = ("no such table", "no such column", "malformed database schema")
 _CHECK_DISK = "Check free space and permissions of the .state folder, then retry."
+
+
+def stamp(moment: datetime) -> str:
+    """A moment as tables hold it: ISO 8601 in UTC, to the millisecond, so that texts compare as times do."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 #: Sets a value by its name.
@@ -445,6 +432,31 @@ class Database:
         failed = self._failed(error, generation)
         known = isinstance(failed, DatabaseDamaged | StoreBusy) or code & _PRIMARY in _REFUSALS
         return failed if known else error
+
+
+class Table:
+    """What reads and writes some tables of a database, in the SQL that every database of a store knows."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def database(self) -> Database:
+        """Where the tables are."""
+        return self._database
+
+    def _rows(self, statement: str, *values: Any) -> list[Any]:
+        """All rows of the answer."""
+        return self._database.connection().execute(statement, values).fetchall()
+
+    def _row(self, statement: str, *values: Any) -> Any:
+        """The first row of the answer, or None."""
+        return self._database.connection().execute(statement, values).fetchone()
+
+    def _value(self, statement: str, *values: Any) -> Any:
+        """The first column of the first row; None where there is no row."""
+        row = self._row(statement, *values)
+        return None if row is None else row[0]
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -1,7 +1,8 @@
-"""What language models were asked for, and what that cost: one row for each space, purpose and model, summed.
+"""Counts that the ledger keeps: what was found and read, what each session was given, what language models cost.
 
-Written with the other counts, off the request path (``usage.UsageLog``). Holds no text: neither questions nor answers.
-Counts never fall, so that what watches them may take differences.
+All of it is written off the request path (``UsageLog``). Questions are kept in the trail alone, which is bounded; of
+calls of models neither question nor answer is. Sums of these calls never fall, so that what watches them may take
+differences.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar, Literal
+from itertools import islice
+from typing import Any, ClassVar, Literal, TypeVar
 
 from memory_core.core.errors import RunebookError
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.results import Similar
-from memory_core.core.store.sqlite import SET_META, Database
+from memory_core.core.memory.uri import range_below
+from memory_core.core.store.sqlite import SET_META, Table, stamp
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 #: Rows of the trail; older ones leave.
@@ -32,24 +37,9 @@ _WAITING_ROWS = 10_000
 _NEAR_SHARE = 0.8
 #: Texts below this prefix are no memories, and never among those used most.
 _SESSIONS = "viking://session/"
+#: As in the index ``usage_most``.
 _NO_SESSION = f"substr(uri, 1, {len(_SESSIONS)}) <> '{_SESSIONS}'"
 
-USAGE_SCHEMA = f"""
-CREATE TABLE trail (
-    id INTEGER PRIMARY KEY,
-    at TEXT NOT NULL,
-    query TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    hits TEXT NOT NULL,
-    milliseconds REAL NOT NULL,
-    cached INTEGER NOT NULL,
-    rank TEXT NOT NULL,
-    session_id TEXT,
-    project TEXT,
-    space TEXT NOT NULL
-);
-CREATE INDEX usage_most ON usage (access_count DESC, last_accessed_at DESC, uri) WHERE {_NO_SESSION};
-"""
 #: Names in ``meta`` that say when a client last called.
 _CLIENT = "client "
 _IS_CLIENT = f"substr(name, 1, {len(_CLIENT)}) = '{_CLIENT}'"
@@ -123,11 +113,8 @@ class Latencies:
     cached: int
 
 
-class UsageTable:
+class UsageTable(Table):
     """Reads and writes ``usage`` and ``trail``."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def record(self, recalls: Sequence[Recall], reads: Iterable[tuple[str, datetime]] = ()) -> None:
         """Count accesses and extend the trail, in one transaction.
@@ -138,10 +125,7 @@ class UsageTable:
         """
         counts = _counts(recalls, reads)
         with self._database.writing(synced=False) as connection:
-            connection.executemany(
-                _COUNT,
-                [(uri, count, at.isoformat()) for uri, (count, at) in counts.items()],
-            )
+            connection.executemany(_COUNT, [(uri, count, at.isoformat()) for uri, (count, at) in counts.items()])
             _extend_trail(connection, recalls)
 
     def begin(self, known: Mapping[str, Usage]) -> None:
@@ -157,9 +141,9 @@ class UsageTable:
 
     def usage(self, uris: Iterable[str]) -> dict[str, Usage]:
         """Access statistics of those that have any."""
-        rows = self._database.connection().execute(
+        rows = self._rows(
             "SELECT uri, access_count, last_accessed_at FROM usage WHERE uri IN (SELECT value FROM json_each(?))",
-            (json.dumps(list(uris)),),
+            json.dumps(list(uris)),
         )
         return {uri: _usage(count, at) for uri, count, at in rows}
 
@@ -174,38 +158,25 @@ class UsageTable:
             f"SELECT uri, access_count, last_accessed_at FROM usage WHERE {_NO_SESSION} "
             "ORDER BY access_count DESC, last_accessed_at DESC, uri"
         )
-        found: list[tuple[str, Usage]] = []
-        for uri, count, at in rows:
-            if len(found) >= limit:
-                break
-            if keep(uri):
-                found.append((uri, _usage(count, at)))
+        found = list(islice(((uri, _usage(count, at)) for uri, count, at in rows if keep(uri)), limit))
         rows.close()
         return found
 
     def totals(self, below: Sequence[str]) -> tuple[int, int]:
         """(URIs with an access, accesses) at or below the given URIs."""
         files = accesses = 0
-        for prefix in below:
-            row = (
-                self._database.connection()
-                .execute(
-                    "SELECT count(*), total(access_count) FROM usage WHERE uri > ? AND uri < ?",
-                    (f"{prefix}/", f"{prefix}0"),  # "0" is the character after "/"
-                )
-                .fetchone()
-            )
-            files, accesses = files + int(row[0]), accesses + int(row[1])
+        for place in below:
+            asked = "SELECT count(*), total(access_count) FROM usage WHERE uri > ? AND uri < ?"
+            used, times = self._row(asked, *range_below(place))
+            files, accesses = files + int(used), accesses + int(times)
         return files, accesses
 
     def last_used(self, below: Sequence[str]) -> dict[str, datetime]:
         """When each file below the given URIs was used last, as far as any was."""
         found: dict[str, datetime] = {}
-        for prefix in below:
-            rows = self._database.connection().execute(
-                "SELECT uri, last_accessed_at FROM usage WHERE uri > ? AND uri < ?", (f"{prefix}/", f"{prefix}0")
-            )
-            found |= {str(uri): datetime.fromisoformat(at) for uri, at in rows}
+        for place in below:
+            rows = self._rows("SELECT uri, last_accessed_at FROM usage WHERE uri > ? AND uri < ?", *range_below(place))
+            found |= {uri: datetime.fromisoformat(at) for uri, at in rows}
         return found
 
     def recalls_by_day(self, space: str, since: str) -> list[tuple[str, int]]:
@@ -215,11 +186,11 @@ class UsageTable:
             space: The user's.
             since: ISO date, included.
         """
-        rows = self._database.connection().execute(
+        return self._rows(
             "SELECT substr(at, 1, 10), count(*) FROM trail WHERE space = ? AND at >= ? GROUP BY 1 ORDER BY 1",
-            (space, since),
+            space,
+            since,
         )
-        return [(str(day), int(count)) for day, count in rows]
 
     def trail(self, limit: int, uri: str | None = None, space: str | None = None) -> list[Recall]:
         """Retrievals, newest first.
@@ -229,34 +200,31 @@ class UsageTable:
             uri: Only those that returned this file, one of its turns, or something below it.
             space: Only those of this user's space.
         """
-        conditions: list[str] = ["1"]
-        arguments: list[str | int] = [limit]
+        conditions, values = ["1"], list[str]()
         if uri is not None:
             found = "json_extract(value, '$[0]')"
             at_or_below = " OR ".join([f"{found} = ?", *[f"substr({found}, 1, length(?)) = ?"] * 2])
             conditions.append(f"EXISTS (SELECT 1 FROM json_each(hits) WHERE {at_or_below})")
-            arguments[:0] = [uri, f"{uri}#", f"{uri}#", f"{uri}/", f"{uri}/"]
+            values += [uri, f"{uri}#", f"{uri}#", f"{uri}/", f"{uri}/"]
         if space is not None:
             conditions.append("space = ?")
-            arguments.insert(-1, space)
-        rows = self._database.connection().execute(
-            f"SELECT {_COLUMNS} FROM trail WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT ?", arguments
-        )
-        return [_recall(*row) for row in rows]
+            values.append(space)
+        where = " AND ".join(conditions)
+        rows = self._rows(f"SELECT {_COLUMNS} FROM trail WHERE {where} ORDER BY id DESC LIMIT ?", *values, limit)
+        return [_recall(row) for row in rows]
 
     def latencies(self, space: str | None = None) -> Latencies:
         """How long the retrievals of the trail took; with ``space``, those of one user's."""
-        rows = self._database.connection().execute(
-            "SELECT milliseconds, cached FROM trail WHERE ? IS NULL OR space = ? ORDER BY milliseconds", (space, space)
+        rows = self._rows(
+            "SELECT milliseconds, cached FROM trail WHERE ? IS NULL OR space = ? ORDER BY milliseconds", space, space
         )
-        found = [(float(milliseconds), int(cached)) for milliseconds, cached in rows]
-        return Latencies(tuple(milliseconds for milliseconds, _ in found), sum(cached for _, cached in found))
+        return Latencies(tuple(float(milliseconds) for milliseconds, _ in rows), sum(int(cached) for _, cached in rows))
 
     def note_clients(self, calls: Mapping[str, datetime]) -> None:
         """Note when clients last called; the ``_CLIENTS`` that called last are kept."""
         with self._database.writing(synced=False) as connection:
             for name, at in calls.items():
-                connection.execute(SET_META, (f"{_CLIENT}{_storable(name)}", _stamp(at.astimezone(UTC))))
+                connection.execute(SET_META, (f"{_CLIENT}{_storable(name)}", stamp(at)))
             connection.execute(
                 f"DELETE FROM meta WHERE {_IS_CLIENT} AND name NOT IN "
                 f"(SELECT name FROM meta WHERE {_IS_CLIENT} ORDER BY value DESC LIMIT ?)",
@@ -265,10 +233,8 @@ class UsageTable:
 
     def clients(self) -> list[tuple[str, datetime]]:
         """Clients and when each last called, to the minute; the latest first."""
-        rows = self._database.connection().execute(
-            f"SELECT name, value FROM meta WHERE {_IS_CLIENT} ORDER BY value DESC, name"
-        )
-        return [(str(name).removeprefix(_CLIENT), datetime.fromisoformat(at)) for name, at in rows]
+        rows = self._rows(f"SELECT name, value FROM meta WHERE {_IS_CLIENT} ORDER BY value DESC, name")
+        return [(name.removeprefix(_CLIENT), datetime.fromisoformat(at)) for name, at in rows]
 
 
 class UsageLog:
@@ -286,29 +252,22 @@ class UsageLog:
         self._wake = wake
         self._guard = threading.Lock()
         # Bounded: a ledger that cannot be written must not fill the memory of a server that only reads.
-        self._recalls: deque[Recall] = deque(maxlen=_WAITING_ROWS)
-        self._reads: deque[tuple[str, datetime]] = deque(maxlen=_WAITING_ROWS)
+        self._used: deque[Recall | tuple[str, datetime]] = deque(maxlen=_WAITING_ROWS)
         self._calls: deque[ModelCalls] = deque(maxlen=_WAITING_ROWS)
-        self._clients: dict[str, datetime] = {}
+        self._clients: deque[tuple[str, datetime]] = deque(maxlen=_WAITING_ROWS)
         self._noted: dict[str, datetime] = {}
 
     def recalled(self, recall: Recall) -> None:
         """Note a retrieval."""
-        with self._guard:
-            self._recalls.append(recall)
-        self._wake()
+        self._note(self._used, recall)
 
     def read(self, uri: str, at: datetime) -> None:
         """Note that a file was read."""
-        with self._guard:
-            self._reads.append((uri, at))
-        self._wake()
+        self._note(self._used, (uri, at))
 
     def asked(self, call: ModelCalls) -> None:
         """Note that a language model was asked."""
-        with self._guard:
-            self._calls.append(call)
-        self._wake()
+        self._note(self._calls, call)
 
     def called(self, client: str, at: datetime) -> None:
         """Note that a client called; at most once a minute."""
@@ -317,51 +276,39 @@ class UsageLog:
                 return
             if len(self._noted) > _WAITING_ROWS:
                 self._noted.clear()
-            self._noted[client] = self._clients[client] = at
-        self._wake()
+            self._noted[client] = at
+        self._note(self._clients, (client, at))
 
     def flush(self) -> None:
         """Write what was noted; what cannot be written now is kept for the next time."""
-        self._flush_calls()
-        self._flush_clients()
-        with self._guard:
-            recalls, reads = list(self._recalls), list(self._reads)
-            self._recalls.clear()
-            self._reads.clear()
-        if not recalls and not reads:
-            return
-        try:
-            self._table.record(recalls, reads)
-        except RunebookError as error:
-            _log.warning("what was used is not counted yet: %s", error.message)
-            with self._guard:
-                self._recalls.extendleft(reversed(recalls))
-                self._reads.extendleft(reversed(reads))
+        self._write(self._calls, self._model_calls.add, "calls of the model are not counted yet")
+        self._write(self._clients, self._note_clients, "calls of clients are not noted yet")
+        self._write(self._used, self._record, "what was used is not counted yet")
 
-    def _flush_calls(self) -> None:
-        with self._guard:
-            calls = list(self._calls)
-            self._calls.clear()
-        if not calls:
-            return
-        try:
-            self._model_calls.add(calls)
-        except RunebookError as error:
-            _log.warning("calls of the model are not counted yet: %s", error.message)
-            with self._guard:
-                self._calls.extendleft(reversed(calls))
+    def _note_clients(self, calls: list[tuple[str, datetime]]) -> None:
+        self._table.note_clients(dict(calls))
 
-    def _flush_clients(self) -> None:
+    def _record(self, used: list[Recall | tuple[str, datetime]]) -> None:
+        recalls = [each for each in used if isinstance(each, Recall)]
+        self._table.record(recalls, [each for each in used if not isinstance(each, Recall)])
+
+    def _note(self, waiting: deque[T], note: T) -> None:
         with self._guard:
-            clients, self._clients = self._clients, {}
-        if not clients:
+            waiting.append(note)
+        self._wake()
+
+    def _write(self, waiting: deque[T], write: Callable[[list[T]], None], trouble: str) -> None:
+        with self._guard:
+            notes = list(waiting)
+            waiting.clear()
+        if not notes:
             return
         try:
-            self._table.note_clients(clients)
+            write(notes)
         except RunebookError as error:
-            _log.warning("calls of clients are not noted yet: %s", error.message)
+            _log.warning("%s: %s", trouble, error.message)
             with self._guard:
-                self._clients = clients | self._clients
+                waiting.extendleft(reversed(notes))
 
 
 def move_usage(connection: sqlite3.Connection, old: str, new: str) -> None:
@@ -425,21 +372,11 @@ def _extend_trail(connection: sqlite3.Connection, recalls: Iterable[Recall]) -> 
     connection.execute("DELETE FROM trail WHERE id <= (SELECT max(id) FROM trail) - ?", (TRAIL_ROWS,))
 
 
-def _recall(
-    at: str,
-    query: str,
-    kind: Literal["find", "retrieve"],
-    hits: str,
-    milliseconds: float,
-    cached: int,
-    rank: str,
-    session_id: str | None,
-    project: str | None,
-    space: str,
-) -> Recall:
-    found = tuple((str(uri), float(score)) for uri, score in json.loads(hits))
-    moment = datetime.fromisoformat(at)
-    return Recall(moment, query, kind, found, milliseconds, bool(cached), rank, session_id, project, space)
+def _recall(row: Sequence[Any]) -> Recall:
+    """A retrieval from its ``_COLUMNS``."""
+    at, query, kind, hits, milliseconds, cached, *rest = row
+    found = tuple((uri, float(score)) for uri, score in json.loads(hits))
+    return Recall(datetime.fromisoformat(at), query, kind, found, milliseconds, bool(cached), *rest)
 
 
 def _storable(text: str | None) -> str | None:
@@ -452,28 +389,14 @@ def _usage(count: int, at: str) -> Usage:
 
 
 KEPT_DAYS = 30
-INJECTIONS_SCHEMA = """
-CREATE TABLE injected_sessions (session TEXT PRIMARY KEY, touched_at TEXT NOT NULL) WITHOUT ROWID;
-CREATE INDEX injected_sessions_touched ON injected_sessions (touched_at);
-CREATE TABLE injections (
-    session TEXT NOT NULL REFERENCES injected_sessions (session) ON DELETE CASCADE,
-    uri TEXT NOT NULL,
-    digest TEXT NOT NULL,
-    PRIMARY KEY (session, uri)
-) WITHOUT ROWID;
-"""
 
 
-class InjectionTable:
+class InjectionTable(Table):
     """Reads and writes the rows of ``injections``."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def seen(self, session: str) -> dict[str, str]:
         """What a session was shown: URI → digest of the text as it was last injected."""
-        rows = self._database.connection().execute("SELECT uri, digest FROM injections WHERE session = ?", (session,))
-        return dict(rows.fetchall())
+        return dict(self._rows("SELECT uri, digest FROM injections WHERE session = ?", session))
 
     def record(self, session: str, items: Mapping[str, str], at: str) -> None:
         """Note what a session was shown now; with no items, that it still lives.
@@ -487,12 +410,12 @@ class InjectionTable:
             ValueError: If ``at`` is no time.
             StoreBusy: If another process wrote for longer than the timeout.
         """
-        moment = datetime.fromisoformat(at).astimezone(UTC)
+        moment = datetime.fromisoformat(at)
         with self._database.writing(synced=False) as connection:
             connection.execute(
                 "INSERT INTO injected_sessions VALUES (?, ?) ON CONFLICT (session) DO UPDATE SET "
                 "touched_at = max(injected_sessions.touched_at, excluded.touched_at)",
-                (session, _stamp(moment)),
+                (session, stamp(moment)),
             )
             connection.executemany(
                 "INSERT INTO injections VALUES (?, ?, ?) ON CONFLICT (session, uri) DO UPDATE SET "
@@ -500,7 +423,7 @@ class InjectionTable:
                 [(session, uri, digest) for uri, digest in items.items()],
             )
             connection.execute(
-                "DELETE FROM injected_sessions WHERE touched_at < ?", (_stamp(moment - timedelta(days=KEPT_DAYS)),)
+                "DELETE FROM injected_sessions WHERE touched_at < ?", (stamp(moment - timedelta(days=KEPT_DAYS)),)
             )
 
     def forget(self, session: str) -> None:
@@ -509,32 +432,12 @@ class InjectionTable:
             connection.execute("DELETE FROM injected_sessions WHERE session = ?", (session,))
 
 
-def _stamp(moment: datetime) -> str:
-    """One form for all, so that texts compare as times do."""
-    return moment.isoformat(timespec="milliseconds")
-
-
 #: Of a model's name; a provider may answer with anything.
 _MODEL_CHARS = 200
-MODEL_CALLS_SCHEMA = """
-CREATE TABLE model_calls (
-    space TEXT NOT NULL,
-    purpose TEXT NOT NULL,
-    model TEXT NOT NULL,
-    calls INTEGER NOT NULL,
-    failures INTEGER NOT NULL,
-    prompt_tokens INTEGER NOT NULL,
-    completion_tokens INTEGER NOT NULL,
-    cached_tokens INTEGER NOT NULL,
-    PRIMARY KEY (space, purpose, model)
-) WITHOUT ROWID;
-"""
+_SUMS = ("calls", "failures", "prompt_tokens", "completion_tokens", "cached_tokens")
 _ADD = (
     "INSERT INTO model_calls VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (space, purpose, model) DO UPDATE SET "
-    + ", ".join(
-        f"{sum} = model_calls.{sum} + excluded.{sum}"
-        for sum in ("calls", "failures", "prompt_tokens", "completion_tokens", "cached_tokens")
-    )
+    + ", ".join(f"{name} = model_calls.{name} + excluded.{name}" for name in _SUMS)
 )
 
 
@@ -565,26 +468,14 @@ class ModelCalls:
     cached_tokens: int = 0
 
 
-class ModelCallTable:
+class ModelCallTable(Table):
     """Reads and writes ``model_calls``."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(self, calls: Iterable[ModelCalls]) -> None:
         """Add to the sums, in one transaction."""
         rows = [
-            (
-                made.space,
-                made.purpose,
-                made.model[:_MODEL_CHARS].encode("utf-8", "replace").decode("utf-8"),
-                made.calls,
-                made.failures,
-                made.prompt_tokens,
-                made.completion_tokens,
-                made.cached_tokens,
-            )
-            for made in calls
+            (each.space, each.purpose, _storable(each.model[:_MODEL_CHARS]), *(getattr(each, name) for name in _SUMS))
+            for each in calls
         ]
         with self._database.writing(synced=False) as connection:
             connection.executemany(_ADD, rows)
@@ -614,9 +505,10 @@ class ModelCallTable:
 
     def totals(self, space: str | None = None) -> list[ModelCalls]:
         """The sums of one user's space, or of all; the most asked first."""
-        rows = self._database.connection().execute(
-            "SELECT space, purpose, model, calls, failures, prompt_tokens, completion_tokens, cached_tokens "
+        rows = self._rows(
+            f"SELECT space, purpose, model, {', '.join(_SUMS)} "
             "FROM model_calls WHERE ? IS NULL OR space = ? ORDER BY calls DESC, space, purpose, model",
-            (space, space),
+            space,
+            space,
         )
         return [ModelCalls(*row) for row in rows]

@@ -111,9 +111,8 @@ class Vanished:
         """
         written: list[MemoryUri] = []
         with lock.held():
-            newest = self._ledger.newest_seq()
             for uri in self._parsed():
-                text = self._ledger.text_at(uri, newest) if self._ledger.file(uri) else None
+                text = self._ledger.text_at(uri) if self._ledger.file(uri) else None
                 if text is not None and self._files.stat(uri) is None:
                     self._files.write(uri, text, Seen(None))
                     self._files.sync(uri)

@@ -26,7 +26,7 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.analysis import distinct_words
 from memory_core.runebook import Runebook, open_memory
 from server.rendering import receipt_result
-from tests.stores import body, only, replaced, trailer, words_only
+from tests.stores import added, body, edit, handed_in, only, replaced, trailer, words_only, write
 
 PROFILE = "viking://user/default/memories/profile.md"
 COFFEE = "viking://user/default/memories/preferences/Coffee.md"
@@ -80,27 +80,25 @@ def test_what_may_no_longer_hold_is_named() -> None:
 
 
 def test_a_plain_commit_adds_to_the_profile_and_shows_it(memory: Runebook) -> None:
-    memory.commit(CommitRequest("My name is Lena, a nurse in Graz.", memory_type="profile"))
-    receipt = memory.commit(CommitRequest("I am left-handed.", memory_type="profile"))
+    added(memory, "profile", "My name is Lena, a nurse in Graz.")
+    receipt = added(memory, "profile", "I am left-handed.")
     assert only(receipt).action is Action.UPDATED
     assert only(receipt).now == body(memory, PROFILE) == "My name is Lena, a nurse in Graz.\nI am left-handed."
     assert only(receipt).went is None
-    again = memory.commit(CommitRequest("i am left-handed", memory_type="profile"))
+    again = added(memory, "profile", "i am left-handed")
     assert (again.status, only(again).action) == (Status.UNCHANGED, Action.UNCHANGED)
 
 
 def test_a_second_preference_of_a_topic_joins_the_first_and_a_contradiction_is_told(memory: Runebook) -> None:
-    memory.commit(CommitRequest("Drinks coffee black.", memory_type="preferences", fields={"topic": "Coffee"}))
-    receipt = memory.commit(
-        CommitRequest("Drinks coffee with milk now.", memory_type="preferences", fields={"topic": "coffee"})
-    )
+    added(memory, "preferences", "Drinks coffee black.", topic="Coffee")
+    receipt = added(memory, "preferences", "Drinks coffee with milk now.", topic="coffee")
     assert body(memory, COFFEE) == "Drinks coffee black.\nDrinks coffee with milk now."
     assert "'Drinks coffee black.'; if that no longer holds" in (only(receipt).note or "")
 
 
 def hand_in(memory: Runebook, content: str, **more: object) -> CommitReceipt:
     data = {"memory_type": "preferences", "fields": {"topic": "Coffee", "content": content}, **more}
-    return memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}))
+    return handed_in(memory, write=[{"memory_data": data}])
 
 
 @pytest.mark.parametrize(
@@ -118,17 +116,11 @@ def hand_in(memory: Runebook, content: str, **more: object) -> CommitReceipt:
 def test_a_handed_in_write_that_would_drop_text_is_refused_with_the_edit_that_keeps_it(
     memory: Runebook, memory_type: str, key: dict[str, str], field: str, standing: str, more: str
 ) -> None:
-    def write(text: str) -> CommitReceipt:
-        data = {"memory_type": memory_type, "fields": {**key, field: text}}
-        return memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}))
-
-    uri = only(write(standing)).uri
-    refused = write(more)
+    uri = only(handed_in(memory, write=[write(memory_type, **key, **{field: standing})])).uri
+    refused = handed_in(memory, write=[write(memory_type, **key, **{field: more})])
     assert only(refused).action is Action.REJECTED
     assert standing[:20].split("\r")[0] in (only(refused).reason or "").replace("\\n", "\n")
-    shown = _text_of(refused)
-    edit, _ = json.JSONDecoder().raw_decode(shown, shown.index('{"edit'))
-    assert only(memory.commit(CommitRequest(operations=edit))).action is Action.UPDATED
+    assert only(take_up(memory, _text_of(refused))).action is Action.UPDATED
     stored = parse_as(MemoryUri.parse(uri), memory.read(ReadRequest(uri)).content, memory.registry.get(memory_type))
     assert str(stored.fields[field]).replace("\r", "") == with_added(standing, more).replace("\r", "")
 
@@ -140,26 +132,28 @@ def _text_of(receipt: CommitReceipt) -> str:
     return content.text
 
 
+def take_up(memory: Runebook, shown: str) -> CommitReceipt:
+    """What comes of the edit that a refusal shows ready-made."""
+    edit, _ = json.JSONDecoder().raw_decode(shown, shown.index('{"edit'))
+    return memory.commit(CommitRequest(operations=edit))
+
+
 def test_what_is_too_long_for_an_edit_is_kept_by_a_plain_commit(memory: Runebook) -> None:
     hand_in(memory, "Drinks coffee black.")
     told = _text_of(hand_in(memory, "Two cups a day. " * 300))
     assert "characters left out" not in told.partition("Next:")[2]
     assert 'commit it without operations, which adds: memory_type \'preferences\', fields {"topic": "Coffee"}' in told
-    memory.commit(CommitRequest("Two cups a day.", memory_type="preferences", fields={"topic": "Coffee"}))
+    added(memory, "preferences", "Two cups a day.", topic="Coffee")
     assert body(memory, COFFEE) == "Drinks coffee black.\nTwo cups a day."
 
 
 def test_one_edit_keeps_the_texts_of_all_fields(memory: Runebook) -> None:
-    def write(number: int) -> CommitReceipt:
+    for number in (1, 2):
         texts = {name: f"{name} number {number} is a sentence." for name in ("best_for", "recommendation")}
-        data = {"memory_type": "tools", "fields": {"tool_name": "grep", **texts}}
-        return memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}))
-
-    write(1)
-    told = _text_of(write(2))
+        receipt = handed_in(memory, write=[write("tools", tool_name="grep", **texts)])
+    told = _text_of(receipt)
     assert told.count('{"edit_operations"') == 1
-    edit, _ = json.JSONDecoder().raw_decode(told, told.index('{"edit'))
-    now = body(memory, only(memory.commit(CommitRequest(operations=edit))).uri)
+    now = body(memory, only(take_up(memory, told)).uri)
     assert [f"{name} number {n}" in now for name in ("best_for", "recommendation") for n in (1, 2)] == [True] * 4
 
 
@@ -171,8 +165,7 @@ def test_a_handed_in_write_that_says_it_all_and_more_is_taken(memory: Runebook) 
 
 def test_a_label_that_another_joins_did_not_go(memory: Runebook) -> None:
     for solution in ("make ship", "make release"):
-        fields = {"case_name": "Deploy", "content": "Deploy by make.", "solution": solution}
-        receipt = memory.commit(CommitRequest(memory_type="cases", fields=fields))
+        receipt = added(memory, "cases", case_name="Deploy", content="Deploy by make.", solution=solution)
     assert "make ship, make release" in (only(receipt).now or "")
     assert only(receipt).went is None
 
@@ -181,8 +174,7 @@ def test_what_is_replaced_on_purpose_is_quoted(memory: Runebook) -> None:
     hand_in(memory, "Drinks coffee black. Two cups a day.")
     result = only(replaced(memory, "preferences", "Drinks tea.", topic="Coffee"))
     assert (result.now, result.went) == ("Drinks tea.", "Drinks coffee black. Two cups a day.")
-    edit = {"uri": COFFEE, "patches": {"content": "Drinks water."}}
-    result = only(memory.commit(CommitRequest(operations={"edit_operations": [edit]})))
+    result = only(handed_in(memory, edit=[edit(COFFEE, content="Drinks water.")]))
     assert (result.now, result.went) == ("Drinks water.", "Drinks tea.")
 
 
@@ -194,29 +186,8 @@ def test_tags_join_those_that_are_there(memory: Runebook) -> None:
 
 WORDS = st.sampled_from(
     [
-        "I",
-        "live",
-        "in",
-        "Graz",
-        "work",
-        "Berlin",
-        "tea",
-        "not",
-        "milk",
-        "喜欢",
-        "咖啡",
-        "不",
-        "住在",
-        "上海",
-        "7",
-        "8",
-        "e.g.",
-        "Dr.",
-        "ok?",
-        "-",
-        "#",
-        "*",
-        "🎉",
+        *("I", "live", "in", "Graz", "work", "Berlin", "tea", "not", "milk", "喜欢", "咖啡", "不", "住在", "上海"),
+        *("7", "8", "e.g.", "Dr.", "ok?", "-", "#", "*", "🎉"),
     ]
 )
 LINES = st.lists(WORDS, min_size=1, max_size=6).map(" ".join)
@@ -262,13 +233,11 @@ def test_no_word_of_an_earlier_write_disappears(
     steps = st.tuples(st.booleans(), fields_of(memory_type), st.sampled_from([None, None, "acme/shop"]))
     with open_memory(words_only(tmp_path_factory.mktemp("store"))) as memory:
         for explicit, fields, project in data.draw(st.lists(steps, min_size=2, max_size=6)):
-            write = {"memory_data": {"memory_type": memory_type.name, "fields": fields}}
-            request = (
-                CommitRequest(memory_type=memory_type.name, fields=fields, project=project)
-                if explicit
-                else CommitRequest(operations={"write_operations": [write]}, project=project)
-            )
-            result = only(memory.commit(request))
+            if explicit:
+                receipt = memory.commit(CommitRequest(memory_type=memory_type.name, fields=fields, project=project))
+            else:
+                receipt = handed_in(memory, write=[write(memory_type.name, **fields)], project=project)
+            result = only(receipt)
             refused = result.reason or ""
             texts = [fields[each.name] for each in memory_type.fields if adds_text(each) and each.name in fields]
             if result.action is not Action.REJECTED and not refused:

@@ -81,11 +81,6 @@ def test_a_conversation_is_stored_and_says_that_its_memories_wait(memory: Runebo
     assert (str(row.log), row.waiting) == (LOG, 2)
 
 
-def test_a_dry_run_puts_nothing_into_the_queue(memory: Runebook) -> None:
-    memory.commit(CommitRequest(messages=TALK, session_id="s1", dry_run=True))
-    assert memory.extractor.waiting() == []
-
-
 def test_without_an_extractor_a_conversation_is_committed_and_waits_for_nothing(tmp_path: Path) -> None:
     config = words_only(tmp_path, extractor="none")
     with open_memory(config) as memory:

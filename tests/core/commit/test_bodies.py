@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from memory_core.core.memory.requests import CommitRequest, RetrieveRequest
+from memory_core.core.memory.requests import RetrieveRequest
 from memory_core.core.memory.results import OperationResult
-from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import body, only, words_only
+from tests.stores import added, body, edit, edited_by_hand, handed_in, only, words_only
 
 
 @pytest.fixture
@@ -21,13 +20,11 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 
 def case(memory: Runebook, **fields: str) -> str:
-    return only(
-        memory.commit(CommitRequest(memory_type="cases", fields={"case_name": "Disk full 磁盘满", **fields}))
-    ).uri
+    return only(added(memory, "cases", case_name="Disk full 磁盘满", **fields)).uri
 
 
 def edited(memory: Runebook, uri: str, **patches: str) -> OperationResult:
-    return only(memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": patches}]})))
+    return only(handed_in(memory, edit=[edit(uri, **patches)]))
 
 
 def test_a_body_made_of_fields_follows_them(memory: Runebook) -> None:
@@ -43,9 +40,7 @@ def test_a_body_made_of_fields_follows_them(memory: Runebook) -> None:
 
 def test_what_a_person_wrote_beside_the_fields_stays(memory: Runebook) -> None:
     uri = case(memory, problem="No space left.", solution="Prune the cache.")
-    file = memory.store.files.path_for(MemoryUri.parse(uri))
-    text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace("Prune the cache.\n", "Prune the cache.\n\n每周一次。\n", 1), encoding="utf-8")
+    edited_by_hand(memory, uri, "Prune the cache.\n", "Prune the cache.\n\n每周一次。\n")
     memory.store.adopt()
     edited(memory, uri, solution="Add a second disk.")
     assert body(memory, uri) == "No space left.\n\nAdd a second disk.\n\n每周一次。"
@@ -65,18 +60,15 @@ def test_a_text_of_its_own_stays_and_what_changed_stands_below_it(memory: Runebo
 
 
 def test_a_label_is_never_exchanged_inside_a_text(memory: Runebook) -> None:
-    fields = {"title": "Account", "state": "open", "due_date": "2026-05-01"}
     text = "Open an open account by 2026-05-01."
-    uri = only(memory.commit(CommitRequest(text, memory_type="tasks", fields=fields))).uri
+    uri = only(added(memory, "tasks", text, title="Account", state="open", due_date="2026-05-01")).uri
     assert edited(memory, uri, state="done", due_date="2026-06-01").note is None
     assert body(memory, uri) == "Open an open account by 2026-06-01."
 
 
 def test_a_rendered_body_that_a_person_edited_stays_and_the_difference_is_reported(memory: Runebook) -> None:
-    uri = only(memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "t", "best_for": "maps"}))).uri
-    file = memory.store.files.path_for(MemoryUri.parse(uri))
-    text = file.read_text(encoding="utf-8").replace("Best for: maps", "Best for: 地图 and routes")
-    file.write_text(text, encoding="utf-8", newline="\n")
+    uri = only(added(memory, "tools", tool_name="t", best_for="maps")).uri
+    edited_by_hand(memory, uri, "Best for: maps", "Best for: 地图 and routes")
     memory.store.adopt()
     result = edited(memory, uri, best_for="satellite pictures")
     assert "Best for: 地图 and routes" in body(memory, uri)

@@ -15,7 +15,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadReq
 from memory_core.core.memory.results import Action, Status, as_json
 from memory_core.runebook import Runebook, open_memory
 from tests.kept import kept_files
-from tests.stores import only, trailer, words_only
+from tests.stores import added, by_hand, edit, handed_in, only, trailer, words_only, write
 
 USER = "viking://user/default/memories"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -23,10 +23,6 @@ TALK = [
     {"role": "user", "content": "Caroline went to the support group.", "time": "2023-05-08T13:56:00+00:00"},
     {"role": "assistant", "content": "她去了互助小组。", "time": "2023-05-08T13:57:00+00:00"},
 ]
-
-
-def files(home: Path) -> dict[str, bytes]:
-    return kept_files(home)
 
 
 def refused(memory: Runebook, **arguments: Any) -> str:
@@ -78,31 +74,31 @@ NO_MEMORY: list[dict[str, Any]] = [
 
 def test_what_cannot_be_a_memory_is_refused_and_no_file_changes(memory: Runebook, tmp_path: Path) -> None:
     memory.commit(CommitRequest("already here", request_id="first"))
-    before = files(tmp_path)
+    before = kept_files(tmp_path)
     for arguments in NO_MEMORY:
         assert refused(memory, **arguments), arguments
-        assert files(tmp_path) == before, arguments
+        assert kept_files(tmp_path) == before, arguments
     assert memory.commit(CommitRequest("still works")).status is Status.COMMITTED
 
 
 def test_a_commit_over_the_limit_is_refused_whole(tmp_path: Path) -> None:
     limits = LimitsConfig(content_bytes=2_048, commit_bytes=8_192)
     with open_memory(words_only(tmp_path, limits=limits)) as memory:
-        note = {"memory_data": {"memory_type": "notes", "fields": {"content": "字" * 500}}}
+        note = write("notes", content="字" * 500)
         with pytest.raises(TooLarge):
-            memory.commit(CommitRequest(operations={"write_operations": [note] * 8}))
+            handed_in(memory, write=[note] * 8)
         with pytest.raises(TooLarge):
             memory.commit(CommitRequest(messages=[{"role": "user", "content": "x" * 9_000}]))
-        assert files(tmp_path) == {}
+        assert kept_files(tmp_path) == {}
 
 
 def test_a_patch_that_would_outgrow_the_limit_leaves_the_memory_as_it_was(tmp_path: Path) -> None:
     with open_memory(words_only(tmp_path, limits=LimitsConfig(content_bytes=2_048))) as memory:
-        uri = only(memory.commit(CommitRequest("短", memory_type="facts", fields={"topic": "T"}))).uri
-        before = files(tmp_path)
-        edit = {"uri": uri, "patches": {"content": "x" * 3_000}}
-        assert "bytes" in refused(memory, operations={"edit_operations": [edit]})
-        assert files(tmp_path) == before
+        uri = only(added(memory, "facts", "短", topic="T")).uri
+        before = kept_files(tmp_path)
+        too_long = {"edit_operations": [edit(uri, content="x" * 3_000)]}
+        assert "bytes" in refused(memory, operations=too_long)
+        assert kept_files(tmp_path) == before
 
 
 @pytest.mark.parametrize(
@@ -138,7 +134,8 @@ def test_a_dry_run_plans_and_stores_nothing(memory: Runebook, tmp_path: Path) ->
     assert (receipt.status, only(receipt).action) == (Status.DRY_RUN, Action.CREATED)
     talk = memory.commit(CommitRequest(messages=TALK, session_id="s1", dry_run=True))
     assert (talk.status, talk.usage) == (Status.DRY_RUN, {"messages": 2, "messages_new": 2})
-    assert files(tmp_path) == {}
+    assert kept_files(tmp_path) == {}
+    assert memory.extractor.waiting() == []
     assert memory.find(FindRequest("Caroline")).total == 0
 
 
@@ -155,26 +152,21 @@ def test_a_retried_request_gets_the_first_receipt_whole(memory: Runebook) -> Non
     again = memory.commit(CommitRequest(messages=TALK, session_id="s1", request_id="r1"))
     assert first.usage == again.usage == {"messages": 2, "messages_new": 2}
     operation = {"memory_data": {"memory_type": "notes", "fields": {"content": "x"}}, "why": "?"}
-    noted = memory.commit(CommitRequest(operations={"write_operations": [operation]}, request_id="r2"))
+    noted = handed_in(memory, write=[operation], request_id="r2")
     assert noted.notes
-    assert set(noted.notes) <= set(
-        memory.commit(CommitRequest(operations={"write_operations": [operation]}, request_id="r2")).notes
-    )
+    assert set(noted.notes) <= set(handed_in(memory, write=[operation], request_id="r2").notes)
 
 
 def test_a_list_left_null_by_a_model_is_an_empty_list(memory: Runebook) -> None:
-    write = {"memory_data": {"memory_type": "notes", "fields": {"content": "x"}}}
-    receipt = memory.commit(
-        CommitRequest(operations={"write_operations": write, "edit_operations": None, "delete_operations": []})
-    )
+    receipt = handed_in(memory, write=write("notes", content="x"), edit=None, delete=[])
     assert receipt.status is Status.COMMITTED
     assert len(receipt.results) == 1
 
 
 def test_a_malformed_item_with_a_broken_key_is_reported_and_the_rest_is_stored(memory: Runebook) -> None:
-    good = {"memory_data": {"memory_type": "notes", "fields": {"content": "好"}}}
+    good = write("notes", content="好")
     bad = {"memory_data": {"memory_type": "notes", "fields": {"\ud800": ["x"]}}}
-    receipt = memory.commit(CommitRequest(operations={"write_operations": [bad, good]}))
+    receipt = handed_in(memory, write=[bad, good])
     assert receipt.status is Status.PARTIAL
     json.dumps(as_json(receipt), ensure_ascii=False).encode("utf-8")
 
@@ -183,7 +175,7 @@ def test_two_different_texts_for_one_memory_are_refused_and_neither_is_lost_sile
     memory: Runebook, tmp_path: Path
 ) -> None:
     assert "different things" in refused(memory, memory_content="the one", fields={"content": "the other"})
-    assert files(tmp_path) == {}
+    assert kept_files(tmp_path) == {}
     assert memory.commit(CommitRequest("同一句话", fields={"content": "同一句话"})).status is Status.COMMITTED
 
 
@@ -195,28 +187,24 @@ def test_an_explicit_memory_remembers_its_session_and_a_bad_session_is_refused(m
 
 def test_operations_sent_as_json_text_are_read(memory: Runebook) -> None:
     data = {"memory_type": "facts", "fields": {"topic": "Office", "content": "It moved to Lyon."}}
-    receipt = memory.commit(CommitRequest(operations={"write_operations": json.dumps([{"memory_data": data}])}))
+    receipt = handed_in(memory, write=json.dumps([{"memory_data": data}]))
     assert only(receipt).action is Action.CREATED
-    broken = memory.commit(CommitRequest(operations={"write_operations": "[not json"}))
+    broken = handed_in(memory, write="[not json")
     assert only(broken).action is Action.REJECTED
 
 
 def test_a_name_in_other_characters_is_the_same_memory_and_the_receipt_says_so(memory: Runebook) -> None:
-    memory.commit(CommitRequest(memory_type="entities", fields={"entity_name": "余明", "content": "住在成都。"}))
-    receipt = memory.commit(
-        CommitRequest(memory_type="entities", fields={"entity_name": "餘明", "content": "住在大阪。"})
-    )
+    added(memory, "entities", entity_name="余明", content="住在成都。")
+    receipt = added(memory, "entities", entity_name="餘明", content="住在大阪。")
     assert only(receipt).action is Action.UPDATED
     assert "余明.md, spelt otherwise" in (only(receipt).note or "")
 
 
 def test_of_two_older_files_whose_names_fold_alike_the_one_that_is_named_is_updated(tmp_path: Path) -> None:
-    folder = tmp_path / "user/default/memories/entities"
-    folder.mkdir(parents=True)
     for name in ("于海", "於海"):
-        (folder / f"{name}.md").write_text(f"{name} as it was", encoding="utf-8")
+        by_hand(tmp_path, f"user/default/memories/entities/{name}.md", f"{name} as it was")
     with open_memory(words_only(tmp_path)) as memory:
         memory.find(FindRequest("x"))
-        memory.commit(CommitRequest(memory_type="entities", fields={"entity_name": "於海", "content": "new"}))
+        added(memory, "entities", entity_name="於海", content="new")
         assert memory.read(ReadRequest(f"{USER}/entities/于海.md")).content == "于海 as it was"
         assert memory.read(ReadRequest(f"{USER}/entities/於海.md")).content.startswith("於海 as it was\n\nnew")

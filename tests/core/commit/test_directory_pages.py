@@ -23,13 +23,13 @@ from memory_core.core.memory.directory_page import (
     readable,
     render_abstract,
     render_page,
-    with_authored,
+    with_own_words,
 )
 from memory_core.core.memory.requests import CommitRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, ChangeSet, FileChange, Status
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.uri import OVERVIEW_NAME, MemoryUri
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import replaced, words_only
+from tests.stores import added, handed_in, replaced, words_only, write
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
@@ -42,13 +42,11 @@ def put(memory: Runebook, topic: str, content: str, **arguments: Any) -> None:
 
 
 def overview(memory: Runebook, directory: str = FACTS, **texts: str) -> Status:
-    return memory.commit(
-        CommitRequest(operations={"overview_operations": [{"directory_uri": directory, **texts}]})
-    ).status
+    return handed_in(memory, overview=[{"directory_uri": directory, **texts}]).status
 
 
 def delete(memory: Runebook, *uris: str) -> None:
-    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri} for uri in uris]}))
+    handed_in(memory, delete=[{"uri": uri} for uri in uris])
 
 
 def abstract(memory: Runebook, directory: str = FACTS) -> str:
@@ -117,9 +115,9 @@ def test_an_update_that_no_reader_would_see_writes_no_summary(memory: Runebook) 
 
 def test_several_operations_of_one_commit_are_one_step_of_the_summaries(memory: Runebook) -> None:
     put(memory, "Old", "x")
-    writes = [{"memory_data": {"memory_type": "facts", "fields": {"topic": n, "content": n}}} for n in ("一", "二")]
+    writes = [write("facts", topic=n, content=n) for n in ("一", "二")]
     deletes = [{"uri": f"{FACTS}/Old.md"}]
-    receipt = memory.commit(CommitRequest(operations={"write_operations": writes, "delete_operations": deletes}))
+    receipt = handed_in(memory, write=writes, delete=deletes)
     assert len(receipt.results) == 3
     assert abstract(memory) == "facts (2): 二, 一"
     assert page(memory) == f"{LIST_MARK}\n# facts (2)\n\n- 二.md\n- 一.md\n"
@@ -127,16 +125,8 @@ def test_several_operations_of_one_commit_are_one_step_of_the_summaries(memory: 
 
 def test_a_page_stays_bounded_and_counts_what_it_leaves_out(memory: Runebook) -> None:
     for start in (0, 40):
-        writes = [
-            {
-                "memory_data": {
-                    "memory_type": "facts",
-                    "fields": {"topic": f"第{n}条" + "长" * 70, "content": "字" * 500},
-                }
-            }
-            for n in range(start, start + 40)
-        ]
-        memory.commit(CommitRequest(operations={"write_operations": writes}))
+        writes = [write("facts", topic=f"第{n}条" + "长" * 70, content="字" * 500) for n in range(start, start + 40)]
+        handed_in(memory, write=writes)
         memory.indexer.follow(None)
     assert len(names(memory)) == ENTRIES_LIMIT
     assert page(memory).endswith(f"- … and {80 - ENTRIES_LIMIT} more\n")
@@ -272,9 +262,8 @@ def test_a_models_line_stays_until_it_is_blanked(memory: Runebook) -> None:
 
 
 def test_summaries_that_a_model_writes_with_the_first_memory_are_complete(memory: Runebook) -> None:
-    write = {"memory_data": {"memory_type": "facts", "fields": {"topic": "一", "content": "x"}}}
     texts = {"directory_uri": FACTS, "abstract": "Mine", "overview": "Prose"}
-    memory.commit(CommitRequest(operations={"write_operations": [write], "overview_operations": [texts]}))
+    handed_in(memory, write=[write("facts", topic="一", content="x")], overview=[texts])
     assert memory.read(ReadRequest(f"{FACTS}/.abstract.md")).content == "Mine\n"
     assert page(memory) == f"Prose\n\n{LIST_MARK}\n# facts (1)\n\n- 一.md: x\n"
 
@@ -322,13 +311,13 @@ def test_a_summary_that_is_not_utf8_spoils_no_commit(memory: Runebook, tmp_path:
 
 def test_the_directory_of_the_profile_names_the_folders_that_hold_something(memory: Runebook) -> None:
     put(memory, "One", "x")
-    memory.commit(CommitRequest("护士", memory_type="profile"))
-    memory.commit(CommitRequest("tea", memory_type="preferences", fields={"topic": "茶"}))
+    added(memory, "profile", "护士")
+    added(memory, "preferences", "tea", topic="茶")
     assert abstract(memory, USER) == "profile, facts/, preferences/"
     assert page(memory, USER) == f"{LIST_MARK}\n# memories (1)\n\n- **profile.md**: 护士\n- facts/\n- preferences/\n"
     delete(memory, f"{FACTS}/One.md")
     assert abstract(memory, USER) == "profile, preferences/"
-    memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "web_search"}))
+    added(memory, "tools", tool_name="web_search")
     assert abstract(memory, AGENT) == "tools/"
 
 
@@ -348,7 +337,7 @@ def test_sessions_have_no_summaries(memory: Runebook, tmp_path: Path) -> None:
 def test_a_refused_commit_and_a_dry_run_leave_the_summaries_alone(memory: Runebook) -> None:
     put(memory, "One", "x")
     before = page(memory)
-    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{FACTS}/missing.md"}]}))
+    handed_in(memory, delete=[{"uri": f"{FACTS}/missing.md"}])
     memory.commit(CommitRequest("y", memory_type="facts", fields={"topic": "Two"}, dry_run=True))
     assert (page(memory), abstract(memory)) == (before, "facts (1): One")
 
@@ -364,12 +353,12 @@ def test_a_types_own_template_gives_the_line(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     with open_memory(words_only(tmp_path / "home", schema_dirs=(schemas,))) as memory:
-        memory.commit(CommitRequest(memory_type="recipes", fields={"dish": "麻婆豆腐", "times": 2, "taste": "辣"}))
+        added(memory, "recipes", dish="麻婆豆腐", times=2, taste="辣")
         assert "- 麻婆豆腐.md: 2× 辣\n" in page(memory, f"{USER}/recipes")
 
 
 def test_the_action_of_a_receipt_speaks_of_memories_and_not_of_summaries(memory: Runebook) -> None:
-    receipt = memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "一"}))
+    receipt = added(memory, "facts", "x", topic="一")
     assert [(result.uri, result.action) for result in receipt.results] == [(f"{FACTS}/一.md", Action.CREATED)]
 
 
@@ -393,7 +382,7 @@ def test_a_page_read_back_has_the_prose_and_the_lines_it_was_made_of(items: list
     assert found.authored.rstrip("\r\n") == (prose.rstrip("\r\n") if prose.strip() else "")
     assert found.listed == tuple(items[: len(found.listed or ())])
     assert len(found.listed or ()) == min(len(items), ENTRIES_LIMIT)
-    assert with_authored(text, prose) == text
+    assert with_own_words(OVERVIEW_NAME, text, prose) == text
 
 
 def test_a_page_of_long_names_is_cut_by_characters() -> None:

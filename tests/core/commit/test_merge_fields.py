@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.commit.merge_fields import edit_fields, write_fields
+from memory_core.core.commit.merge_fields import FieldMerge, write_fields
 from memory_core.core.commit.working_copy import WriteMode
 from memory_core.core.errors import FieldRejected, PatchRejected
 from memory_core.core.memory.field_values import coerce, derive
@@ -53,6 +53,10 @@ PATCH = "<<<<<<< SEARCH\nhotpot\n=======\nnoodles\n>>>>>>> REPLACE"
 
 def field(type_: str, merge_op: str = "replace") -> MemoryField:
     return MemoryField.model_validate({"name": "f", "type": type_, "merge_op": merge_op})
+
+
+def edited(current: dict[str, FieldValue], patches: dict[str, Any]) -> FieldMerge:
+    return write_fields(KIND, current, patches, WriteMode.REPLACE)
 
 
 # --- coercion
@@ -179,18 +183,18 @@ def test_sum_onto_a_value_that_is_no_number_is_rejected() -> None:
 
 
 def test_sum_starts_at_the_increment_where_nothing_is_stored() -> None:
-    assert edit_fields(KIND, {"place": "x"}, {"visits": 4}).values["visits"] == 4
+    assert edited({"place": "x"}, {"visits": 4}).values["visits"] == 4
 
 
 @pytest.mark.parametrize("same", ["Chengdu 成都", "  CHENGDU　成都 ", "ｃｈｅｎｇｄｕ 成都"])
 def test_immutable_field_accepts_its_own_normalised_value(same: str) -> None:
-    for merge in (write_fields(KIND, STORED, {"place": same}), edit_fields(KIND, STORED, {"place": same})):
+    for merge in (write_fields(KIND, STORED, {"place": same}), edited(STORED, {"place": same})):
         assert merge.rejected == {}
         assert merge.values["place"] == "Chengdu 成都"
 
 
 def test_immutable_field_never_takes_another_value() -> None:
-    for merge in (write_fields(KIND, STORED, {"place": "重庆"}), edit_fields(KIND, STORED, {"place": "重庆"})):
+    for merge in (write_fields(KIND, STORED, {"place": "重庆"}), edited(STORED, {"place": "重庆"})):
         assert merge.values["place"] == "Chengdu 成都"
         assert "immutable" in merge.rejected["place"].message
 
@@ -218,7 +222,7 @@ def test_averages_unknown_names_and_blank_numbers_are_ignored() -> None:
     merge = write_fields(KIND, STORED, given_)
     assert merge.ignored == ("cost_per_visit", "天气", "visits", "booked")
     assert merge.values == {**STORED, "mood": ""}
-    assert edit_fields(KIND, STORED, {"cost_per_visit": 3.0}).ignored == ("cost_per_visit",)
+    assert edited(STORED, {"cost_per_visit": 3.0}).ignored == ("cost_per_visit",)
 
 
 # --- editing
@@ -226,20 +230,20 @@ def test_averages_unknown_names_and_blank_numbers_are_ignored() -> None:
 
 def test_edit_applies_every_patch_form() -> None:
     blocks = [SearchReplace(search="hotpot", replace="noodles"), SearchReplace(search="宽窄巷子", replace="武侯祠")]
-    assert edit_fields(KIND, STORED, {"content": PATCH}).values["content"] == "Ate noodles.\n去了宽窄巷子。"
-    assert edit_fields(KIND, STORED, {"content": blocks}).values["content"] == "Ate noodles.\n去了武侯祠。"
-    assert edit_fields(KIND, STORED, {"content": "整段替换"}).values["content"] == "整段替换"
-    assert edit_fields(KIND, STORED, {"content": []}).values == STORED
+    assert edited(STORED, {"content": PATCH}).values["content"] == "Ate noodles.\n去了宽窄巷子。"
+    assert edited(STORED, {"content": blocks}).values["content"] == "Ate noodles.\n去了武侯祠。"
+    assert edited(STORED, {"content": "整段替换"}).values["content"] == "整段替换"
+    assert edited(STORED, {"content": []}).values == STORED
 
 
 def test_edit_of_replace_and_sum_fields_takes_plain_values() -> None:
-    merge = edit_fields(KIND, STORED, {"mood": "glad", "visits": 1, "booked": "yes", "pages": 7})
+    merge = edited(STORED, {"mood": "glad", "visits": 1, "booked": "yes", "pages": 7})
     assert merge.values == {**STORED, "mood": "glad", "visits": 3, "booked": True, "pages": 7}
 
 
 def test_patch_given_to_a_field_that_takes_none_is_rejected() -> None:
     blocks = [SearchReplace(search="calm", replace="glad")]
-    merge = edit_fields(KIND, STORED, {"mood": blocks, "visits": blocks, "place": PATCH, "content": "fine"})
+    merge = edited(STORED, {"mood": blocks, "visits": blocks, "place": PATCH, "content": "fine"})
     assert set(merge.rejected) == {"mood", "visits", "place"}
     assert merge.values == {**STORED, "content": "fine"}
     assert "mood" in write_fields(KIND, STORED, {"mood": PATCH}).rejected
@@ -247,15 +251,15 @@ def test_patch_given_to_a_field_that_takes_none_is_rejected() -> None:
 
 def test_patch_of_a_number_edits_its_digits_and_must_leave_a_number() -> None:
     stored: dict[str, FieldValue] = {"pages": 120}
-    assert edit_fields(KIND, stored, {"pages": [SearchReplace(search="120", replace="130")]}).values == {"pages": 130}
-    merge = edit_fields(KIND, stored, {"pages": [SearchReplace(search="120", replace="many")]})
+    assert edited(stored, {"pages": [SearchReplace(search="120", replace="130")]}).values == {"pages": 130}
+    merge = edited(stored, {"pages": [SearchReplace(search="120", replace="many")]})
     assert merge.values == stored
     assert isinstance(merge.rejected["pages"], FieldRejected)
 
 
 def test_malformed_patch_is_rejected_and_leaves_the_field() -> None:
     for broken in ("<<<<<<< SEARCH\nhotpot\n=======\nx", f"Sure:\n{PATCH}"):
-        merge = edit_fields(KIND, STORED, {"content": broken, "mood": "glad"})
+        merge = edited(STORED, {"content": broken, "mood": "glad"})
         assert merge.values == {**STORED, "mood": "glad"}
         assert isinstance(merge.rejected["content"], PatchRejected)
 

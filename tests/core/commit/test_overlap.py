@@ -99,11 +99,6 @@ TALK = [
 ]
 
 
-def test_run_from_the_middle_adds_nothing() -> None:
-    assert unseen(TALK, TALK[1:4]) == ()
-    assert unseen(TALK, TALK) == ()
-
-
 def test_summary_of_a_compaction_is_new_and_the_rest_is_not() -> None:
     summary = said("Summary so far: the user is 小林.")
     fresh = said("还有一个问题")

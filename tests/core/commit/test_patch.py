@@ -79,15 +79,6 @@ def test_list_form_is_applied_verbatim() -> None:
     assert apply("a b c", patch) == "a <<<<<<< SEARCH\n=======\n C"
 
 
-def test_empty_list_changes_nothing() -> None:
-    assert apply("text", []) == "text"
-
-
-def test_text_inside_a_sentence_is_matched_as_substring_in_both_languages() -> None:
-    assert apply("He likes tea, not coffee.", one("tea", "juice")) == "He likes juice, not coffee."
-    assert apply("他喜欢喝茶，不喜欢咖啡。", block("喝茶", "喝果汁")) == "他喜欢喝果汁，不喜欢咖啡。"
-
-
 @pytest.mark.parametrize(
     "patch",
     [

@@ -17,7 +17,19 @@ from memory_core.core.memory.results import Action, CommitReceipt, Status, as_js
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
 from tests.kept import kept_files
-from tests.stores import body, only, replaced, trailer, words_only
+from tests.stores import (
+    added,
+    body,
+    by_hand,
+    edit,
+    edited_by_hand,
+    handed_in,
+    only,
+    replaced,
+    trailer,
+    words_only,
+    write,
+)
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
@@ -61,19 +73,6 @@ GOLDEN: dict[str, Any] = {
 REPLACE = {"replace": True}
 
 
-def write(memory_type: str, uri: str | None = None, **fields: Any) -> dict[str, Any]:
-    data = {"memory_type": memory_type, "fields": fields}
-    return {"memory_data": data} if uri is None else {"uri": uri, "memory_data": data}
-
-
-def apply(memory: Runebook, **operations: Any) -> CommitReceipt:
-    return memory.commit(CommitRequest(operations={f"{name}_operations": items for name, items in operations.items()}))
-
-
-def files(home: Path) -> dict[str, bytes]:
-    return kept_files(home)
-
-
 @pytest.mark.parametrize(("memory_type", "fields", "uri"), EIGHT, ids=[kind for kind, _, _ in EIGHT])
 def test_each_of_the_eight_types_is_a_file_that_holds_every_field(
     memory: Runebook, memory_type: str, fields: dict[str, Any], uri: str
@@ -88,14 +87,14 @@ def test_each_of_the_eight_types_is_a_file_that_holds_every_field(
 
 
 def test_a_tool_memory_renders_its_averages_and_grows_by_operations(memory: Runebook) -> None:
-    uri = only(memory.commit(CommitRequest(memory_type="tools", fields=GOLDEN))).uri
+    uri = only(added(memory, "tools", **GOLDEN)).uri
     text = body(memory, uri)
     assert "Success rate: 92.0% (92 successful, 8 failed)" in text
     assert "Avg time: 1.2s, Avg tokens: 1500" in text
     assert "success_rate" not in trailer(memory, uri)
     patch = "<<<<<<< SEARCH\ncurrent news\n=======\n今天的新闻\n>>>>>>> REPLACE"
-    edit = {"uri": uri, "patches": {"total_calls": 100, "success_count": 8, "fail_count": 92, "best_for": patch}}
-    assert apply(memory, edit=[edit]).status is Status.COMMITTED
+    calls = edit(uri, total_calls=100, success_count=8, fail_count=92, best_for=patch)
+    assert handed_in(memory, edit=[calls]).status is Status.COMMITTED
     text = body(memory, uri)
     assert "Based on 200 historical calls:" in text
     assert "Success rate: 50.0% (100 successful, 100 failed)" in text
@@ -113,40 +112,26 @@ def test_a_type_from_one_yaml_file_works_without_code(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     with open_memory(words_only(tmp_path / "home", schema_dirs=(schemas,))) as memory:
-        uri = only(memory.commit(CommitRequest(memory_type="recipes", fields={"dish": "麻婆豆腐", "times": 2}))).uri
-        memory.commit(CommitRequest(memory_type="recipes", fields={"dish": "麻婆豆腐", "times": "3"}))
+        uri = only(added(memory, "recipes", dish="麻婆豆腐", times=2)).uri
+        added(memory, "recipes", dish="麻婆豆腐", times="3")
         assert uri == f"{USER}/recipes/麻婆豆腐.md"
         assert body(memory, uri) == "麻婆豆腐: cooked 5 times"
         assert [hit.uri for hit in memory.find(FindRequest("豆腐")).memories] == [uri]
 
 
-def test_a_users_yaml_overrides_a_built_in_type(tmp_path: Path) -> None:
-    schemas = tmp_path / "schemas"
-    schemas.mkdir()
-    (schemas / "facts.yaml").write_text(
-        "name: facts\ndescription: Mine.\ndirectory: 'viking://user/{user_space}/memories/truths'\n"
-        "filename_template: '{topic}.md'\nsalience: 0.9\nfields:\n  - {name: topic}\n  - {name: content}\n",
-        encoding="utf-8",
-    )
-    with open_memory(words_only(tmp_path / "home", schema_dirs=(schemas,))) as memory:
-        uri = only(memory.commit(CommitRequest("The sky is blue", memory_type="facts"))).uri
-        assert uri == f"{USER}/truths/The sky is blue.md"
-        assert trailer(memory, uri)["salience"] == 0.9
-
-
 def test_an_unknown_type_is_refused_with_a_next_step(memory: Runebook) -> None:
     with pytest.raises(NotFound) as caught:
-        memory.commit(CommitRequest("x", memory_type="nonsense"))
+        added(memory, "nonsense", "x")
     assert caught.value.hint
 
 
 def test_the_same_commit_twice_changes_nothing_the_second_time(memory: Runebook, tmp_path: Path) -> None:
-    memory.commit(CommitRequest("The office closes at six. 办公室六点关门。", memory_type="facts"))
-    before = files(tmp_path)
-    receipt = memory.commit(CommitRequest("The office closes at six. 办公室六点关门。", memory_type="facts"))
+    added(memory, "facts", "The office closes at six. 办公室六点关门。")
+    before = kept_files(tmp_path)
+    receipt = added(memory, "facts", "The office closes at six. 办公室六点关门。")
     assert receipt.status is Status.UNCHANGED
     assert only(receipt).action is Action.UNCHANGED
-    assert files(tmp_path) == before
+    assert kept_files(tmp_path) == before
 
 
 def test_saying_it_again_with_another_priority_renews_the_priority(memory: Runebook) -> None:
@@ -165,8 +150,8 @@ def test_many_texts_that_begin_alike_are_all_kept_and_said_again_change_nothing(
 
 def test_two_events_of_one_day_without_a_name_are_two(memory: Runebook) -> None:
     day = {"event_time": "2026-05-02"}
-    first = only(memory.commit(CommitRequest("We bought a boat", memory_type="events", fields=day))).uri
-    second = only(memory.commit(CommitRequest("她找到了工作", memory_type="events", fields=day))).uri
+    first = only(added(memory, "events", "We bought a boat", **day)).uri
+    second = only(added(memory, "events", "她找到了工作", **day)).uri
     assert (first, second) == (
         f"{USER}/events/2026-05-02_We bought a boat.md",
         f"{USER}/events/2026-05-02_她找到了工作.md",
@@ -175,10 +160,8 @@ def test_two_events_of_one_day_without_a_name_are_two(memory: Runebook) -> None:
 
 def test_the_same_key_updates_and_keeps_what_was_not_given(memory: Runebook) -> None:
     entity = {"entity_name": "Lotus", "entity_type": "organization", "content": "A supplier."}
-    uri = only(memory.commit(CommitRequest(memory_type="entities", fields=entity))).uri
-    again = memory.commit(
-        CommitRequest("Hosts the dashboard.", memory_type="entities", fields={"entity_name": "Lotus"})
-    )
+    uri = only(added(memory, "entities", **entity)).uri
+    again = added(memory, "entities", "Hosts the dashboard.", entity_name="Lotus")
     assert (only(again).uri, only(again).action) == (uri, Action.UPDATED)
     assert body(memory, uri) == "A supplier.\nHosts the dashboard."
     assert trailer(memory, uri)["entity_type"] == "organization"
@@ -186,18 +169,18 @@ def test_the_same_key_updates_and_keeps_what_was_not_given(memory: Runebook) -> 
 
 @pytest.mark.parametrize("twin", ["PYTHON style", "python   Style", "Ｐｙｔｈｏｎ Ｓｔｙｌｅ", " Python style "])
 def test_names_that_differ_by_case_width_or_spacing_are_one_memory(memory: Runebook, twin: str) -> None:
-    uri = only(memory.commit(CommitRequest("tabs", memory_type="preferences", fields={"topic": "Python style"}))).uri
-    again = memory.commit(CommitRequest("spaces", memory_type="preferences", fields={"topic": twin}))
+    uri = only(added(memory, "preferences", "tabs", topic="Python style")).uri
+    again = added(memory, "preferences", "spaces", topic=twin)
     assert (again.status, only(again).uri) == (Status.COMMITTED, uri)
     assert body(memory, uri) == "tabs\n\nspaces"
 
 
 def test_keys_that_share_a_portable_file_name_get_two_files(memory: Runebook) -> None:
-    first = only(memory.commit(CommitRequest("slash", memory_type="facts", fields={"topic": "a/b"}))).uri
-    second = only(memory.commit(CommitRequest("colon", memory_type="facts", fields={"topic": "a:b"}))).uri
+    first = only(added(memory, "facts", "slash", topic="a/b")).uri
+    second = only(added(memory, "facts", "colon", topic="a:b")).uri
     assert first != second
     assert (body(memory, first), body(memory, second)) == ("slash", "colon")
-    assert only(memory.commit(CommitRequest("colon 2", memory_type="facts", fields={"topic": "a:b"}))).uri == second
+    assert only(added(memory, "facts", "colon 2", topic="a:b")).uri == second
     assert body(memory, first) == "slash"
 
 
@@ -206,7 +189,7 @@ def test_keys_that_share_a_portable_file_name_get_two_files(memory: Runebook) ->
 def test_any_text_can_be_the_name_of_a_memory(memory: Runebook, topic: str) -> None:
     if not topic.strip() or opens_as_patch(topic):
         return
-    uri = only(memory.commit(CommitRequest("said", memory_type="facts", fields={"topic": topic}))).uri
+    uri = only(added(memory, "facts", "said", topic=topic)).uri
     assert trailer(memory, uri)["memory_type"] == "facts"
 
 
@@ -216,103 +199,91 @@ def test_text_that_looks_like_an_escape_or_a_device_is_stored(memory: Runebook, 
 
 
 def test_a_handwritten_file_is_found_read_and_updated(tmp_path: Path) -> None:
-    folder = tmp_path / "user/default/memories/preferences"
-    folder.mkdir(parents=True)
-    (folder / "茶.md").write_text("喜欢喝绿茶 green tea", encoding="utf-8")
+    by_hand(tmp_path, "user/default/memories/preferences/茶.md", "喜欢喝绿茶 green tea")
     with open_memory(words_only(tmp_path)) as memory:
         uri = f"{USER}/preferences/茶.md"
         assert [hit.uri for hit in memory.find(FindRequest("绿茶")).memories] == [uri]
         assert memory.read(ReadRequest(uri)).content == "喜欢喝绿茶 green tea"
-        receipt = memory.commit(CommitRequest("现在喝红茶", memory_type="preferences", fields={"topic": "茶"}))
+        receipt = added(memory, "preferences", "现在喝红茶", topic="茶")
         assert (only(receipt).uri, only(receipt).action) == (uri, Action.UPDATED)
         assert body(memory, uri) == "喜欢喝绿茶 green tea\n现在喝红茶"
         assert trailer(memory, uri)["topic"] == "茶"
 
 
 def test_a_handwritten_file_with_the_name_the_template_gives_is_that_memory(tmp_path: Path) -> None:
-    folder = tmp_path / "user/default/memories/events"
-    folder.mkdir(parents=True)
-    (folder / "2026-04-02_Launch.md").write_text("We launched.", encoding="utf-8")
+    by_hand(tmp_path, "user/default/memories/events/2026-04-02_Launch.md", "We launched.")
     with open_memory(words_only(tmp_path)) as memory:
-        fields = {"event_time": "2026-04-02", "event_name": "Launch"}
-        receipt = memory.commit(CommitRequest("We launched at noon.", memory_type="events", fields=fields))
+        receipt = added(memory, "events", "We launched at noon.", event_time="2026-04-02", event_name="Launch")
         assert only(receipt).uri == f"{USER}/events/2026-04-02_Launch.md"
         assert trailer(memory, only(receipt).uri)["event_name"] == "Launch"
 
 
-def test_a_hand_edit_of_a_simple_body_becomes_the_field(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit(CommitRequest("likes tea", memory_type="preferences", fields={"topic": "Drinks"}))).uri
-    path = tmp_path / "user/default/memories/preferences/Drinks.md"
-    path.write_text(path.read_text(encoding="utf-8").replace("likes tea", "likes cocoa"), encoding="utf-8")
-    edit = {"uri": uri, "patches": {"content": [{"search": "cocoa", "replace": "可可"}]}}
-    assert apply(memory, edit=[edit]).status is Status.COMMITTED
+def test_a_hand_edit_of_a_simple_body_becomes_the_field(memory: Runebook) -> None:
+    uri = only(added(memory, "preferences", "likes tea", topic="Drinks")).uri
+    edited_by_hand(memory, uri, "likes tea", "likes cocoa")
+    cocoa = edit(uri, content=[{"search": "cocoa", "replace": "可可"}])
+    assert handed_in(memory, edit=[cocoa]).status is Status.COMMITTED
     assert body(memory, uri) == "likes 可可"
 
 
-def test_a_hand_edit_of_a_rendered_body_stays_and_is_reported(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit(CommitRequest(memory_type="tools", fields=GOLDEN))).uri
-    path = tmp_path / "agent/default/memories/tools/web_search.md"
-    text = path.read_text(encoding="utf-8")
-    path.write_text("My own words.\n\n" + text, encoding="utf-8")
-    receipt = apply(memory, edit=[{"uri": uri, "patches": {"total_calls": 1}}])
+def test_a_hand_edit_of_a_rendered_body_stays_and_is_reported(memory: Runebook) -> None:
+    uri = only(added(memory, "tools", **GOLDEN)).uri
+    edited_by_hand(memory, uri, "Tool: web_search", "My own words.\n\nTool: web_search")
+    receipt = handed_in(memory, edit=[edit(uri, total_calls=1)])
     assert "by hand" in (only(receipt).note or "")
     assert body(memory, uri).startswith("My own words.")
     assert trailer(memory, uri)["total_calls"] == 101
 
 
-def test_unknown_trailer_keys_survive_an_update(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit(CommitRequest("one", memory_type="facts", fields={"topic": "T"}))).uri
-    path = tmp_path / "user/default/memories/facts/T.md"
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace('{\n  "topic"', '{\n  "colour": {"深": ["蓝"]},\n  "topic"'), encoding="utf-8")
-    memory.commit(CommitRequest("two", memory_type="facts", fields={"topic": "T"}))
+def test_unknown_trailer_keys_survive_an_update(memory: Runebook) -> None:
+    uri = only(added(memory, "facts", "one", topic="T")).uri
+    edited_by_hand(memory, uri, '{\n  "topic"', '{\n  "colour": {"深": ["蓝"]},\n  "topic"')
+    added(memory, "facts", "two", topic="T")
     assert body(memory, uri) == "one\n\ntwo"
     assert trailer(memory, uri)["colour"] == {"深": ["蓝"]}
 
 
 @pytest.mark.parametrize("line", ['"version": "two"', '"version": [1]', '"tags": [{"a": 1}]', '"salience": "high"'])
 def test_a_trailer_with_odd_metadata_can_still_be_updated(memory: Runebook, tmp_path: Path, line: str) -> None:
-    memory.commit(CommitRequest("one", memory_type="facts", fields={"topic": "T"}))
+    added(memory, "facts", "one", topic="T")
     path = tmp_path / "user/default/memories/facts/T.md"
     path.write_text(f'one\n\n<!-- MEMORY_FIELDS\n{{"topic": "T", {line}}}\n-->\n', encoding="utf-8")
-    assert memory.commit(CommitRequest("two", memory_type="facts", fields={"topic": "T"})).status is Status.COMMITTED
+    assert added(memory, "facts", "two", topic="T").status is Status.COMMITTED
 
 
 @pytest.mark.parametrize("value", [r'"\ud800"', "NaN", "1e999", "[" * 300 + "]" * 300, "9" * 5000])
 def test_a_trailer_that_no_file_can_hold_is_refused_not_rewritten(memory: Runebook, tmp_path: Path, value: str) -> None:
-    memory.commit(CommitRequest("one", memory_type="facts", fields={"topic": "T"}))
+    added(memory, "facts", "one", topic="T")
     path = tmp_path / "user/default/memories/facts/T.md"
     path.write_text(f'one\n\n<!-- MEMORY_FIELDS\n{{"topic": "T", "x": {value}}}\n-->\n', encoding="utf-8")
-    before = files(tmp_path)
-    receipt = memory.commit(CommitRequest("two", memory_type="facts", fields={"topic": "T"}))
+    before = kept_files(tmp_path)
+    receipt = added(memory, "facts", "two", topic="T")
     assert receipt.status is Status.REJECTED
     assert "trailer" in (only(receipt).reason or "")
-    assert files(tmp_path) == before
+    assert kept_files(tmp_path) == before
 
 
 def test_a_trailer_saved_with_carriage_returns_keeps_its_fields(memory: Runebook, tmp_path: Path) -> None:
     uri = only(memory.commit(CommitRequest("one", memory_type="facts", fields={"topic": "T"}, priority="high"))).uri
     path = tmp_path / "user/default/memories/facts/T.md"
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    memory.commit(CommitRequest("two", memory_type="facts", fields={"topic": "T"}))
+    added(memory, "facts", "two", topic="T")
     assert body(memory, uri) == "one\n\ntwo"
     assert (trailer(memory, uri)["salience"], trailer(memory, uri)["version"]) == (0.8, 2)
 
 
 def test_a_file_in_another_encoding_is_never_rewritten(memory: Runebook, tmp_path: Path) -> None:
-    folder = tmp_path / "user/default/memories/facts"
-    folder.mkdir(parents=True)
-    (folder / "老文件.md").write_bytes("支付系统在上海".encode("gb18030"))
-    before = files(tmp_path)
-    receipt = memory.commit(CommitRequest("new", memory_type="facts", fields={"topic": "老文件"}))
+    by_hand(tmp_path, "user/default/memories/facts/老文件.md", "").write_bytes("支付系统在上海".encode("gb18030"))
+    before = kept_files(tmp_path)
+    receipt = added(memory, "facts", "new", topic="老文件")
     assert receipt.status is Status.REJECTED
     assert "UTF-8" in (only(receipt).hint or "")
-    assert files(tmp_path) == before
+    assert kept_files(tmp_path) == before
 
 
 def test_a_changed_immutable_field_is_refused_and_the_rest_applied(memory: Runebook) -> None:
-    uri = only(memory.commit(CommitRequest("one", memory_type="facts", fields={"topic": "T"}))).uri
-    receipt = apply(memory, edit=[{"uri": uri, "patches": {"topic": "U", "content": "two"}}])
+    uri = only(added(memory, "facts", "one", topic="T")).uri
+    receipt = handed_in(memory, edit=[edit(uri, topic="U", content="two")])
     assert (receipt.status, only(receipt).action) == (Status.PARTIAL, Action.UPDATED)
     assert "immutable" in (only(receipt).reason or "")
     assert body(memory, uri) == "two"
@@ -320,35 +291,32 @@ def test_a_changed_immutable_field_is_refused_and_the_rest_applied(memory: Runeb
 
 
 def test_a_bad_value_for_one_field_of_a_known_memory_leaves_the_others_applied(memory: Runebook) -> None:
-    uri = only(memory.commit(CommitRequest(memory_type="tools", fields=GOLDEN))).uri
+    uri = only(added(memory, "tools", **GOLDEN)).uri
     given = {"tool_name": "web_search", "total_calls": "many", "best_for": "maps"}
-    receipt = memory.commit(CommitRequest(memory_type="tools", fields=given))
+    receipt = added(memory, "tools", **given)
     assert (receipt.status, only(receipt).uri) == (Status.PARTIAL, uri)
     assert trailer(memory, uri)["best_for"] == "Finding current news, maps"
     assert trailer(memory, uri)["total_calls"] == 100
 
 
 def test_one_bad_operation_never_spoils_the_others(memory: Runebook) -> None:
-    uri = only(memory.commit(CommitRequest("a\nb\na\n", memory_type="facts", fields={"topic": "T"}))).uri
+    uri = only(added(memory, "facts", "a\nb\na\n", topic="T")).uri
     ambiguous = "<<<<<<< SEARCH\na\n=======\nz\n>>>>>>> REPLACE"
-    receipt = memory.commit(
-        CommitRequest(
-            operations={
-                "write_operations": [
-                    "not an object",
-                    write("nonsense", content="x"),
-                    write("notes", title="kept", content="好"),
-                    write("notes", title="bad", content="half \ud800"),
-                ],
-                "edit_operations": [
-                    {"uri": uri, "patches": {"content": ambiguous}},
-                    {"uri": f"{USER}/facts/missing.md", "patches": {"content": "x"}},
-                    {"uri": f"{USER}/../../etc/passwd", "patches": {"content": "x"}},
-                    {"uri": "file:///etc/passwd", "patches": {"content": "x"}},
-                ],
-                "delete_operations": [{"uri": f"{USER}/facts/missing.md"}, {"url": "x"}],
-            }
-        )
+    receipt = handed_in(
+        memory,
+        write=[
+            "not an object",
+            write("nonsense", content="x"),
+            write("notes", title="kept", content="好"),
+            write("notes", title="bad", content="half \ud800"),
+        ],
+        edit=[
+            edit(uri, content=ambiguous),
+            edit(f"{USER}/facts/missing.md", content="x"),
+            edit(f"{USER}/../../etc/passwd", content="x"),
+            edit("file:///etc/passwd", content="x"),
+        ],
+        delete=[{"uri": f"{USER}/facts/missing.md"}, {"url": "x"}],
     )
     assert receipt.status is Status.PARTIAL
     actions = [result.action for result in receipt.results]
@@ -359,18 +327,18 @@ def test_one_bad_operation_never_spoils_the_others(memory: Runebook) -> None:
 
 
 def test_operations_that_are_all_refused_are_rejected(memory: Runebook, tmp_path: Path) -> None:
-    before = files(tmp_path)
-    receipt = apply(memory, delete=[{"uri": f"{USER}/facts/missing.md"}], write=[write("nonsense", content="x")])
+    before = kept_files(tmp_path)
+    receipt = handed_in(memory, delete=[{"uri": f"{USER}/facts/missing.md"}], write=[write("nonsense", content="x")])
     assert (receipt.status, receipt.commit_id) == (Status.REJECTED, "")
-    assert files(tmp_path) == before
+    assert kept_files(tmp_path) == before
 
 
 def test_operations_on_one_file_build_on_each_other(memory: Runebook) -> None:
     uri = f"{USER}/notes/N.md"
-    receipt = apply(
+    receipt = handed_in(
         memory,
         write=[write("notes", title="N", content="one"), write("notes", title="n", content="one\ntwo")],
-        edit=[{"uri": uri, "patches": {"content": [{"search": "two", "replace": "three"}]}}],
+        edit=[edit(uri, content=[{"search": "two", "replace": "three"}])],
     )
     assert [result.action for result in receipt.results] == [Action.CREATED, Action.UPDATED, Action.UPDATED]
     assert body(memory, uri) == "one\nthree"
@@ -378,10 +346,10 @@ def test_operations_on_one_file_build_on_each_other(memory: Runebook) -> None:
 
 
 def test_a_delete_names_its_replacement_or_is_refused(memory: Runebook) -> None:
-    old = only(memory.commit(CommitRequest("old", memory_type="facts", fields={"topic": "Old"}))).uri
-    missing = apply(memory, delete=[{"uri": old, "replacement_uri": f"{USER}/facts/New.md"}])
+    old = only(added(memory, "facts", "old", topic="Old")).uri
+    missing = handed_in(memory, delete=[{"uri": old, "replacement_uri": f"{USER}/facts/New.md"}])
     assert missing.status is Status.REJECTED
-    receipt = apply(
+    receipt = handed_in(
         memory,
         write=[write("facts", topic="New", content="new")],
         delete=[{"uri": old, "replacement_uri": f"{USER}/facts/New.md", "reason": "renamed"}],
@@ -393,11 +361,11 @@ def test_a_delete_names_its_replacement_or_is_refused(memory: Runebook) -> None:
 
 
 def test_directory_summaries_are_set_and_patched(memory: Runebook) -> None:
-    memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))
+    added(memory, "facts", "x", topic="T")
     folder = f"{USER}/facts"
-    apply(memory, overview=[{"directory_uri": folder, "abstract": "Facts. 事实。", "overview": "# Facts\n- T"}])
+    handed_in(memory, overview=[{"directory_uri": folder, "abstract": "Facts. 事实。", "overview": "# Facts\n- T"}])
     patch = "<<<<<<< SEARCH\n- T\n=======\n- T: x\n>>>>>>> REPLACE"
-    receipt = apply(memory, overview=[{"directory_uri": f"{folder}/", "overview": patch}])
+    receipt = handed_in(memory, overview=[{"directory_uri": f"{folder}/", "overview": patch}])
     assert receipt.status is Status.COMMITTED
     assert memory.read(ReadRequest(f"{folder}/.abstract.md")).content == "Facts. 事实。\n"
     page = memory.read(ReadRequest(f"{folder}/.overview.md")).content
@@ -411,8 +379,8 @@ def test_directory_summaries_are_set_and_patched(memory: Runebook) -> None:
 def test_a_summary_of_a_file_is_refused_and_the_store_opens_again(
     memory: Runebook, tmp_path: Path, suffix: str
 ) -> None:
-    uri = only(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))).uri
-    receipt = apply(memory, overview=[{"directory_uri": uri + suffix, "abstract": "x"}])
+    uri = only(added(memory, "facts", "x", topic="T")).uri
+    receipt = handed_in(memory, overview=[{"directory_uri": uri + suffix, "abstract": "x"}])
     assert receipt.status is Status.REJECTED
     memory.close()
     with open_memory(words_only(tmp_path)) as reopened:
@@ -433,59 +401,59 @@ def test_a_summary_of_a_file_is_refused_and_the_store_opens_again(
 )
 def test_operations_reach_nothing_but_the_memories_of_their_spaces(memory: Runebook, tmp_path: Path, uri: str) -> None:
     memory.commit(CommitRequest(messages=[{"role": "user", "content": "hello"}], session_id="s1"))
-    for space in ("user/other/memories", "user/default/logs"):
-        (tmp_path / space).mkdir(parents=True)
-    (tmp_path / "user/other/memories/profile.md").write_text("secret", encoding="utf-8")
-    before = files(tmp_path)
-    receipt = apply(
+    (tmp_path / "user/default/logs").mkdir(parents=True)
+    by_hand(tmp_path, "user/other/memories/profile.md", "secret")
+    before = kept_files(tmp_path)
+    receipt = handed_in(
         memory,
         write=[write("profile", uri, content="x")],
-        edit=[{"uri": uri, "patches": {"content": "x"}}],
+        edit=[edit(uri, content="x")],
         delete=[{"uri": uri}],
         overview=[{"directory_uri": uri, "abstract": "x"}],
     )
     assert receipt.status is Status.REJECTED
     assert len(receipt.results) == 4
-    assert files(tmp_path) == before
+    assert kept_files(tmp_path) == before
 
 
 def test_a_replacement_in_another_space_is_as_absent_as_any(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))).uri
-    (tmp_path / "user/other/memories").mkdir(parents=True)
-    (tmp_path / "user/other/memories/profile.md").write_text("secret", encoding="utf-8")
+    uri = only(added(memory, "facts", "x", topic="T")).uri
+    by_hand(tmp_path, "user/other/memories/profile.md", "secret")
     reasons = [
-        only(apply(memory, delete=[{"uri": uri, "replacement_uri": f"viking://user/other/memories/{name}.md"}])).reason
+        only(
+            handed_in(memory, delete=[{"uri": uri, "replacement_uri": f"viking://user/other/memories/{name}.md"}])
+        ).reason
         for name in ("profile", "missing")
     ]
     assert [(reason or "").replace("profile", "missing") for reason in reasons] == [reasons[1], reasons[1]]
 
 
 def test_a_summary_file_is_not_a_memory_to_edit(memory: Runebook) -> None:
-    memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))
-    apply(memory, overview=[{"directory_uri": f"{USER}/facts", "abstract": "Facts."}])
+    added(memory, "facts", "x", topic="T")
+    handed_in(memory, overview=[{"directory_uri": f"{USER}/facts", "abstract": "Facts."}])
     uri = f"{USER}/facts/.abstract.md"
-    receipt = apply(memory, edit=[{"uri": uri, "patches": {"content": "x"}}], write=[write("facts", uri, content="x")])
+    receipt = handed_in(memory, edit=[edit(uri, content="x")], write=[write("facts", uri, content="x")])
     assert receipt.status is Status.REJECTED
     assert memory.read(ReadRequest(uri)).content == "Facts.\n"
 
 
 def test_a_memory_that_a_person_removed_comes_back_under_its_own_name(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))).uri
+    uri = only(added(memory, "facts", "x", topic="T")).uri
     (tmp_path / "user/default/memories/facts/T.md").unlink()
-    receipt = memory.commit(CommitRequest("y", memory_type="facts", fields={"topic": "T"}))
+    receipt = added(memory, "facts", "y", topic="T")
     assert (only(receipt).uri, only(receipt).action) == (uri, Action.CREATED)
 
 
 def test_a_write_with_a_search_replace_text_patches_the_memory_of_that_name(memory: Runebook) -> None:
-    uri = only(memory.commit(CommitRequest("blue sky", memory_type="facts", fields={"topic": "Sky"}))).uri
+    uri = only(added(memory, "facts", "blue sky", topic="Sky")).uri
     patch = "<<<<<<< SEARCH\nblue\n=======\n蓝色 blue\n>>>>>>> REPLACE"
-    assert apply(memory, write=[write("facts", topic="sky", content=patch)]).status is Status.COMMITTED
+    assert handed_in(memory, write=[write("facts", topic="sky", content=patch)]).status is Status.COMMITTED
     assert body(memory, uri) == "蓝色 blue sky"
 
 
 def test_ignored_fields_and_keys_are_reported(memory: Runebook) -> None:
     operation = write("facts", topic="T", content="x", mood="good", success_rate=3) | {"why": "because"}
-    receipt = apply(memory, write=[operation])
+    receipt = handed_in(memory, write=[operation])
     assert "mood" in (only(receipt).note or "")
     assert any("write_operations[0].why" in note for note in receipt.notes)
 
@@ -506,7 +474,7 @@ PATCH_B = "<<<<<<< SEARCH\n乙 b\n=======\n乙 B\n>>>>>>> REPLACE"
 @pytest.fixture
 def changed(memory: Runebook) -> tuple[str, dict[str, str]]:
     """A memory that changed since it was seen, and what was seen."""
-    uri = only(memory.commit(CommitRequest("甲 a\n乙 b\n", memory_type="facts", fields={"topic": "T"}))).uri
+    uri = only(added(memory, "facts", "甲 a\n乙 b\n", topic="T")).uri
     expected = seen(memory, uri)
     replaced(memory, "facts", "甲 new\n乙 b\n", topic="T")
     return uri, expected
@@ -517,9 +485,9 @@ def changed(memory: Runebook) -> tuple[str, dict[str, str]]:
     [
         {"write": [write("facts", topic="T", content="stale 旧")]},
         {"write": [write("facts", f"{USER}/facts/T.md", content="stale 旧")]},
-        {"edit": [{"uri": f"{USER}/facts/T.md", "patches": {"content": "stale 旧"}}]},
+        {"edit": [edit(f"{USER}/facts/T.md", content="stale 旧")]},
         {"delete": [{"uri": f"{USER}/facts/T.md"}]},
-        {"edit": [{"uri": f"{USER}/facts/T.md", "patches": {"content": PATCH_B.replace("乙 b", "甲 a")}}]},
+        {"edit": [edit(f"{USER}/facts/T.md", content=PATCH_B.replace("乙 b", "甲 a"))]},
     ],
     ids=["write by key", "write by uri", "plain patch", "delete", "patch that no longer fits"],
 )
@@ -539,13 +507,13 @@ def test_a_patch_that_no_longer_fits_comes_back_with_the_closest_lines(
     memory: Runebook, changed: tuple[str, dict[str, str]]
 ) -> None:
     patch = PATCH_B.replace("乙 b", "甲 a")
-    receipt = decide(memory, changed[1], edit=[{"uri": changed[0], "patches": {"content": patch}}])
+    receipt = decide(memory, changed[1], edit=[edit(changed[0], content=patch)])
     assert "甲 new" in (only(receipt).hint or "")
 
 
 def test_a_patch_is_applied_to_the_text_as_it_is_now(memory: Runebook, changed: tuple[str, dict[str, str]]) -> None:
     uri, expected = changed
-    receipt = decide(memory, expected, edit=[{"uri": uri, "patches": {"content": PATCH_B}}])
+    receipt = decide(memory, expected, edit=[edit(uri, content=PATCH_B)])
     assert (receipt.status, only(receipt).conflict) == (Status.COMMITTED, False)
     assert body(memory, uri) == "甲 new\n乙 B\n"
 
@@ -562,13 +530,13 @@ def test_a_conflict_spoils_no_other_operation(memory: Runebook, changed: tuple[s
 
 
 def test_a_memory_that_appeared_unseen_is_not_overwritten_but_takes_a_patch(memory: Runebook) -> None:
-    uri = only(memory.commit(CommitRequest("乙 b", memory_type="facts", fields={"topic": "T"}))).uri
+    uri = only(added(memory, "facts", "乙 b", topic="T")).uri
     receipt = decide(memory, {}, write=[write("facts", topic="t", content="other")])
     assert only(receipt).conflict
     assert "unread" in (only(receipt).reason or "")
     assert only(decide(memory, {}, delete=[{"uri": uri}])).conflict
     assert body(memory, uri) == "乙 b"
-    assert decide(memory, {}, edit=[{"uri": uri, "patches": {"content": PATCH_B}}]).status is Status.COMMITTED
+    assert decide(memory, {}, edit=[edit(uri, content=PATCH_B)]).status is Status.COMMITTED
     assert body(memory, uri) == "乙 B"
 
 
@@ -578,13 +546,9 @@ def test_what_is_there_already_is_no_conflict(memory: Runebook, changed: tuple[s
 
 
 def test_counts_are_added_to_a_memory_that_changed_and_prose_is_not_replaced(memory: Runebook) -> None:
-    uri = only(memory.commit(CommitRequest(memory_type="tools", fields=GOLDEN))).uri
+    uri = only(added(memory, "tools", **GOLDEN)).uri
     expected = seen(memory, uri)
-    memory.commit(
-        CommitRequest(
-            memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1, "best_for": "maps 地图"}
-        )
-    )
+    added(memory, "tools", tool_name="web_search", total_calls=1, best_for="maps 地图")
     counted = decide(memory, expected, write=[write("tools", tool_name="web_search", total_calls=5)])
     assert counted.status is Status.COMMITTED
     both = decide(memory, expected, write=[write("tools", tool_name="web_search", total_calls=5, best_for="mine")])
@@ -596,32 +560,31 @@ def test_counts_are_added_to_a_memory_that_changed_and_prose_is_not_replaced(mem
 
 
 def test_a_field_that_is_as_it_was_seen_may_be_replaced_though_others_changed(memory: Runebook) -> None:
-    uri = only(memory.commit(CommitRequest(memory_type="tools", fields=GOLDEN))).uri
+    uri = only(added(memory, "tools", **GOLDEN)).uri
     expected = seen(memory, uri)
-    memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1}))
+    added(memory, "tools", tool_name="web_search", total_calls=1)
     receipt = decide(memory, expected, write=[write("tools", tool_name="web_search", best_for="新闻 news") | REPLACE])
     assert receipt.status is Status.COMMITTED
     assert (trailer(memory, uri)["total_calls"], trailer(memory, uri)["best_for"]) == (101, "新闻 news")
 
 
-def test_a_hand_edit_after_the_reading_is_not_overwritten(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit(CommitRequest("likes tea", memory_type="preferences", fields={"topic": "Drinks"}))).uri
+def test_a_hand_edit_after_the_reading_is_not_overwritten(memory: Runebook) -> None:
+    uri = only(added(memory, "preferences", "likes tea", topic="Drinks")).uri
     expected = seen(memory, uri)
-    path = tmp_path / "user/default/memories/preferences/Drinks.md"
-    path.write_text(path.read_text(encoding="utf-8").replace("tea", "可可"), encoding="utf-8")
+    edited_by_hand(memory, uri, "tea", "可可")
     receipt = decide(memory, expected, write=[write("preferences", topic="Drinks", content="likes coffee")])
     assert only(receipt).conflict
     assert body(memory, uri) == "likes 可可"
 
 
 def test_what_was_removed_since_it_was_seen_does_not_come_back(memory: Runebook) -> None:
-    uri = only(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))).uri
+    uri = only(added(memory, "facts", "x", topic="T")).uri
     expected = seen(memory, uri)
-    apply(memory, delete=[{"uri": uri}])
+    handed_in(memory, delete=[{"uri": uri}])
     for operations in (
         {"write": [write("facts", topic="T", content="x")]},
         {"write": [write("facts", uri, content="x")]},
-        {"edit": [{"uri": uri, "patches": {"content": "x"}}]},
+        {"edit": [edit(uri, content="x")]},
     ):
         receipt = decide(memory, expected, **operations)
         assert only(receipt).conflict
@@ -634,7 +597,7 @@ def test_what_was_removed_since_it_was_seen_does_not_come_back(memory: Runebook)
 def test_an_author_who_may_have_read_more_is_checked_only_where_it_is_known_what_was_seen(
     memory: Runebook, changed: tuple[str, dict[str, str]]
 ) -> None:
-    memory.commit(CommitRequest("unlisted", memory_type="facts", fields={"topic": "另一个"}))
+    added(memory, "facts", "unlisted", topic="另一个")
     stale = [
         write("facts", topic="T", content="stale"),
         write("facts", topic="另一个", content="read elsewhere") | REPLACE,
@@ -645,17 +608,17 @@ def test_an_author_who_may_have_read_more_is_checked_only_where_it_is_known_what
 
 
 def test_an_author_who_says_nothing_of_what_was_seen_is_not_checked(memory: Runebook) -> None:
-    memory.commit(CommitRequest("one", memory_type="facts", fields={"topic": "T"}))
-    assert apply(memory, write=[write("facts", topic="T", content="two") | REPLACE]).status is Status.COMMITTED
+    added(memory, "facts", "one", topic="T")
+    assert handed_in(memory, write=[write("facts", topic="T", content="two") | REPLACE]).status is Status.COMMITTED
 
 
 def test_operations_of_one_author_on_one_file_are_no_conflict(memory: Runebook) -> None:
-    uri = only(memory.commit(CommitRequest("one", memory_type="facts", fields={"topic": "T"}))).uri
+    uri = only(added(memory, "facts", "one", topic="T")).uri
     receipt = decide(
         memory,
         seen(memory, uri),
         write=[write("facts", topic="T", content=text) | REPLACE for text in ("two", "three")],
-        edit=[{"uri": uri, "patches": {"content": "four 四"}}],
+        edit=[edit(uri, content="four 四")],
     )
     assert receipt.status is Status.COMMITTED
     assert body(memory, uri) == "four 四"
@@ -663,10 +626,10 @@ def test_operations_of_one_author_on_one_file_are_no_conflict(memory: Runebook) 
 
 def test_an_overview_written_meanwhile_is_not_replaced_and_a_new_list_is_no_conflict(memory: Runebook) -> None:
     folder = f"{USER}/facts"
-    memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))
-    apply(memory, overview=[{"directory_uri": folder, "abstract": "Facts.", "overview": "Prose 一"}])
+    added(memory, "facts", "x", topic="T")
+    handed_in(memory, overview=[{"directory_uri": folder, "abstract": "Facts.", "overview": "Prose 一"}])
     expected = seen(memory, f"{folder}/.abstract.md", f"{folder}/.overview.md")
-    memory.commit(CommitRequest("y", memory_type="facts", fields={"topic": "U"}))
+    added(memory, "facts", "y", topic="U")
     second = [{"directory_uri": folder, "overview": "Prose 二"}]
     assert decide(memory, expected, overview=second).status is Status.COMMITTED
     third = [{"directory_uri": folder, "overview": "Prose 三", "abstract": "Facts 三"}]
@@ -697,10 +660,10 @@ def linking(memory_type: str, *targets: tuple[str, str], **fields: Any) -> dict[
     ],
 )
 def test_a_link_is_kept_at_both_ends_in_one_commit(memory: Runebook, relation: str, reverse: str) -> None:
-    old = only(memory.commit(CommitRequest("Server A has 8 GB", memory_type="facts", fields={"topic": "Old"}))).uri
+    old = only(added(memory, "facts", "Server A has 8 GB", topic="Old")).uri
     before = trailer(memory, old)
     new = f"{USER}/facts/新.md"
-    receipt = apply(memory, write=[linking("facts", (old, relation), topic="新", content="Server A has 16 GB")])
+    receipt = handed_in(memory, write=[linking("facts", (old, relation), topic="新", content="Server A has 16 GB")])
     assert receipt.status is Status.COMMITTED
     assert old in (only(receipt).note or "")
     assert links(memory, new) == [(old, relation, 0.5)]
@@ -715,7 +678,7 @@ def test_a_link_is_kept_at_both_ends_in_one_commit(memory: Runebook, relation: s
 
 def test_two_new_memories_may_name_each_other_by_the_uris_their_templates_give(memory: Runebook) -> None:
     tea, coffee = f"{USER}/preferences/茶.md", f"{USER}/preferences/Coffee.md"
-    receipt = apply(
+    receipt = handed_in(
         memory,
         write=[
             linking("preferences", (coffee, "contradicts"), topic="茶", content="只喝茶"),
@@ -732,10 +695,10 @@ def test_two_new_memories_may_name_each_other_by_the_uris_their_templates_give(m
 def test_a_memory_asked_for_under_another_uri_is_still_found_by_it_in_the_same_operations(memory: Runebook) -> None:
     asked = f"{USER}/facts/my-name.md"
     first = write("facts", asked, topic="Its name", content="x")
-    receipt = apply(
+    receipt = handed_in(
         memory,
         write=[first, linking("facts", (asked, "refines"), topic="Other", content="y")],
-        edit=[{"uri": asked, "patches": {"content": [{"search": "x", "replace": "甲"}]}}],
+        edit=[edit(asked, content=[{"search": "x", "replace": "甲"}])],
     )
     assert receipt.status is Status.COMMITTED
     assert body(memory, f"{USER}/facts/Its name.md") == "甲"
@@ -743,9 +706,8 @@ def test_a_memory_asked_for_under_another_uri_is_still_found_by_it_in_the_same_o
 
 
 def test_a_bad_link_is_left_out_with_a_reason_and_the_rest_goes_on(memory: Runebook, tmp_path: Path) -> None:
-    good = only(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "Good"}))).uri
-    (tmp_path / "user/other/memories").mkdir(parents=True)
-    (tmp_path / "user/other/memories/profile.md").write_text("secret", encoding="utf-8")
+    good = only(added(memory, "facts", "x", topic="Good")).uri
+    secret = by_hand(tmp_path, "user/other/memories/profile.md", "secret")
     own = f"{USER}/facts/N.md"
     bad = [
         (good, "likes"),
@@ -754,32 +716,32 @@ def test_a_bad_link_is_left_out_with_a_reason_and_the_rest_goes_on(memory: Runeb
         ("viking://user/other/memories/profile.md", "similar"),
         ("file:///etc/passwd", "similar"),
     ]
-    receipt = apply(memory, write=[linking("facts", *bad, (good, "supports"), topic="N", content="新")])
+    receipt = handed_in(memory, write=[linking("facts", *bad, (good, "supports"), topic="N", content="新")])
     assert (receipt.status, only(receipt).action) == (Status.PARTIAL, Action.CREATED)
     assert (only(receipt).reason or "").count("left out") == len(bad)
     assert only(receipt).hint
     assert links(memory, own) == [(good, "supports", 0.5)]
-    assert (tmp_path / "user/other/memories/profile.md").read_text(encoding="utf-8") == "secret"
+    assert secret.read_text(encoding="utf-8") == "secret"
 
 
 def test_the_same_link_again_changes_nothing_and_a_new_strength_replaces_the_old(memory: Runebook) -> None:
-    one = only(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "One"}))).uri
-    two = only(memory.commit(CommitRequest("y", memory_type="facts", fields={"topic": "Two"}))).uri
-    edit = {"uri": one, "patches": {}, "links": [{"uri": two, "relation": "similar", "strength": 0.5}]}
-    assert [apply(memory, edit=[edit]).status for _ in range(2)] == [Status.COMMITTED, Status.UNCHANGED]
+    one = only(added(memory, "facts", "x", topic="One")).uri
+    two = only(added(memory, "facts", "y", topic="Two")).uri
+    link = {**edit(one), "links": [{"uri": two, "relation": "similar", "strength": 0.5}]}
+    assert [handed_in(memory, edit=[link]).status for _ in range(2)] == [Status.COMMITTED, Status.UNCHANGED]
     later = datetime(2100, 1, 1, tzinfo=UTC)
-    assert memory.commits.apply_operations({"edit_operations": [edit]}, now=later).status is Status.UNCHANGED
-    edit["links"] = [{"uri": two, "relation": "similar", "strength": 0.9}]
-    assert only(apply(memory, edit=[edit])).action is Action.UPDATED
+    assert memory.commits.apply_operations({"edit_operations": [link]}, now=later).status is Status.UNCHANGED
+    link["links"] = [{"uri": two, "relation": "similar", "strength": 0.9}]
+    assert only(handed_in(memory, edit=[link])).action is Action.UPDATED
     assert (links(memory, one), links(memory, two)) == ([(two, "similar", 0.9)], [(one, "similar", 0.9)])
 
 
 def test_links_are_bounded_and_likeness_gives_way_first(memory: Runebook) -> None:
-    hub = only(memory.commit(CommitRequest("hub", memory_type="facts", fields={"topic": "Hub"}))).uri
-    apply(memory, write=[linking("facts", (hub, "contradicts"), topic="Against", content="no")])
+    hub = only(added(memory, "facts", "hub", topic="Hub")).uri
+    handed_in(memory, write=[linking("facts", (hub, "contradicts"), topic="Against", content="no")])
     for start in (0, 30):
         many = [linking("facts", (hub, "similar"), topic=f"第{n}条", content=f"{n}") for n in range(start, start + 30)]
-        assert apply(memory, write=many).status is Status.COMMITTED
+        assert handed_in(memory, write=many).status is Status.COMMITTED
     kept = links(memory, hub)
     assert len(kept) == 50
     assert kept[0] == (f"{USER}/facts/Against.md", "contradicts", 0.5)
@@ -787,41 +749,36 @@ def test_links_are_bounded_and_likeness_gives_way_first(memory: Runebook) -> Non
 
 
 def test_a_replacement_says_what_it_replaces_and_links_to_what_is_gone_do_no_harm(memory: Runebook) -> None:
-    old = only(memory.commit(CommitRequest("old", memory_type="facts", fields={"topic": "Old"}))).uri
+    old = only(added(memory, "facts", "old", topic="Old")).uri
     new = f"{USER}/facts/New.md"
-    apply(
+    handed_in(
         memory,
         write=[linking("facts", (old, "similar"), topic="New", content="new 新")],
         delete=[{"uri": old, "replacement_uri": new}],
     )
     assert (old, "replaces", 1.0) in links(memory, new)
-    assert (
-        memory.commit(CommitRequest("newer", memory_type="facts", fields={"topic": "New"})).status is Status.COMMITTED
-    )
+    assert added(memory, "facts", "newer", topic="New").status is Status.COMMITTED
     assert (old, "replaces", 1.0) in links(memory, new)
 
 
 def test_a_linked_memory_is_still_the_one_of_its_key(memory: Runebook) -> None:
-    old = only(memory.commit(CommitRequest("old", memory_type="facts", fields={"topic": "a/b"}))).uri
-    apply(memory, write=[linking("facts", (old, "similar"), topic="New", content="新")])
-    assert only(memory.commit(CommitRequest("again", memory_type="facts", fields={"topic": "A/B"}))).uri == old
+    old = only(added(memory, "facts", "old", topic="a/b")).uri
+    handed_in(memory, write=[linking("facts", (old, "similar"), topic="New", content="新")])
+    assert only(added(memory, "facts", "again", topic="A/B")).uri == old
 
 
 def test_a_handwritten_memory_keeps_its_text_when_it_is_linked(memory: Runebook, tmp_path: Path) -> None:
-    folder = tmp_path / "user/default/memories/preferences"
-    folder.mkdir(parents=True)
-    (folder / "茶.md").write_text("喜欢绿茶\r\n\r\n# Tea", encoding="utf-8", newline="")
+    by_hand(tmp_path, "user/default/memories/preferences/茶.md", "喜欢绿茶\r\n\r\n# Tea")
     uri = f"{USER}/preferences/茶.md"
-    apply(memory, write=[linking("preferences", (uri, "contradicts"), topic="Coffee", content="no tea")])
+    handed_in(memory, write=[linking("preferences", (uri, "contradicts"), topic="Coffee", content="no tea")])
     assert body(memory, uri) == "喜欢绿茶\r\n\r\n# Tea"
     assert links(memory, uri) == [(f"{USER}/preferences/Coffee.md", "contradicts", 0.5)]
 
 
-def test_a_link_to_a_memory_with_a_damaged_trailer_is_left_out(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))).uri
-    path = tmp_path / "user/default/memories/facts/T.md"
-    broken = path.read_text(encoding="utf-8").replace('"version"', "version")
-    path.write_text(broken, encoding="utf-8", newline="")
-    receipt = apply(memory, write=[linking("facts", (uri, "similar"), topic="N", content="y")])
+def test_a_link_to_a_memory_with_a_damaged_trailer_is_left_out(memory: Runebook) -> None:
+    uri = only(added(memory, "facts", "x", topic="T")).uri
+    path = edited_by_hand(memory, uri, '"version"', "version")
+    broken = path.read_text(encoding="utf-8")
+    receipt = handed_in(memory, write=[linking("facts", (uri, "similar"), topic="N", content="y")])
     assert (receipt.status, only(receipt).action) == (Status.PARTIAL, Action.CREATED)
     assert path.read_text(encoding="utf-8") == broken

@@ -14,6 +14,7 @@ from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import edit, handed_in
 
 TEA = "viking://user/default/memories/notes/Tea.md"
 CHA = "viking://user/default/memories/notes/茶.md"
@@ -32,16 +33,10 @@ def sha256(memory: Runebook, uri: str) -> str:
     return text_sha256(memory.store.text(MemoryUri.parse(uri)) or "")
 
 
-def edit(uri: str, content: str) -> dict[str, Any]:
-    return {"uri": uri, "patches": {"content": content}}
-
-
 def test_one_file_that_moved_on_refuses_all_operations(memory: Runebook) -> None:
     seen = {TEA: sha256(memory, TEA), CHA: sha256(memory, CHA)}
-    memory.commit(CommitRequest(operations={"edit_operations": [edit(CHA, "红的。")]}))
-    receipt = memory.commit(
-        CommitRequest(operations={"edit_operations": [edit(TEA, "Black."), edit(CHA, "黑的。")]}, expected=seen)
-    )
+    handed_in(memory, edit=[edit(CHA, content="红的。")])
+    receipt = handed_in(memory, edit=[edit(TEA, content="Black."), edit(CHA, content="黑的。")], expected=seen)
     assert receipt.status == "rejected"
     assert [(result.uri, result.conflict) for result in receipt.results] == [(CHA, True)]
     assert "Green." in memory.read(ReadRequest(TEA)).content
@@ -49,17 +44,15 @@ def test_one_file_that_moved_on_refuses_all_operations(memory: Runebook) -> None
 
 
 def test_files_that_are_as_they_were_are_changed(memory: Runebook) -> None:
-    receipt = memory.commit(
-        CommitRequest(operations={"edit_operations": [edit(TEA, "Black.")]}, expected={TEA: sha256(memory, TEA)})
-    )
+    receipt = handed_in(memory, edit=[edit(TEA, content="Black.")], expected={TEA: sha256(memory, TEA)})
     assert receipt.status == "committed"
 
 
 def test_file_that_is_gone_and_file_that_came_are_conflicts(memory: Runebook) -> None:
     seen = {TEA: sha256(memory, TEA)}
-    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": TEA}]}))
-    gone = memory.commit(CommitRequest(operations={"edit_operations": [edit(CHA, "黑的。")]}, expected=seen))
-    came = memory.commit(CommitRequest(operations={"edit_operations": [edit(CHA, "黑的。")]}, expected={CHA: ABSENT}))
+    handed_in(memory, delete=[{"uri": TEA}])
+    gone = handed_in(memory, edit=[edit(CHA, content="黑的。")], expected=seen)
+    came = handed_in(memory, edit=[edit(CHA, content="黑的。")], expected={CHA: ABSENT})
     assert [receipt.status for receipt in (gone, came)] == ["rejected", "rejected"]
     assert "绿的。" in memory.read(ReadRequest(CHA)).content
 
@@ -83,7 +76,9 @@ def test_explicit_memory_may_expect_that_there_is_none_yet(memory: Runebook) -> 
 def test_preview_says_what_would_be_and_stores_nothing(memory: Runebook) -> None:
     before = sha256(memory, TEA)
     (change,) = [
-        change for change in memory.preview({"edit_operations": [edit(TEA, "乌龙。")]}) if str(change.uri) == TEA
+        change
+        for change in memory.preview({"edit_operations": [edit(TEA, content="乌龙。")]})
+        if str(change.uri) == TEA
     ]
     assert "乌龙。" in (change.after or "")
     assert sha256(memory, TEA) == before
@@ -91,4 +86,4 @@ def test_preview_says_what_would_be_and_stores_nothing(memory: Runebook) -> None
 
 def test_expectations_do_not_go_with_an_answer_to_a_brief(memory: Runebook) -> None:
     with pytest.raises(InvalidInput):
-        memory.commit(CommitRequest(operations={"edit_operations": [edit(TEA, "x")]}, session_id="s", expected={}))
+        handed_in(memory, edit=[edit(TEA, content="x")], session_id="s", expected={})

@@ -21,8 +21,9 @@ from memory_core.core.memory.requests import (
     TreeRequest,
 )
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, as_json
+from memory_core.core.memory.trailer import join
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import body, only, trailer
+from tests.stores import added, body, by_hand, edit, edited_by_hand, handed_in, only, trailer, write
 
 P, Q = "github.com/acme/backend", "支付系统"
 USER, AGENT = "viking://user/default/memories", "viking://agent/default/memories"
@@ -57,10 +58,6 @@ def tell(memory: Runebook, text: str, session_id: str, **arguments: Any) -> Comm
 def answer(*writes: dict[str, Any], **more: Any) -> str:
     operations = {"write_operations": list(writes), **more}
     return json.dumps({"reasoning": "worth keeping", "operations": operations}, ensure_ascii=False)
-
-
-def write(memory_type: str, **fields: Any) -> dict[str, Any]:
-    return {"memory_data": {"memory_type": memory_type, "fields": fields}}
 
 
 def everything_told(memory: Runebook, here: str | None) -> str:
@@ -169,21 +166,17 @@ def test_without_one_of_its_own_a_project_renews_the_common_memory(memory: Runeb
 
 
 def test_a_handwritten_file_belongs_to_the_project_in_its_trailer(tmp_path: Path) -> None:
-    folder = tmp_path / "agent/default/memories/cases"
-    folder.mkdir(parents=True)
-    fields = json.dumps({"case_name": "a → b", "memory_type": "cases", "project": Q, "private": True})
-    (folder / "mine.md").write_text(f"{SECRET}\n\n<!-- MEMORY_FIELDS\n{fields}\n-->\n", encoding="utf-8")
+    fields = {"case_name": "a → b", "memory_type": "cases", "project": Q, "private": True}
+    by_hand(tmp_path, "agent/default/memories/cases/mine.md", join(SECRET, fields))
     with opened(tmp_path) as memory:
         assert case(memory, "a → b", "other", here=P).action is Action.CREATED
         assert case(memory, "a → b", SECRET + "!", here=Q).uri == f"{AGENT}/cases/mine.md"
         assert "zebrafish" not in everything_told(memory, P)
 
 
-def test_a_file_given_to_another_project_by_hand_is_not_overwritten(memory: Runebook, tmp_path: Path) -> None:
+def test_a_file_given_to_another_project_by_hand_is_not_overwritten(memory: Runebook) -> None:
     common = case(memory, "a → b", "common", project="global")
-    path = tmp_path / "agent/default/memories/cases/a → b.md"
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace('"memory_type"', f'"project": "{Q}",\n  "memory_type"'), encoding="utf-8")
+    edited_by_hand(memory, common.uri, '"memory_type"', f'"project": "{Q}",\n  "memory_type"')
     ours = case(memory, "a → b", "new", here=P)
     assert (ours.action, ours.uri == common.uri) == (Action.CREATED, False)
     assert body(memory, common.uri) == "common"
@@ -202,11 +195,9 @@ def test_a_write_by_uri_does_not_replace_another_projects_memory(memory: Runeboo
     assert body(memory, theirs.uri) == "theirs"
 
 
-def test_no_profile_is_made_twice_by_a_trailer_with_a_project(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit(CommitRequest("Lives in Chengdu.", memory_type="profile"))).uri
-    path = tmp_path / "user/default/memories/profile.md"
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace('"memory_type"', f'"project": "{Q}",\n  "memory_type"'), encoding="utf-8")
+def test_no_profile_is_made_twice_by_a_trailer_with_a_project(memory: Runebook) -> None:
+    uri = only(added(memory, "profile", "Lives in Chengdu.")).uri
+    edited_by_hand(memory, uri, '"memory_type"', f'"project": "{Q}",\n  "memory_type"')
     assert only(memory.commit(CommitRequest("Lives in Osaka.", memory_type="profile", here=P))).uri == uri
 
 
@@ -267,20 +258,12 @@ def test_summaries_count_private_memories_and_do_not_name_them(memory: Runebook)
 def test_a_private_memory_is_not_named_by_the_links_of_others(memory: Runebook) -> None:
     common = case(memory, "Common → Known", "all see it", project="global")
     secret = case(memory, SECRET, "x", here=Q, private=True)
-    memory.commit(
-        CommitRequest(
-            operations={"edit_operations": [{"uri": secret.uri, "patches": {}, "links": [{"uri": common.uri}]}]}
-        )
-    )
-    memory.commit(
-        CommitRequest(
-            operations={"edit_operations": [{"uri": common.uri, "patches": {}, "links": [{"uri": secret.uri}]}]}
-        )
-    )
+    handed_in(memory, edit=[{"uri": secret.uri, "patches": {}, "links": [{"uri": common.uri}]}])
+    handed_in(memory, edit=[{"uri": common.uri, "patches": {}, "links": [{"uri": secret.uri}]}])
     assert "zebrafish" not in memory.read(ReadRequest(common.uri)).content
     assert trailer(memory, secret.uri)["links"][0]["uri"] == common.uri
     deletion = {"uri": secret.uri, "replacement_uri": common.uri}
-    memory.commit(CommitRequest(operations={"delete_operations": [deletion]}))
+    handed_in(memory, delete=[deletion])
     assert "zebrafish" not in memory.read(ReadRequest(common.uri)).content
 
 
@@ -288,10 +271,7 @@ def test_a_private_commit_puts_nothing_where_others_see_it(memory: Runebook) -> 
     common = case(memory, "Common → Known", "all see it", project="global")
     profile = only(memory.commit(CommitRequest(SECRET, memory_type="profile", here=Q, private=True)))
     overview = {"directory_uri": f"{AGENT}/cases", "overview": SECRET, "abstract": SECRET}
-    edit = {"uri": common.uri, "patches": {"content": SECRET}}
-    receipt = memory.commit(
-        CommitRequest(operations={"edit_operations": [edit], "overview_operations": [overview]}, here=Q, private=True)
-    )
+    receipt = handed_in(memory, edit=[edit(common.uri, content=SECRET)], overview=[overview], here=Q, private=True)
     assert {result.action for result in (profile, *receipt.results)} == {Action.REJECTED}
     assert all(result.hint for result in receipt.results)
     mine = case(memory, "Common → Known", SECRET, here=Q, private=True)
@@ -445,10 +425,7 @@ def test_parts_of_a_conversation_in_two_projects_are_extracted_apart(tmp_path: P
 def test_a_model_cannot_change_a_private_memory_whose_name_it_guesses(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         uri = case(memory, "guessed", SECRET, here=Q, private=True).uri
-    edit = json.dumps(
-        {"reasoning": "r", "operations": {"edit_operations": [{"uri": uri, "patches": {"content": "x"}}]}}
-    )
-    llm = ScriptedLLM([edit] * 5)
+    llm = ScriptedLLM([answer(edit_operations=[edit(uri, content="x")])] * 5)
     with opened(tmp_path, llm) as memory:
         receipt = tell(memory, "Forget what guessed says.", "s", here=P)
         assert body(memory, uri) == SECRET
@@ -458,11 +435,7 @@ def test_a_model_cannot_change_a_private_memory_whose_name_it_guesses(tmp_path: 
 def test_a_brief_is_answered_in_the_project_of_its_conversation(memory: Runebook) -> None:
     brief = tell(memory, f"Our {SECRET} needs care.", "s", here=Q, private=True, brief=True)
     assert brief.brief
-    receipt = memory.commit(
-        CommitRequest(
-            operations={"write_operations": [write("facts", topic="Care", content=SECRET)]}, session_id="s", here=P
-        )
-    )
+    receipt = handed_in(memory, write=[write("facts", topic="Care", content=SECRET)], session_id="s", here=P)
     assert trailer(memory, only(receipt).uri)["project"] == Q
     assert "zebrafish" not in everything_told(memory, P)
 

@@ -117,10 +117,6 @@ def talk(*texts: str, **given: Any) -> Conversation:
     return Conversation("s1", messages, **given)
 
 
-def write(memory_type: str, **fields: Any) -> dict[str, Any]:
-    return {"memory_data": {"memory_type": memory_type, "fields": fields}}
-
-
 def operations(*writes: Any, edits: Any = (), deletes: Any = (), overviews: Any = ()) -> dict[str, Any]:
     return {
         "reasoning": "because it was said",

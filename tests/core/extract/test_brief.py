@@ -9,10 +9,10 @@ import pytest
 
 from memory_core.core.extract.brief import BriefWriter
 from memory_core.core.extract.prompts import split
-from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook
 from tests.core.extract.stage import USER, Stage, talk
+from tests.stores import added
 
 #: Said by others, in the form of ours.
 TYPE_LINE = "- notes (viking://user/default/memories/notes): fields nothing [patch]. Mine."
@@ -20,7 +20,7 @@ TALK = talk(f"I take soy milk now.\n{TYPE_LINE}", "好的。", hints=("message 1
 
 
 def test_a_program_finds_types_and_session(memory: Runebook) -> None:
-    memory.commit(CommitRequest(f"Milk.\n{TYPE_LINE}", memory_type="notes", fields={"title": "Soy milk"}))
+    added(memory, "notes", f"Milk.\n{TYPE_LINE}", title="Soy milk")
     brief = Stage(memory).brief(TALK, include_messages=True).text
     types = dict(re.findall(r"^- ([a-z_0-9]+)(?: \(viking://[^)]+\))?: fields (.*?)\. ", brief, re.MULTILINE))
     assert types.keys() == {known.name for known in memory.registry.list_all()}
@@ -40,9 +40,7 @@ def test_the_messages_are_there_when_asked_for(stage: Stage) -> None:
 @pytest.mark.parametrize("budget", [2_600, 4_000, 8_000, 20_000])
 def test_the_brief_fits_its_budget(memory: Runebook, budget: int) -> None:
     for number in range(30):
-        memory.commit(
-            CommitRequest("Soy milk 豆奶 " + "词" * 200, memory_type="notes", fields={"title": f"Soy {number}"})
-        )
+        added(memory, "notes", "Soy milk 豆奶 " + "词" * 200, title=f"Soy {number}")
     long = talk(*["I take soy milk. 我喝豆奶。" * 200, "ok"] * 20)
     for include in (False, True):
         brief = Stage(memory).brief(long, include_messages=include, budget=budget).text
@@ -51,16 +49,14 @@ def test_the_brief_fits_its_budget(memory: Runebook, budget: int) -> None:
 
 
 def test_what_is_stored_near_to_the_conversation_is_in_it(stage: Stage) -> None:
-    stage.memory.commit(
-        CommitRequest("Flat white with oat milk.", memory_type="preferences", fields={"topic": "Coffee"})
-    )
+    added(stage.memory, "preferences", "Flat white with oat milk.", topic="Coffee")
     brief = stage.brief(talk("Coffee with soy milk"))
     assert "- content: Flat white with oat milk." in brief.text
     assert set(brief.seen) == {f"{USER}/preferences/Coffee.md"}
 
 
 def test_a_conversation_that_is_not_stored_is_briefed_with_a_focus(stage: Stage) -> None:
-    stage.memory.commit(CommitRequest("喝拿铁，不加糖。", memory_type="preferences", fields={"topic": "咖啡"}))
+    added(stage.memory, "preferences", "喝拿铁，不加糖。", topic="咖啡")
     brief = stage.brief(focus="咖啡的\n口味")
     assert "Look above all for: 咖啡的 口味" in brief.text
     assert "喝拿铁，不加糖。" in brief.text

@@ -18,9 +18,8 @@ from memory_core.core.extract.store_view import StoreView
 from memory_core.core.llm.client import Completion, LLMRequest, Scripted, ScriptedLLM, StopReason, TokenUsage, drive
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, as_json
-from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import words_only
+from tests.stores import added, edit, handed_in, trailer, words_only, write
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
@@ -48,16 +47,13 @@ CALLS: list[dict[str, Any]] = [
 ]
 
 
-def write(memory_type: str, **fields: Any) -> dict[str, Any]:
-    return {"memory_data": {"memory_type": memory_type, "fields": fields}}
-
-
 def answer(*writes: dict[str, Any], reasoning: str = "worth keeping", **operations: Any) -> str:
     return json.dumps(
         {"reasoning": reasoning, "operations": {"write_operations": list(writes), **operations}}, ensure_ascii=False
     )
 
 
+NOTHING = answer(reasoning="nothing")
 TEA_ANSWER = answer(write("preferences", topic="Tea", content="Drinks only green tea."))
 
 
@@ -98,7 +94,7 @@ def test_an_english_conversation_becomes_memories_with_one_request(tmp_path: Pat
         assert waiting(memory) == {}
         assert "I only drink green tea now." in prompt(llm.requests[0])
         assert "English" in prompt(llm.requests[0])
-        source = (split(memory.read(ReadRequest(TEA)).content).trailer or {})["source"]
+        source = trailer(memory, TEA)["source"]
         assert source.pop("recorded_at")
         assert source == {"kind": "auto_reflection", "session_id": "s1"}
 
@@ -223,8 +219,7 @@ def test_a_long_conversation_is_taken_in_parts_and_every_message_is_seen_once(tm
         {"role": "user", "content": f"Fact number {number}: " + "the garden has another tree. " * 40}
         for number in range(40)
     ]
-    nothing = json.dumps({"reasoning": "nothing", "operations": {}})
-    with opened(tmp_path, [nothing] * 40) as (memory, llm):
+    with opened(tmp_path, [NOTHING] * 40) as (memory, llm):
         memory.commit(CommitRequest(messages=talk, session_id="s1"))
         assert waiting(memory) == {}
         assert len(llm.requests) > 1
@@ -236,27 +231,25 @@ def test_a_long_conversation_is_taken_in_parts_and_every_message_is_seen_once(tm
 def meddle(memory: Runebook) -> None:
     """Another client edits the memory."""
     patch = "<<<<<<< SEARCH\nDrinks\n=======\nSince 2026 drinks\n>>>>>>> REPLACE"
-    receipt = memory.commit(
-        CommitRequest(operations={"edit_operations": [{"uri": TEA, "patches": {"content": patch}}]})
-    )
+    receipt = handed_in(memory, edit=[edit(TEA, content=patch)])
     assert receipt.status is Status.COMMITTED
 
 
-def edit(content: str) -> str:
-    return answer(edit_operations=[{"uri": TEA, "patches": {"content": content}}])
+def tea_edit(content: str) -> str:
+    return answer(edit_operations=[edit(TEA, content=content)])
 
 
-TO_BLACK = edit("<<<<<<< SEARCH\ngreen tea\n=======\nblack tea\n>>>>>>> REPLACE")
+TO_BLACK = tea_edit("<<<<<<< SEARCH\ngreen tea\n=======\nblack tea\n>>>>>>> REPLACE")
 TALK_OF_TEA = [{"role": "user", "content": "It is black tea that I drink, no longer green tea."}]
 
 
 def test_a_memory_changed_while_the_model_thinks_is_shown_to_it_anew(tmp_path: Path) -> None:
     def thinking(_request: LLMRequest) -> str:
         meddle(memory)
-        return edit("Drinks only black tea.")
+        return tea_edit("Drinks only black tea.")
 
     with opened(tmp_path, [thinking, TO_BLACK]) as (memory, llm):
-        memory.commit(CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Drinks green tea."}))
+        added(memory, "preferences", topic="Tea", content="Drinks green tea.")
         receipt = memory.commit(CommitRequest(messages=TALK_OF_TEA, session_id="s1"))
         assert receipt.status is Status.COMMITTED
         assert "Since 2026 drinks green tea." in llm.requests[1].turns[-1].text
@@ -280,7 +273,7 @@ class Interrupted(MemoryReActOrchestrator):
 @contextmanager
 def interrupted(home: Path, answers: Sequence[Scripted]) -> Iterator[tuple[Runebook, ScriptedLLM]]:
     with opened(home, answers) as (memory, llm):
-        memory.commit(CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Drinks green tea."}))
+        added(memory, "preferences", topic="Tea", content="Drinks green tea.")
         loop = memory.extractor.orchestrator
         loop.__class__ = Interrupted
         Interrupted.interruptions[:] = [lambda: meddle(memory)]
@@ -297,7 +290,7 @@ def test_a_patch_is_applied_to_what_another_client_made_of_the_memory_meanwhile(
 def test_a_replacement_that_does_not_fit_what_another_client_made_of_the_memory_is_asked_for_again(
     tmp_path: Path,
 ) -> None:
-    with interrupted(tmp_path, [edit("Drinks only black tea."), TO_BLACK]) as (memory, llm):
+    with interrupted(tmp_path, [tea_edit("Drinks only black tea."), TO_BLACK]) as (memory, llm):
         receipt = memory.commit(CommitRequest(messages=TALK_OF_TEA, session_id="s1"))
         assert memory.read(ReadRequest(TEA)).content.startswith("Since 2026 drinks black tea.")
         assert [result.action for result in receipt.results if result.uri == TEA] == [Action.REJECTED, Action.UPDATED]
@@ -307,7 +300,7 @@ def test_a_replacement_that_does_not_fit_what_another_client_made_of_the_memory_
 def test_what_cannot_be_asked_for_again_leaves_the_conversation_waiting_and_the_other_clients_text(
     tmp_path: Path,
 ) -> None:
-    with interrupted(tmp_path, [edit("Drinks only black tea."), DOWN]) as (memory, _):
+    with interrupted(tmp_path, [tea_edit("Drinks only black tea."), DOWN]) as (memory, _):
         receipt = memory.commit(CommitRequest(messages=TALK_OF_TEA, session_id="s1"))
         assert memory.read(ReadRequest(TEA)).content.startswith("Since 2026 drinks green tea.")
         assert receipt.status is Status.PARTIAL
@@ -322,8 +315,8 @@ def test_tool_calls_are_counted_once_whatever_the_model_claims(tmp_path: Path) -
         memory.commit(CommitRequest(messages=CALLS, session_id="s1"))
         memory.commit(CommitRequest(messages=CALLS, session_id="s1"))
         memory.commit(CommitRequest(messages=CALLS, session_id="other"))
-        trailer = split(memory.read(ReadRequest(f"{AGENT}/tools/web_search.md")).content).trailer or {}
-        assert (trailer["total_calls"], trailer["success_count"], trailer["fail_count"]) == (1, 1, 0)
+        counted = trailer(memory, f"{AGENT}/tools/web_search.md")
+        assert (counted["total_calls"], counted["success_count"], counted["fail_count"]) == (1, 1, 0)
 
 
 def test_a_session_can_be_extracted_again(tmp_path: Path) -> None:
@@ -357,9 +350,8 @@ def test_a_model_that_is_down_is_not_asked_about_every_conversation(tmp_path: Pa
 
 
 def test_the_summary_of_an_older_conversation_is_not_that_of_the_present_one(tmp_path: Path) -> None:
-    nothing = json.dumps({"reasoning": "nothing", "operations": {}})
     older = json.dumps({"reasoning": "nothing", "operations": {}, "summary": "Moved to Osaka."})
-    with opened(tmp_path, [DOWN, nothing, older]) as (memory, _):
+    with opened(tmp_path, [DOWN, NOTHING, older]) as (memory, _):
         memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         kept = memory.commit(CommitRequest(messages=CHINESE, session_id="s2")).working_memory
         assert kept is not None
@@ -401,20 +393,14 @@ def test_a_brief_about_what_waits_is_taken_alone(tmp_path: Path) -> None:
             memory.commit(CommitRequest("Tea.", brief=True))
 
 
-def test_a_brief_comes_with_the_messages_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_a_brief_that_comes_with_the_messages_is_closed_by_operations_with_its_session(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
         receipt = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True))
         assert receipt.status is Status.QUEUED
-        assert receipt.brief is not None
-        assert 'session_id="s1"' in receipt.brief
+        assert 'session_id="s1"' in (receipt.brief or "")
         assert waiting(memory) == {"s1": 3}
-
-
-def test_operations_with_the_session_of_a_brief_close_it(tmp_path: Path) -> None:
-    with opened(tmp_path, None) as (memory, _):
-        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True))
-        handed = {"write_operations": [write("preferences", topic="Tea", content="Only green tea.")]}
-        assert created(memory.commit(CommitRequest(operations=handed, session_id="s1"))) == {TEA}
+        tea = write("preferences", topic="Tea", content="Only green tea.")
+        assert created(handed_in(memory, write=[tea], session_id="s1")) == {TEA}
         assert waiting(memory) == {}
 
 
@@ -437,9 +423,7 @@ def test_messages_that_came_after_the_brief_still_wait(tmp_path: Path) -> None:
 def test_operations_that_are_all_refused_leave_the_brief_open(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
         memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True))
-        receipt = memory.commit(
-            CommitRequest(operations={"write_operations": [write("no_such", content="x")]}, session_id="s1")
-        )
+        receipt = handed_in(memory, write=[write("no_such", content="x")], session_id="s1")
         assert receipt.status is Status.REJECTED
         assert waiting(memory) == {"s1": 3}
 
@@ -449,40 +433,30 @@ def test_a_client_may_change_what_it_read_by_itself_but_not_replace_what_changed
 ) -> None:
     with opened(tmp_path, None) as (memory, _):
         for topic in ("Tea", "Cake"):
-            memory.commit(
-                CommitRequest(memory_type="preferences", fields={"topic": topic, "content": f"Likes {topic}."})
-            )
+            added(memory, "preferences", topic=topic, content=f"Likes {topic}.")
         memory.commit(
             CommitRequest(messages=[*ENGLISH, {"role": "user", "content": "Tea"}], session_id="s1", brief=True)
         )
-        memory.commit(
-            CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Likes Tea. It is from Uji."})
-        )
-        replaced = write("preferences", topic="Tea", content="Only green tea.")
-        receipt = memory.commit(CommitRequest(operations={"write_operations": [replaced]}, session_id="s1"))
+        added(memory, "preferences", topic="Tea", content="Likes Tea. It is from Uji.")
+        whole = [write("preferences", topic="Tea", content="Only green tea.")]
+        receipt = handed_in(memory, write=whole, session_id="s1")
         assert [result.conflict for result in receipt.results] == [True]
         assert "Uji" in memory.read(ReadRequest(TEA)).content
         assert waiting(memory) == {"s1": 4}
-        again = memory.commit(CommitRequest(operations={"write_operations": [replaced]}, session_id="s1"))
-        assert again.status is Status.REJECTED
+        assert handed_in(memory, write=whole, session_id="s1").status is Status.REJECTED
         patch = "<<<<<<< SEARCH\nLikes Tea\n=======\nLikes only green tea\n>>>>>>> REPLACE"
-        fitting = {"edit_operations": [{"uri": TEA, "patches": {"content": patch}}]}
-        assert memory.commit(CommitRequest(operations=fitting, session_id="s1")).status is Status.COMMITTED
+        assert handed_in(memory, edit=[edit(TEA, content=patch)], session_id="s1").status is Status.COMMITTED
         assert memory.read(ReadRequest(TEA)).content.startswith("Likes only green tea. It is from Uji.")
         assert waiting(memory) == {}
 
 
 def test_a_late_answer_to_a_brief_does_not_replace_what_was_changed_meanwhile(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Likes Tea."}))
+        added(memory, "preferences", topic="Tea", content="Likes Tea.")
         memory.commit(CommitRequest(messages=TALK_OF_TEA, session_id="s1", brief=True))
-    with opened(tmp_path, [edit("Likes black tea.")]) as (memory, _):
+    with opened(tmp_path, [tea_edit("Likes black tea.")]) as (memory, _):
         list(memory.extract_waiting())
-        late = memory.commit(
-            CommitRequest(
-                operations={"write_operations": [write("preferences", topic="Tea", content="?")]}, session_id="s1"
-            )
-        )
+        late = handed_in(memory, write=[write("preferences", topic="Tea", content="?")], session_id="s1")
         assert [result.conflict for result in late.results] == [True]
         assert memory.read(ReadRequest(TEA)).content.startswith("Likes black tea.")
 
@@ -491,9 +465,9 @@ def test_counts_in_an_answer_to_a_brief_are_left_out(tmp_path: Path) -> None:
     claims = write("tools", tool_name="web_search", total_calls=50, success_count=50, best_for="Finding places.")
     with opened(tmp_path, None) as (memory, _):
         memory.commit(CommitRequest(messages=CALLS, session_id="s1", brief=True))
-        receipt = memory.commit(CommitRequest(operations={"write_operations": [claims]}, session_id="s1"))
-        trailer = split(memory.read(ReadRequest(f"{AGENT}/tools/web_search.md")).content).trailer or {}
-        assert (trailer["total_calls"], trailer["best_for"]) == (1, "Finding places.")
+        receipt = handed_in(memory, write=[claims], session_id="s1")
+        counted = trailer(memory, f"{AGENT}/tools/web_search.md")
+        assert (counted["total_calls"], counted["best_for"]) == (1, "Finding places.")
         assert any("counts by itself" in note for note in receipt.notes)
 
 
@@ -520,8 +494,7 @@ LOG = "session/default/s1/messages.jsonl"
 
 
 def test_messages_after_a_removed_session_folder_are_extracted(tmp_path: Path) -> None:
-    nothing = json.dumps({"reasoning": "nothing", "operations": {}})
-    with opened(tmp_path, [nothing, TEA_ANSWER]) as (memory, llm):
+    with opened(tmp_path, [NOTHING, TEA_ANSWER]) as (memory, llm):
         memory.commit(CommitRequest(messages=CHINESE, session_id="s1"))
         (tmp_path / LOG).unlink()
         memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
@@ -568,8 +541,8 @@ def test_calls_are_counted_once_also_when_their_session_was_removed(tmp_path: Pa
         memory.commit(CommitRequest(messages=CALLS, session_id="s1"))
         (tmp_path / LOG).unlink()
         memory.commit(CommitRequest(messages=CALLS, session_id="s1"))
-        trailer = split(memory.read(ReadRequest(f"{AGENT}/tools/web_search.md")).content).trailer or {}
-        assert trailer["total_calls"] == 1
+        counted = trailer(memory, f"{AGENT}/tools/web_search.md")
+        assert counted["total_calls"] == 1
 
 
 # Answers that are no text
@@ -631,7 +604,7 @@ def test_a_conversation_without_a_model_returns_open_tasks_and_an_extract(tmp_pa
     with opened(tmp_path, None) as (memory, _):
         for title, state, due in (("给客户发报价单", "open", "2026-06-30"), ("Renew the certificate", "done", "")):
             fields = {"title": title, "state": state, "due_date": due, "content": title}
-            memory.commit(CommitRequest(memory_type="tasks", fields=fields))
+            added(memory, "tasks", **fields)
         talk = [*ENGLISH, {"role": "assistant", "content": "Left to do:\n- [x] unpack\n- [ ] buy a kettle"}]
         kept = memory.commit(CommitRequest(messages=talk, session_id="s1")).working_memory
         assert kept is not None

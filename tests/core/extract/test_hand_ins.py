@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -11,14 +10,13 @@ from memory_core.core.memory.field_values import dated
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.runebook import Runebook
-from tests.stores import body, only, trailer
+from tests.stores import added, body, handed_in, only, trailer, write
 
 USER = "viking://user/default/memories"
 
 
 def hand_in(memory: Runebook, memory_type: str, **fields: str) -> CommitReceipt:
-    write: dict[str, Any] = {"memory_data": {"memory_type": memory_type, "fields": fields}}
-    return memory.commit(CommitRequest(operations={"write_operations": [write]}))
+    return handed_in(memory, write=[write(memory_type, **fields)])
 
 
 @pytest.mark.parametrize(
@@ -73,7 +71,7 @@ def test_a_handed_in_date_that_is_none_is_refused_with_the_form_wanted(memory: R
 
 
 def test_an_entity_that_is_the_owner_becomes_the_profile(memory: Runebook) -> None:
-    memory.commit(CommitRequest("My name is Evan Moss.", memory_type="profile"))
+    added(memory, "profile", "My name is Evan Moss.")
     refused = hand_in(memory, "entities", name="Evan", content="Works as a baker.")
     assert "Evan is the owner" in refused.notes[0]
     assert only(refused).action is Action.REJECTED

@@ -8,10 +8,11 @@ import pytest
 
 from memory_core.core.errors import AnswerUnusable, ModelUnavailable
 from memory_core.core.extract.prompts import Conversation
-from memory_core.core.memory.requests import CommitRequest, ReadRequest
+from memory_core.core.memory.requests import ReadRequest
 from memory_core.core.memory.results import Action, Status
 from memory_core.runebook import Runebook
-from tests.core.extract.stage import AGENT, USER, Stage, cut, operations, reads, talk, write
+from tests.core.extract.stage import AGENT, USER, Stage, cut, operations, reads, talk
+from tests.stores import added, edit, handed_in, write
 
 COFFEE = f"{USER}/preferences/Coffee.md"
 FAR = f"{USER}/facts/Boiler.md"
@@ -22,7 +23,7 @@ NOTHING = {"reasoning": "only small talk", "operations": {}}
 
 @pytest.fixture
 def coffee(memory: Runebook) -> str:
-    memory.commit(CommitRequest("Flat white with oat milk.", memory_type="preferences", fields={"topic": "Coffee"}))
+    added(memory, "preferences", "Flat white with oat milk.", topic="Coffee")
     memory.indexer.follow()
     return COFFEE
 
@@ -30,13 +31,9 @@ def coffee(memory: Runebook) -> str:
 @pytest.fixture
 def far(memory: Runebook) -> str:
     """A memory that no search with the conversation finds."""
-    memory.commit(CommitRequest("Serviced by Hartley in spring.", memory_type="facts", fields={"topic": "Boiler"}))
+    added(memory, "facts", "Serviced by Hartley in spring.", topic="Boiler")
     memory.indexer.follow()
     return FAR
-
-
-def edit(uri: str, patch: str, field: str = "content") -> dict[str, Any]:
-    return {"uri": uri, "patches": {field: patch}}
 
 
 def body(memory: Runebook, uri: str) -> str:
@@ -44,9 +41,8 @@ def body(memory: Runebook, uri: str) -> str:
 
 
 def test_operations_in_the_first_answer_cost_one_request(stage: Stage, coffee: str) -> None:
-    outcome = stage.extract(TALK, operations(write("profile", content="Nurse."), edits=[edit(coffee, SOY)]))
-    assert outcome.usage.requests == len(stage.requests) == 1
-    assert outcome.usage.prompt == 100
+    outcome = stage.extract(TALK, operations(write("profile", content="Nurse."), edits=[edit(coffee, content=SOY)]))
+    assert len(stage.requests) == 1
     assert stage.commit(outcome).status is Status.COMMITTED
     assert body(stage.memory, coffee) == "Flat white with soy milk."
     assert outcome.dropped == ()
@@ -71,8 +67,8 @@ def test_a_conversation_in_any_language_becomes_memories(
 
 
 def test_a_round_of_reading_costs_one_further_request(stage: Stage, far: str) -> None:
-    outcome = stage.extract(TALK, reads(far), operations(edits=[edit(far, "Serviced by Hartley in 2024-03.")]))
-    assert outcome.usage.requests == 2
+    outcome = stage.extract(TALK, reads(far), operations(edits=[edit(far, content="Serviced by Hartley in 2024-03.")]))
+    assert len(stage.requests) == 2
     assert "Serviced by Hartley in spring." in stage.said()
     assert far in outcome.expected
     assert stage.commit(outcome).status is Status.COMMITTED
@@ -90,7 +86,7 @@ def test_a_model_that_reads_forever_is_stopped_and_the_conversation_is_not_lost(
 def test_actions_beside_operations_are_ignored_and_reported_when_no_reading_is_left(stage: Stage) -> None:
     greedy = {**operations(write("profile", content="护士。")), **reads(f"{USER}/notes/x.md")}
     outcome = stage.extract(TALK, *[reads(f"{USER}/notes/{number}.md") for number in range(3)], greedy)
-    assert outcome.usage.requests == 4
+    assert len(stage.requests) == 4
     assert len(outcome.operations) == 1
     assert any("1 read actions were ignored" in note for note in outcome.dropped)
 
@@ -102,10 +98,10 @@ def test_operations_beside_actions_wait_for_the_reading(stage: Stage, far: str) 
 
 
 def test_an_edit_of_an_unread_memory_is_preceded_by_a_reading(stage: Stage, far: str) -> None:
-    blind = operations(edits=[edit(far, "Serviced by somebody.")])
-    seeing = operations(edits=[edit(far, "<<<<<<< SEARCH\nspring\n=======\nMarch\n>>>>>>> REPLACE")])
+    blind = operations(edits=[edit(far, content="Serviced by somebody.")])
+    seeing = operations(edits=[edit(far, content="<<<<<<< SEARCH\nspring\n=======\nMarch\n>>>>>>> REPLACE")])
     outcome = stage.extract(TALK, blind, seeing)
-    assert outcome.usage.requests == 2
+    assert len(stage.requests) == 2
     assert "Serviced by Hartley in spring." in stage.said()
     assert '"edit_operations"' in stage.requests[1].turns[1].text
     stage.commit(outcome)
@@ -125,16 +121,18 @@ def test_an_edit_of_an_unread_memory_is_preceded_by_a_reading(stage: Stage, far:
 def test_whatever_would_change_an_unread_memory_is_preceded_by_a_reading(stage: Stage, blind: dict[str, Any]) -> None:
     outcome = stage.extract(TALK, blind, NOTHING)
     assert "Serviced by Hartley in spring." in stage.said()
-    assert outcome.usage.requests == 2
+    assert len(stage.requests) == 2
     assert len(outcome.operations) == 0
 
 
 def test_without_rounds_left_the_unread_memory_is_shown_in_the_repair_round(memory: Runebook, far: str) -> None:
     stage = Stage(memory, max_iterations=0)
     outcome = stage.extract(
-        TALK, operations(edits=[edit(far, "Gone.")]), operations(edits=[edit(far, "Serviced by Hartley, 2024.")])
+        TALK,
+        operations(edits=[edit(far, content="Gone.")]),
+        operations(edits=[edit(far, content="Serviced by Hartley, 2024.")]),
     )
-    assert outcome.usage.requests == 2
+    assert len(stage.requests) == 2
     assert "was not read whole" in stage.said()
     assert "Serviced by Hartley in spring." in stage.said()
     assert stage.commit(outcome).status is Status.COMMITTED
@@ -144,7 +142,7 @@ def test_without_any_request_left_an_operation_on_an_unread_memory_is_dropped_an
     memory: Runebook, far: str
 ) -> None:
     stage = Stage(memory, max_iterations=0)
-    blind = operations(write("profile", content="Nurse."), edits=[edit(far, "Gone.")])
+    blind = operations(write("profile", content="Nurse."), edits=[edit(far, content="Gone.")])
     outcome = stage.extract(TALK, "not json at all", blind)
     assert [op.memory_data.memory_type for op in outcome.operations.write_operations] == ["profile"]
     assert outcome.operations.edit_operations == []
@@ -152,18 +150,16 @@ def test_without_any_request_left_an_operation_on_an_unread_memory_is_dropped_an
 
 
 def test_counts_of_tools_are_left_to_the_system(stage: Stage) -> None:
-    stage.memory.commit(
-        CommitRequest(memory_type="tools", fields={"tool_name": "grep", "total_calls": 3, "best_for": "text"})
-    )
+    added(stage.memory, "tools", tool_name="grep", total_calls=3, best_for="text")
     outcome = stage.extract(
         TALK,
         operations(
             write("tools", tool_name="curl", total_calls=4, success_count=4, best_for="下载文件"),
             write("tools", tool_name="sed", total_calls=2),
-            edits=[{"uri": f"{AGENT}/tools/grep.md", "patches": {"total_calls": 5}}],
+            edits=[edit(f"{AGENT}/tools/grep.md", total_calls=5)],
         ),
     )
-    assert outcome.usage.requests == 1
+    assert len(stage.requests) == 1
     (kept,) = outcome.operations.write_operations
     assert kept.memory_data.fields == {"tool_name": "curl", "best_for": "下载文件"}
     assert outcome.operations.edit_operations == []
@@ -174,10 +170,12 @@ def test_a_refused_operation_is_repaired_once_and_the_sound_ones_are_kept(stage:
     wrong = "<<<<<<< SEARCH\nalmond milk\n=======\nsoy milk\n>>>>>>> REPLACE"
     outcome = stage.extract(
         TALK,
-        operations(write("profile", content="Nurse."), write("no_such_type", a="b"), edits=[edit(coffee, wrong)]),
-        operations(write("notes", title="x", content="b"), edits=[edit(coffee, SOY)]),
+        operations(
+            write("profile", content="Nurse."), write("no_such_type", a="b"), edits=[edit(coffee, content=wrong)]
+        ),
+        operations(write("notes", title="x", content="b"), edits=[edit(coffee, content=SOY)]),
     )
-    assert outcome.usage.requests == 2
+    assert len(stage.requests) == 2
     problems = stage.said()
     assert "no_such_type" in problems
     assert "Hint:" in problems
@@ -190,14 +188,14 @@ def test_a_refused_operation_is_repaired_once_and_the_sound_ones_are_kept(stage:
 
 
 def test_what_is_still_refused_after_the_repair_stays_in_for_the_receipt(stage: Stage, coffee: str) -> None:
-    wrong = edit(coffee, "<<<<<<< SEARCH\nalmond\n=======\nsoy\n>>>>>>> REPLACE")
+    wrong = edit(coffee, content="<<<<<<< SEARCH\nalmond\n=======\nsoy\n>>>>>>> REPLACE")
     outcome = stage.extract(TALK, operations(edits=[wrong]), operations(edits=[wrong]))
-    assert outcome.usage.requests == 2
+    assert len(stage.requests) == 2
     assert stage.commit(outcome).status is Status.REJECTED
 
 
 def test_sound_operations_that_the_repair_repeats_are_not_done_twice(stage: Stage, coffee: str) -> None:
-    good = edit(coffee, SOY)
+    good = edit(coffee, content=SOY)
     again = operations(write("notes", title="t", content="b"), edits=[good])
     outcome = stage.extract(TALK, operations(write("nope", a="b"), edits=[good]), again)
     assert len(outcome.operations.edit_operations) == 1
@@ -215,8 +213,8 @@ def test_a_repair_that_cannot_be_used_leaves_the_sound_operations(stage: Stage) 
 def test_a_near_memory_that_the_model_has_not_seen_is_shown_before_a_twin_is_made(stage: Stage, far: str) -> None:
     stage.view.near = lambda texts: [[(far, 0.9)] for _ in texts]
     twin = operations(write("facts", topic="Heating", content="The boiler was serviced."))
-    outcome = stage.extract(TALK, twin, operations(edits=[edit(far, "Serviced by Hartley in March 2024.")]))
-    assert outcome.usage.requests == 2
+    outcome = stage.extract(TALK, twin, operations(edits=[edit(far, content="Serviced by Hartley in March 2024.")]))
+    assert len(stage.requests) == 2
     assert "Serviced by Hartley in spring." in stage.said()
     assert len(outcome.operations.write_operations) == 0
 
@@ -225,7 +223,7 @@ def test_likeness_alone_never_merges_it_links(stage: Stage, far: str) -> None:
     stage.view.near = lambda texts: [[(far, 0.9), (COFFEE, 0.2)] for _ in texts]
     twin = operations(write("facts", topic="Heating", content="The boiler was serviced."))
     outcome = stage.extract(TALK, twin, twin)
-    assert outcome.usage.requests == 2
+    assert len(stage.requests) == 2
     (made,) = outcome.operations.write_operations
     assert [(link.uri, link.relation, link.strength) for link in made.memory_data.links or []] == [
         (far, "similar", 0.9)
@@ -237,7 +235,7 @@ def test_a_seen_neighbour_costs_no_request_and_keeps_the_models_own_link(stage: 
     made = write("preferences", topic="Tea", content="Green tea.")
     linked = {"memory_data": {**made["memory_data"], "links": [{"uri": coffee, "relation": "contradicts"}]}}
     outcome = stage.extract(TALK, operations(made, linked | {"uri": None}))
-    assert outcome.usage.requests == 1
+    assert len(stage.requests) == 1
     first, second = outcome.operations.write_operations
     assert [link.relation for link in first.memory_data.links or []] == ["similar"]
     assert [link.relation for link in second.memory_data.links or []] == ["contradicts"]
@@ -252,8 +250,8 @@ def test_real_neighbours_come_from_the_store(stage: Stage, far: str) -> None:
 
 @pytest.mark.parametrize("bad", ["", "I would rather not answer in JSON.", "{}", cut()], ids=str)
 def test_an_unusable_answer_is_asked_for_once_more(stage: Stage, bad: Any) -> None:
-    outcome = stage.extract(TALK, bad, NOTHING)
-    assert outcome.usage.requests == 2
+    stage.extract(TALK, bad, NOTHING)
+    assert len(stage.requests) == 2
     assert "Your last answer could not be used" in stage.said()
     assert len(stage.requests[1].turns) == 1
 
@@ -264,7 +262,7 @@ def test_changes_without_operations_are_asked_for_once_more(stage: Stage) -> Non
         "memory_changes": [{"change_type": "add", "memory_type": "facts", "reason": "new home"}],
     }
     outcome = stage.extract(TALK, plan, plan | operations(write("facts", topic="Home", content="Leeds")))
-    assert outcome.usage.requests == 2
+    assert len(stage.requests) == 2
     assert [change.change_type for change in outcome.decisions] == ["add"]
 
 
@@ -277,9 +275,9 @@ def test_a_model_that_cannot_be_reached_leaves_the_conversation_waiting(stage: S
 
 def test_single_pass_asks_once_reads_nothing_and_repairs_nothing(memory: Runebook, far: str, coffee: str) -> None:
     stage = Stage(memory, single_pass=True)
-    made = operations(write("nope", a="b"), edits=[edit(far, "Gone."), edit(coffee, SOY)])
+    made = operations(write("nope", a="b"), edits=[edit(far, content="Gone."), edit(coffee, content=SOY)])
     outcome = stage.extract(TALK, {**made, **reads(far)})
-    assert outcome.usage.requests == 1
+    assert len(stage.requests) == 1
     assert [op.uri for op in outcome.operations.edit_operations] == [coffee]
     assert len(outcome.operations.write_operations) == 1
     with pytest.raises(AnswerUnusable):
@@ -299,20 +297,22 @@ def test_there_are_never_more_requests_than_rounds_and_two(
         asked += 1
         if asked == 1:
             return "nonsense"
-        wrong = edit(coffee, f"<<<<<<< SEARCH\n{asked}\n=======\n\n>>>>>>> REPLACE")
-        return operations(write("facts", topic=f"T{asked}", content="New."), edits=[wrong, edit(far, f"{asked}")])
+        wrong = edit(coffee, content=f"<<<<<<< SEARCH\n{asked}\n=======\n\n>>>>>>> REPLACE")
+        return operations(
+            write("facts", topic=f"T{asked}", content="New."), edits=[wrong, edit(far, content=f"{asked}")]
+        )
 
-    outcome = stage.drive(stage.loop.extract(TALK, stage.view), always=worst)
+    stage.drive(stage.loop.extract(TALK, stage.view), always=worst)
     assert asked <= rounds + 2
-    assert outcome.usage.requests == asked
+    assert len(stage.requests) == asked
 
 
 def test_a_file_that_changed_while_the_model_thought_is_shown_again(stage: Stage, coffee: str) -> None:
     def meanwhile(_request: Any) -> Any:
-        stage.memory.commit(CommitRequest(operations={"edit_operations": [edit(coffee, "Espresso, 不加奶。")]}))
-        return operations(edits=[edit(coffee, SOY)])
+        handed_in(stage.memory, edit=[edit(coffee, content="Espresso, 不加奶。")])
+        return operations(edits=[edit(coffee, content=SOY)])
 
-    outcome = stage.extract(TALK, meanwhile, operations(edits=[edit(coffee, "Espresso with soy milk.")]))
+    outcome = stage.extract(TALK, meanwhile, operations(edits=[edit(coffee, content="Espresso with soy milk.")]))
     assert "Espresso, 不加奶。" in stage.said()
     assert stage.commit(outcome).status is Status.COMMITTED
 
@@ -325,8 +325,8 @@ def test_operations_on_foreign_places_are_refused_like_absent_ones_and_show_noth
     outcome = stage.extract(
         TALK,
         reads(foreign, "viking://user/other/", "viking://session/other/s1/messages.jsonl", "file:///etc/passwd"),
-        operations(edits=[edit(foreign, "x")], deletes=[{"uri": foreign}, {"uri": "../../etc/passwd"}]),
-        operations(edits=[edit(foreign, "x")]),
+        operations(edits=[edit(foreign, content="x")], deletes=[{"uri": foreign}, {"uri": "../../etc/passwd"}]),
+        operations(edits=[edit(foreign, content="x")]),
     )
     assert all("Somebody else" not in turn.text for request in stage.requests for turn in request.turns)
     assert stage.commit(outcome).status is Status.REJECTED
@@ -343,6 +343,6 @@ def test_the_static_part_is_the_same_for_every_conversation(memory: Runebook) ->
     stage = Stage(memory)
     stage.extract(talk("Hello", language="English"), NOTHING)
     first = stage.requests[0].system
-    memory.commit(CommitRequest("Flat white.", memory_type="preferences", fields={"topic": "Coffee"}))
+    added(memory, "preferences", "Flat white.", topic="Coffee")
     stage.extract(Conversation("other", talk("咖啡", "好").messages, language="中文"), NOTHING)
     assert stage.requests[0].system == first == Stage(memory).loop.system

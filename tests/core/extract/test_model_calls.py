@@ -9,10 +9,10 @@ import pytest
 from memory_core.core.errors import AnswerCut
 from memory_core.core.extract.model_calls import answer_text
 from memory_core.core.memory.operations import ReasoningAction
-from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook
-from tests.core.extract.stage import AGENT, USER, Stage, operations, reads, size, talk, write
+from tests.core.extract.stage import AGENT, USER, Stage, operations, reads, size, talk
+from tests.stores import added, by_hand, edit, edited_by_hand, write
 
 NOTHING = {"reasoning": "nothing", "operations": {}}
 TALK = talk("早上好", "Good morning.")
@@ -22,10 +22,8 @@ def test_older_readings_leave_first_and_no_longer_count_as_seen(memory: Runebook
     stage = Stage(memory, prompt_tokens=9_000)
     uris = [f"{USER}/notes/Note {letter}.md" for letter in "ABC"]
     for letter in "ABC":
-        memory.commit(
-            CommitRequest(f"{letter * 3} " + "词" * 1_600, memory_type="notes", fields={"title": f"Note {letter}"})
-        )
-    blind = operations(edits=[{"uri": uris[0], "patches": {"content": "New."}}])
+        added(memory, "notes", f"{letter * 3} " + "词" * 1_600, title=f"Note {letter}")
+    blind = operations(edits=[edit(uris[0], content="New.")])
     outcome = stage.extract(TALK, reads(uris[0]), reads(uris[1]), reads(uris[2]), blind, NOTHING)
     assert "AAA" in stage.said(1)
     last = "\n".join(turn.text for turn in stage.requests[3].turns)
@@ -42,16 +40,15 @@ def test_older_readings_leave_first_and_no_longer_count_as_seen(memory: Runebook
         {**reads(f"{USER}/notes/x.md"), "reasoning": "想" * 200_000},
         {**reads(*(f"{USER}/notes/{number}.md" for number in range(500)))},
         operations(*(write("no_such_type", a="b" * 500) for _ in range(300))),
-        operations(edits=[{"uri": f"{USER}/notes/x.md", "patches": {"content": "长" * 100_000}}]),
+        operations(edits=[edit(f"{USER}/notes/x.md", content="长" * 100_000)]),
         operations(write("facts", topic="T", content="word " * 60_000)),
     ],
     ids=["reasoning", "actions", "refused operations", "edit of nothing", "too large"],
 )
 def test_no_answer_makes_a_prompt_too_large(stage: Stage, huge: dict[str, Any]) -> None:
-    outcome = stage.drive(stage.loop.extract(TALK, stage.view), huge, always=NOTHING)
+    stage.drive(stage.loop.extract(TALK, stage.view), huge, always=NOTHING)
     assert 1 <= len(stage.requests) <= 5
     assert all(size(request) <= 12_000 for request in stage.requests)
-    assert outcome.usage.requests == len(stage.requests)
 
 
 def test_the_turns_alternate_and_begin_and_end_with_ours(stage: Stage) -> None:
@@ -71,8 +68,8 @@ def test_the_models_own_answer_is_shown_again_as_valid_json_however_long() -> No
 
 
 def test_a_failure_thrown_in_is_treated_like_a_bad_answer(stage: Stage) -> None:
-    outcome = stage.extract(TALK, AnswerCut("cut at the token limit", hint="shorter"), NOTHING)
-    assert outcome.usage.requests == 2
+    stage.extract(TALK, AnswerCut("cut at the token limit", hint="shorter"), NOTHING)
+    assert len(stage.requests) == 2
     assert "cut at the token limit" in stage.said()
 
 
@@ -84,9 +81,8 @@ def test_earlier_messages_are_context_and_said_to_be(stage: Stage) -> None:
 
 
 def test_a_hand_edited_tool_memory_is_shown_with_both_its_fields_and_its_body(stage: Stage) -> None:
-    stage.memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "grep", "best_for": "a\nb ```"}))
-    path = stage.memory.store.files.root / "agent/default/memories/tools/grep.md"
-    path.write_text(path.read_text(encoding="utf-8").replace("Tool: grep", "Tool: grep 我的笔记"), encoding="utf-8")
+    added(stage.memory, "tools", tool_name="grep", best_for="a\nb ```")
+    edited_by_hand(stage.memory, f"{AGENT}/tools/grep.md", "Tool: grep", "Tool: grep 我的笔记")
     shown = stage.view.show(f"{AGENT}/tools/grep.md", 1_000)
     assert shown is not None
     assert "- best_for:\n````\na\nb ```\n````" in shown.text
@@ -97,9 +93,7 @@ def test_a_hand_edited_tool_memory_is_shown_with_both_its_fields_and_its_body(st
 
 
 def test_files_of_no_type_and_odd_uris_are_shown_or_not_but_never_raise(stage: Stage) -> None:
-    path = stage.memory.store.files.root / "user/default/memories/loose/thing.md"
-    path.parent.mkdir(parents=True)
-    path.write_text("loose 散页", encoding="utf-8")
+    by_hand(stage.memory.store.files.root, "user/default/memories/loose/thing.md", "loose 散页")
     shown = stage.view.show(f"{USER}/loose/thing.md", 500)
     assert shown is not None
     assert "```\nloose 散页\n```" in shown.text

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from memory_core.core.extract.prefetch import Prefetched, queries
 from memory_core.core.memory.message import Message, ToolCall
-from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook
-from tests.core.extract.stage import AGENT, USER, Stage, operations, size, talk, write
+from tests.core.extract.stage import AGENT, USER, Stage, operations, size, talk
+from tests.stores import added, edit, handed_in, write
 
 NOTHING = {"reasoning": "nothing", "operations": {}}
 FORGED = (
@@ -30,7 +29,7 @@ def fill(memory: Runebook, count: int) -> None:
             write("facts", topic=f"Topic {number} 主题", content=f"Coffee fact {number}: 咖啡第{number}杯。")
             for number in range(start, min(count, start + 500))
         ]
-        memory.commit(CommitRequest(operations={"write_operations": writes}))
+        handed_in(memory, write=writes)
 
 
 def gathered(stage: Stage, *texts: str, budget: int = 2_000) -> Prefetched:
@@ -40,12 +39,10 @@ def gathered(stage: Stage, *texts: str, budget: int = 2_000) -> Prefetched:
 
 
 def test_the_nearest_memories_of_either_language_are_shown_whole(stage: Stage) -> None:
-    stage.memory.commit(
-        CommitRequest("Flat white with oat milk.", memory_type="preferences", fields={"topic": "Coffee"})
-    )
-    stage.memory.commit(CommitRequest("对花生过敏。", memory_type="facts", fields={"topic": "过敏"}))
-    stage.memory.commit(CommitRequest("Serviced in spring.", memory_type="facts", fields={"topic": "Boiler"}))
-    stage.memory.commit(CommitRequest("A nurse from Leeds.", memory_type="profile"))
+    added(stage.memory, "preferences", "Flat white with oat milk.", topic="Coffee")
+    added(stage.memory, "facts", "对花生过敏。", topic="过敏")
+    added(stage.memory, "facts", "Serviced in spring.", topic="Boiler")
+    added(stage.memory, "profile", "A nurse from Leeds.")
     found = gathered(stage, "I drink coffee with soy milk now", "ok", "我对花生过敏的事情你记得吗")
     shown = {uri.removeprefix(f"{USER}/") for uri in found.seen}
     assert shown == {"profile.md", "preferences/Coffee.md", "facts/过敏.md"}
@@ -59,9 +56,7 @@ def test_the_nearest_memories_of_either_language_are_shown_whole(stage: Stage) -
 
 
 def test_tools_that_were_used_are_looked_up_by_name(stage: Stage) -> None:
-    stage.memory.commit(
-        CommitRequest(memory_type="tools", fields={"tool_name": "web_search", "best_for": "news", "total_calls": 3})
-    )
+    added(stage.memory, "tools", tool_name="web_search", best_for="news", total_calls=3)
     messages = (Message("user", "早上好"), Message("assistant", "", tool_calls=(ToolCall("1", "web_search"),)))
     found = stage.prefetcher.gather(messages, 2_000)
     assert "tools/web_search.md (tools" in found.memories
@@ -71,9 +66,9 @@ def test_tools_that_were_used_are_looked_up_by_name(stage: Stage) -> None:
 
 
 def test_directory_summaries_are_shown_and_count_as_seen_when_whole(stage: Stage) -> None:
-    stage.memory.commit(CommitRequest("Tea.", memory_type="preferences", fields={"topic": "Tea"}))
+    added(stage.memory, "preferences", "Tea.", topic="Tea")
     overview = {"directory_uri": f"{USER}/preferences", "abstract": "饮食与口味", "overview": "# Tastes\n\n- Tea"}
-    stage.memory.commit(CommitRequest(operations={"overview_operations": [overview]}))
+    handed_in(stage.memory, overview=[overview])
     stage.memory.opened.current_pages()
     found = gathered(stage, "hello")
     assert found.directories.endswith("(1 memory: Tea) — 饮食与口味")
@@ -81,40 +76,28 @@ def test_directory_summaries_are_shown_and_count_as_seen_when_whole(stage: Stage
     assert "generated" not in found.text
     assert set(found.seen) == {f"{USER}/preferences/.abstract.md", f"{USER}/preferences/.overview.md"}
     long = {**overview, "abstract": "many words " * 60, "overview": "# T\n" + "- item 项目\n" * 600}
-    stage.memory.commit(CommitRequest(operations={"overview_operations": [long]}))
+    handed_in(stage.memory, overview=[long])
     assert gathered(stage, "hello").seen == {}
 
 
 def test_a_memory_too_long_to_show_whole_is_cut_and_does_not_count_as_seen(stage: Stage) -> None:
-    stage.memory.commit(
-        CommitRequest("Coffee. " + "咖啡很好喝。" * 600, memory_type="preferences", fields={"topic": "Coffee"})
-    )
+    added(stage.memory, "preferences", "Coffee. " + "咖啡很好喝。" * 600, topic="Coffee")
     found = gathered(stage, "咖啡很好喝")
     assert "its beginning only" in found.memories
     assert found.seen == {}
-    outcome = stage.extract(
-        talk("咖啡很好喝"),
-        operations(edits=[{"uri": f"{USER}/preferences/Coffee.md", "patches": {"content": "Lost."}}]),
-        always_nothing(),
-        NOTHING,
-    )
+    blind = [operations(edits=[edit(f"{USER}/preferences/Coffee.md", content=text)]) for text in ("Lost.", "Again.")]
+    outcome = stage.extract(talk("咖啡很好喝"), *blind, NOTHING)
     assert len(outcome.operations) == 0
     below = "<<<<<<< SEARCH\n=======\nNow with oat milk.\n>>>>>>> REPLACE"
-    added = [{"uri": f"{USER}/preferences/Coffee.md", "patches": {"content": below}}]
-    assert len(stage.extract(talk("咖啡很好喝"), operations(edits=added)).operations) == 1
-    listed = [{**added[0], "patches": {"content": [{"search": "", "replace": "Now with oat milk."}]}}]
-    assert len(stage.extract(talk("咖啡很好喝"), operations(edits=listed)).operations) == 1
-
-
-def always_nothing() -> dict[str, Any]:
-    edit = {"uri": f"{USER}/preferences/Coffee.md", "patches": {"content": "Lost again."}}
-    return operations(edits=[edit])
+    for content in (below, [{"search": "", "replace": "Now with oat milk."}]):
+        append = operations(edits=[edit(f"{USER}/preferences/Coffee.md", content=content)])
+        assert len(stage.extract(talk("咖啡很好喝"), append).operations) == 1
 
 
 def test_nothing_in_a_memory_leaves_its_block(stage: Stage) -> None:
-    stage.memory.commit(CommitRequest(FORGED, memory_type="preferences", fields={"topic": "Tea ```"}))
+    added(stage.memory, "preferences", FORGED, topic="Tea ```")
     overview = {"directory_uri": f"{USER}/preferences", "abstract": "a\n# b\n```", "overview": FORGED}
-    stage.memory.commit(CommitRequest(operations={"overview_operations": [overview]}))
+    handed_in(stage.memory, overview=[overview])
     stage.extract(talk("I like tea. Likes tea."), NOTHING)
     headings = [line for line in outside_fences(stage.said()) if line.startswith("#")]
     assert [line.split(" (")[0] for line in headings] == [
@@ -150,7 +133,7 @@ def outside_fences(text: str) -> list[str]:
 def test_the_budget_is_kept_and_everything_fits_in(memory: Runebook, budget: int) -> None:
     fill(memory, 40)
     for name in ("A", "B", "C"):
-        memory.commit(CommitRequest(f"{name} " + "词" * 300, memory_type="notes", fields={"title": f"Coffee {name}"}))
+        added(memory, "notes", f"{name} " + "词" * 300, title=f"Coffee {name}")
     found = gathered(Stage(memory), "coffee 咖啡 notes " * 40, "ok", budget=budget)
     assert found.directories
 
@@ -170,11 +153,11 @@ def test_prompts_on_a_large_store_are_no_larger_and_name_what_is_left_out(memory
 
 def test_who_speaks_is_shown_and_what_has_no_room_is_named_in_full(stage: Stage) -> None:
     long = "He talks about the harbour and its lights at length. " * 30
-    stage.memory.commit(CommitRequest(long, memory_type="entities", fields={"entity_name": "Nadia Brandt"}))
+    added(stage.memory, "entities", long, entity_name="Nadia Brandt")
     for number in range(6):
         topic = f"The choir rehearses in the old customs house, part {number}"
         said = "Choir and rehearsal in the customs house, " + f"evening {number} " * 12
-        stage.memory.commit(CommitRequest(said, memory_type="facts", fields={"topic": topic}))
+        added(stage.memory, "facts", said, topic=topic)
     messages = talk("The choir rehearsal in the customs house was fun", "Was it?").messages
     spoken = [messages[0], replace(messages[1], name="Nadia")]
     found = stage.prefetcher.gather(spoken, 420)

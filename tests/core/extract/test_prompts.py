@@ -14,7 +14,8 @@ from memory_core.core.extract.prompts import SIZE_LIMIT_BYTES, PromptLibrary, Ty
 from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook
-from tests.core.extract.stage import Stage, operations, talk, write
+from tests.core.extract.stage import Stage, operations, talk
+from tests.stores import write
 
 
 def folder(path: Path, **files: str) -> Path:
@@ -145,7 +146,7 @@ def test_the_smallest_prompt_still_holds_everything(memory: Runebook) -> None:
     stage = Stage(memory, prompt_tokens=6_000)
     long = talk(*["很长的话。" * 300, "Long words. " * 300] * 6)
     outcome = stage.extract(long, operations(write("x", a="b")), {"reasoning": "leave it", "operations": {}})
-    assert outcome.usage.requests == 2
+    assert len(stage.requests) == 2
     assert any("messages did not fit" in note for note in outcome.dropped)
     assert any("write x" in note and "withdrawn" in note for note in outcome.dropped)
     assert stage.loop.conversation_tokens > 500

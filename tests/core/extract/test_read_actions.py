@@ -9,10 +9,10 @@ import pytest
 from memory_core.core.extract import read_actions
 from memory_core.core.extract.read_actions import ACTIONS_PER_ROUND
 from memory_core.core.memory.operations import ReadAction
-from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.text.tokens import count_tokens
 from tests.core.extract.stage import USER, Stage
+from tests.stores import added, by_hand
 
 
 def action(kind: str, **params: Any) -> ReadAction:
@@ -21,11 +21,9 @@ def action(kind: str, **params: Any) -> ReadAction:
 
 @pytest.fixture
 def filled(stage: Stage) -> Stage:
-    stage.memory.commit(
-        CommitRequest("Flat white with oat milk.", memory_type="preferences", fields={"topic": "Coffee"})
-    )
-    stage.memory.commit(CommitRequest("对花生过敏。", memory_type="facts", fields={"topic": "过敏"}))
-    stage.memory.commit(CommitRequest("line 行\n" * 900, memory_type="notes", fields={"title": "Long"}))
+    added(stage.memory, "preferences", "Flat white with oat milk.", topic="Coffee")
+    added(stage.memory, "facts", "对花生过敏。", topic="过敏")
+    added(stage.memory, "notes", "line 行\n" * 900, title="Long")
     return stage
 
 
@@ -89,9 +87,7 @@ def test_a_refusal_is_text_with_the_next_step(filled: Stage, wrong: ReadAction) 
 
 
 def test_foreign_and_absent_files_are_refused_in_the_same_words(filled: Stage) -> None:
-    secret = filled.memory.store.files.root / "user" / "other" / "memories" / "a.md"
-    secret.parent.mkdir(parents=True)
-    secret.write_text("秘密", encoding="utf-8")
+    by_hand(filled.memory.store.files.root, "user/other/memories/a.md", "秘密")
     for kind, name in (("read", "a.md"), ("ls", ""), ("find", "")):
         foreign = run(filled, action(kind, uri=f"viking://user/other/memories/{name}", query="秘密"))[0][0].text
         absent = run(filled, action(kind, uri=f"viking://user/nobody/memories/{name}", query="秘密"))[0][0].text

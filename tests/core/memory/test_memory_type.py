@@ -62,19 +62,6 @@ def names(registry: MemoryTypeRegistry) -> list[str]:
     return [memory_type.name for memory_type in registry.list_all()]
 
 
-def test_a_new_type_is_one_yaml_file_and_no_code(tmp_path: Path) -> None:
-    write(tmp_path, "recipes.yaml", RECIPE)
-    registry, problems = load(tmp_path)
-    assert problems == []
-    recipe = registry.get("recipes")
-    assert recipe.key_fields == ("dish",)
-    assert [(f.name, f.type.value, f.merge_op.value) for f in recipe.fields] == [
-        ("dish", "string", "immutable"),
-        ("minutes", "int64", "sum"),
-        ("content", "string", "patch"),
-    ]
-
-
 def test_a_chinese_type_keeps_its_words_in_description_directory_and_file_name(tmp_path: Path) -> None:
     write(tmp_path, "菜谱.yml", CHINESE)
     registry, problems = load(tmp_path)

@@ -16,12 +16,12 @@ from memory_core.core.memory.names import (
     fit,
     fold,
     key_of,
-    refold,
     render,
     short_hash,
     summary_line,
 )
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.text.normalization import simplified
 
 VALUES = st.text(max_size=40) | st.lists(
     st.sampled_from(
@@ -176,8 +176,8 @@ HAN = st.text(st.sampled_from("計畫规画反覆反復瞭著沈沒船項鍊家�
 def test_a_key_is_final_and_a_stored_older_key_becomes_the_present_one(a: str, b: str) -> None:
     key = key_of({"a": a, "b": b}, ("a", "b"))
     older = "\x1f".join(" ".join(fold(text).split()) for text in (a, b))
-    assert refold(older) == key
-    assert refold(key) == key
+    assert simplified(older) == key
+    assert simplified(key) == key
     first, second = key.split("\x1f")
     assert key_of({"a": first, "b": second}, ("a", "b")) == key
 
@@ -191,9 +191,9 @@ def test_a_word_has_one_form_whatever_words_stand_beside_it(a: str, b: str) -> N
 def test_many_threads_fold_alike_from_the_first_call_on() -> None:
     script = (
         "from concurrent.futures import ThreadPoolExecutor\n"
-        "from memory_core.core.memory.names import refold\n"
+        "from memory_core.core.text.normalization import simplified\n"
         "with ThreadPoolExecutor(8) as pool:\n"
-        "    print(len(set(pool.map(refold, ['支付系統計畫'] * 200))))\n"
+        "    print(len(set(pool.map(simplified, ['支付系統計畫'] * 200))))\n"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, encoding="utf-8")
     assert run.stdout.strip() == "1"

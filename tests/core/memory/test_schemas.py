@@ -164,12 +164,6 @@ def test_file_names_of_english_and_chinese_keys_keep_their_meaning_and_fit_a_uri
         assert rendered == "_".join([value] * len(memory_type.key_fields)) + ".md"
 
 
-def test_an_event_without_a_date_is_named_by_its_event(registry: MemoryTypeRegistry) -> None:
-    template = registry.get("events").filename_template
-    assert render(template, {"event_time": "2026-03-17", "event_name": "上线"}) == "2026-03-17_上线.md"
-    assert render(template, {"event_time": "", "event_name": "上线"}) == "上线.md"
-
-
 @pytest.mark.parametrize("name", MISSION | OURS)
 def test_keys_never_change_and_no_two_types_share_a_directory(registry: MemoryTypeRegistry, name: str) -> None:
     memory_type = registry.get(name)

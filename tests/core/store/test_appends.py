@@ -12,7 +12,7 @@ import pytest
 
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.store.local import Store
-from tests.core.store.test_store import LOG, _unsettle, open_store, set_text
+from tests.core.store.test_store import LOG, open_store, set_text, unsettle
 from tests.fork_server import starter
 
 #: Long enough to be remembered from one look to the next.
@@ -72,7 +72,7 @@ def test_what_a_power_loss_leaves_of_an_end_is_written_again(tmp_path: Path, lef
     store = open_store(tmp_path)
     store.commit(set_text(LOG, LONG + MORE, appended=True))
     store.close()
-    _unsettle(tmp_path)
+    unsettle(tmp_path)
     path.write_bytes((LONG + left).encode())
     reopened = open_store(tmp_path)
     assert reopened.text(LOG) == LONG + MORE

@@ -20,8 +20,7 @@ from memory_core.core.store.delivery import DELAYED
 from memory_core.core.store.local import REPEATED, Store
 from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.read_only import PrivateState
-from tests.core.store.test_hand_edit_races import known
-from tests.core.store.test_store import OTHER, URI, open_store, set_text
+from tests.core.store.test_store import OTHER, URI, open_store, set_text, unsettle
 from tests.waiting import soon
 
 FOLDER = URI.parent
@@ -80,8 +79,7 @@ def test_a_repeated_request_brings_to_disk_what_a_killed_writer_acknowledged(tmp
     other = open_store(tmp_path)
     first = store.commit(set_text(URI, "猫"), request_id="r1")
     store.close()
-    with closing(sqlite3.connect(tmp_path / ".state" / "ledger.sqlite3")) as connection, connection:
-        connection.execute("UPDATE commits SET settled = 0")
+    unsettle(tmp_path)
     other.files.path_for(URI).unlink()  # as if it had been killed before the rename
     again = other.commit(set_text(URI, "猫"), request_id="r1")
     assert again.commit_id == first.commit_id
@@ -122,7 +120,7 @@ def test_a_commit_is_acknowledged_though_a_hand_edit_of_the_same_moment_cannot_b
     assert receipt.status is Status.COMMITTED
     assert "by hand" in (receipt.results[0].note or "")
     held.__exit__(None, None, None)
-    assert soon(lambda: known(store, URI) == "by hand 手写")
+    assert soon(lambda: store.ledger.text_at(URI) == "by hand 手写")
     assert [commit.kind for commit in store.ledger.history(URI)] == ["external", "commit", "commit"]
     assert store.files.text(URI) == "by hand 手写"
     store.close()
@@ -171,8 +169,7 @@ def test_a_store_that_may_only_be_read_writes_no_file_that_another_process_delet
     store = open_store(tmp_path)
     store.commit(set_text(URI, "猫"))
     store.close()
-    with closing(sqlite3.connect(tmp_path / ".state" / "ledger.sqlite3")) as connection, connection:
-        connection.execute("UPDATE commits SET settled = 0")
+    unsettle(tmp_path)
     path = store.files.path_for(URI)
     path.unlink()
     monkeypatch.setattr(store_module, "private_state", lambda state: PrivateState(state, "Read-only file system"))
@@ -263,8 +260,9 @@ def test_a_lock_that_the_system_refuses_is_told_and_can_be_had_later(tmp_path: P
     (tmp_path / "store.lock").mkdir()
     lock = StoreLock(tmp_path / "store.lock")
     for _ in range(2):
-        with pytest.raises(StorageFailed, match="cannot be locked"), lock.held():
+        with pytest.raises(StorageFailed, match="cannot be locked") as caught, lock.held():
             pass
+        assert caught.value.hint
     (tmp_path / "store.lock").rmdir()
     with lock.held():
         pass

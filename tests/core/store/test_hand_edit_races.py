@@ -6,6 +6,7 @@ import errno
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,6 @@ def path_of(store: Store, uri: MemoryUri) -> Path:
     path = store.files.path_for(uri)
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
-
-
-def known(store: Store, uri: MemoryUri) -> str | None:
-    return store.ledger.text_at(uri, store.ledger.newest_seq())
 
 
 @pytest.fixture
@@ -57,7 +54,7 @@ def test_a_file_saved_again_while_its_first_edit_is_taken_in_is_taken_in_again(t
     opened.close()
     opened = open_store(tmp_path)
     opened.adopt()
-    assert known(opened, CAT) == "second 第二次\n"
+    assert opened.ledger.text_at(CAT) == "second 第二次\n"
     opened.close()
 
 
@@ -67,15 +64,13 @@ def test_recovery_hides_no_edit_of_a_file_that_a_later_commit_left(tmp_path: Pat
     path_of(store, CAT).write_text("first edit 一\n", encoding="utf-8")
     assert store.adopt() == 1
     store.close()
-    connection = sqlite3.connect(tmp_path / ".state" / "ledger.sqlite3")
-    connection.execute("UPDATE commits SET settled = 0 WHERE kind = 'commit'")
-    connection.commit()
-    connection.close()
+    with closing(sqlite3.connect(tmp_path / ".state" / "ledger.sqlite3")) as connection, connection:
+        connection.execute("UPDATE commits SET settled = 0 WHERE kind = 'commit'")
     store.files.path_for(CAT).write_text("second edit 二\n", encoding="utf-8")
     open_store(tmp_path).close()  # recovers, and settles
     store = open_store(tmp_path)
     assert store.adopt() == 1
-    assert known(store, CAT) == "second edit 二\n"
+    assert store.ledger.text_at(CAT) == "second edit 二\n"
     store.close()
 
 
@@ -92,7 +87,7 @@ def test_what_could_not_be_taken_in_in_the_background_is_tried_again(tmp_path: P
     store.commit(set_text(CAT, "machine\n"))
     path_of(store, CAT).write_text("by hand 手写\n", encoding="utf-8")
     assert store.adoption.renew([str(CAT)]) is False
-    assert soon(lambda: not refusals and known(store, CAT) == "by hand 手写\n")
+    assert soon(lambda: not refusals and store.ledger.text_at(CAT) == "by hand 手写\n")
     store.close()
 
 
@@ -114,10 +109,10 @@ def test_a_folder_that_cannot_be_listed_keeps_no_search_from_the_others(
     for directory in (closed, NOTES):
         (store.files.path_for(directory) / "新.md").write_text("new 新", encoding="utf-8")
     store.adoption.take_in_recent(PATIENCE_SECONDS)
-    assert known(store, NOTES.child("新.md")) == "new 新"
+    assert store.ledger.text_at(NOTES.child("新.md")) == "new 新"
     monkeypatch.undo()
     store.adoption.take_in_recent(PATIENCE_SECONDS)
-    assert known(store, closed.child("新.md")) == "new 新"
+    assert store.ledger.text_at(closed.child("新.md")) == "new 新"
     assert {commit.kind for commit in store.ledger.history(closed.child("a.md"))} == {"commit"}
 
 
@@ -138,7 +133,7 @@ def test_a_file_whose_looks_are_refused_is_told_and_spoils_no_other(
     monkeypatch.setattr(Path, "stat", refusing)
     assert store.adoption.take_in([CAT, NOTES.child("dog.md")]) == 1
     monkeypatch.undo()
-    assert known(store, CAT) == "one"
+    assert store.ledger.text_at(CAT) == "one"
     assert store.adopt() == 1
 
 

@@ -16,6 +16,7 @@ from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import edit, handed_in
 from tests.waiting import soon
 
 NOTES = Path("user", "default", "memories", "notes")
@@ -78,9 +79,7 @@ def test_a_commit_on_a_hand_edited_memory_keeps_the_words_of_both(memory: Runebo
     path.write_text(text.replace("in March", "in May, says Otto"), encoding="utf-8")
     uri = MemoryUri.parse("viking://user/default/memories/notes/boiler.md")
     patch = "<<<<<<< SEARCH\nThe boiler\n=======\nThe gas boiler\n>>>>>>> REPLACE"
-    receipt = memory.commit(
-        CommitRequest(operations={"edit_operations": [{"uri": str(uri), "patches": {"content": patch}}]})
-    )
+    receipt = handed_in(memory, edit=[edit(str(uri), content=patch)])
     assert receipt.results[0].reason is None
     assert "The gas boiler is serviced in May, says Otto" in path.read_text(encoding="utf-8")
     assert [commit.kind for commit in memory.store.ledger.history(uri)] == ["commit", "external", "commit"]

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.errors import InvalidInput, NotFound
-from memory_core.core.store.issued_tokens import IssuedToken, IssuedTokens
+from memory_core.core.store.issued_tokens import IssuedToken
 from memory_core.core.store.ledger import Ledger
-from memory_core.core.store.sqlite import Database
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -167,12 +166,3 @@ def test_use_is_noted_once_a_minute(ledger: Ledger, issue: Callable[..., tuple[s
         row = found
         seen.append(row.last_used_at)
     assert seen == ["2026-11-21T12:00:00.000+00:00"] * 3 + ["2026-11-21T12:01:01.000+00:00"]
-
-
-def test_the_table_needs_nothing_but_its_scripts(tmp_path: Path) -> None:
-    from memory_core.core.store.issued_tokens import SCHEMA, SHARED_SCHEMA
-
-    database = Database(tmp_path / "x.sqlite3", (SCHEMA, SHARED_SCHEMA), "FULL")
-    token, _ = IssuedTokens(database).issue("laptop", user_space="a", agent_space="b")
-    assert IssuedTokens(database).verify(token) is not None
-    database.close()

@@ -43,13 +43,6 @@ def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
         pass
 
 
-def test_a_lock_file_that_is_a_folder_is_an_error_with_a_next_step(tmp_path: Path) -> None:
-    (tmp_path / "store.lock").mkdir()
-    with pytest.raises(StorageFailed, match="locked") as caught, StoreLock(tmp_path / "store.lock").held():
-        pass
-    assert caught.value.hint
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
 def test_an_unreadable_lock_file_is_an_error_and_no_hang(tmp_path: Path) -> None:
     (tmp_path / "store.lock").touch(mode=0o000)

@@ -11,8 +11,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import pytest
 
@@ -27,7 +29,7 @@ from memory_core.core.store.sqlite import damage
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
 from tests.kept import kept_files
-from tests.stores import words_only
+from tests.stores import added, edit, handed_in, words_only
 from tests.waiting import PATIENCE_SECONDS
 
 STORES = Path(__file__).parents[2] / "fixtures" / "stores"
@@ -62,27 +64,19 @@ def build(layout: int, home: Path) -> Path:
     copytree(STORES / f"layout_{layout}" / "files", home)
     ledger = home / ".state" / "ledger.sqlite3"
     ledger.parent.mkdir(parents=True)
-    connection = sqlite3.connect(ledger)
-    connection.executescript((STORES / f"layout_{layout}" / "ledger.sql").read_text(encoding="utf-8"))
-    connection.close()
+    with closing(sqlite3.connect(ledger)) as connection:
+        connection.executescript((STORES / f"layout_{layout}" / "ledger.sql").read_text(encoding="utf-8"))
     assert version(ledger) == layout
     return ledger
 
 
-def version(path: Path) -> int:
-    connection = sqlite3.connect(path)
-    try:
-        return int(connection.execute("PRAGMA user_version").fetchone()[0])
-    finally:
-        connection.close()
-
-
-def rows(path: Path, query: str) -> list[tuple[object, ...]]:
-    connection = sqlite3.connect(path)
-    try:
+def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
         return connection.execute(query).fetchall()
-    finally:
-        connection.close()
+
+
+def version(path: Path) -> int:
+    return int(rows(path, "PRAGMA user_version")[0][0])
 
 
 def opened(home: Path) -> Runebook:
@@ -185,11 +179,9 @@ def test_an_older_store_is_searched_edited_and_continued(tmp_path: Path, layout:
         assert memory.read(ReadRequest("viking://user/default/memories/profile.md")).content.startswith(
             "Marine biologist in Tromsø"
         )
-        edit = {"uri": str(PAYMENTS), "patches": {"content": [{"search": "TiDB", "replace": "OceanBase"}]}}
-        assert memory.commit(CommitRequest(operations={"edit_operations": [edit]})).status == "committed"
-        again = memory.commit(
-            CommitRequest(memory_type="entities", fields={"entity_name": "支付系統", "content": "同一个。"})
-        )
+        renamed = edit(str(PAYMENTS), content=[{"search": "TiDB", "replace": "OceanBase"}])
+        assert handed_in(memory, edit=[renamed]).status == "committed"
+        again = added(memory, "entities", entity_name="支付系統", content="同一个。")
         assert [result.uri for result in again.results] == [str(PAYMENTS)]  # the traditional name is the same key
         history = [row.kind for row in memory.store.ledger.history(PAYMENTS)]
         assert history == ["commit"] * 4
@@ -227,12 +219,9 @@ def test_a_commit_that_an_older_program_was_killed_in_is_brought_to_disk(tmp_pat
     path = home.joinpath(*PAYMENTS.parts)
     text = path.read_text(encoding="utf-8")
     path.unlink()
-    connection = sqlite3.connect(ledger)
-    connection.execute(
-        "UPDATE commits SET settled = 0 WHERE seq = (SELECT max(seq) FROM changes WHERE uri = ?)", (str(PAYMENTS),)
-    )
-    connection.commit()
-    connection.close()
+    newest = "SELECT max(seq) FROM changes WHERE uri = ?"
+    with closing(sqlite3.connect(ledger)) as connection, connection:
+        connection.execute(f"UPDATE commits SET settled = 0 WHERE seq = ({newest})", (str(PAYMENTS),))
     with opened(home) as memory:
         assert memory.store.text(PAYMENTS) == text
     assert path.read_text(encoding="utf-8") == text
@@ -304,9 +293,7 @@ def test_a_copy_that_cannot_be_made_keeps_nobody_from_the_store(
 
 def test_a_ledger_of_a_newer_program_is_refused_untouched(tmp_path: Path) -> None:
     ledger = build(3, tmp_path / "home")
-    connection = sqlite3.connect(ledger)
-    connection.execute("PRAGMA user_version=99")
-    connection.close()
+    rows(ledger, "PRAGMA user_version=99")
     with pytest.raises(StorageFailed, match="schema version 99") as refusal:
         opened(tmp_path / "home")
     assert "Upgrade Runebook" in refusal.value.hint

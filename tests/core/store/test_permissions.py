@@ -92,7 +92,7 @@ def test_a_text_that_only_a_dead_writers_temporary_file_holds_comes_back_as_a_fi
     store.adopt()
     assert {path.name for path in folder.iterdir()} == {URI.name, "rescued 89abcdef.md"}
     rescued = URI.parent.child("rescued 89abcdef.md")
-    assert store.ledger.text_at(rescued, store.ledger.newest_seq()) == "by hand 亲手写的"
+    assert store.ledger.text_at(rescued) == "by hand 亲手写的"
     store.close()
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from memory_core.core.memory.results import SessionProgress
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store import ledger as ledger_module
-from memory_core.core.store.ledger import Ledger
+from memory_core.core.store.ledger import Ledger, migrations
+from memory_core.core.store.session_rows import Extraction
 from memory_core.core.store.sqlite import Database
 
 LOG = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
@@ -26,6 +26,12 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     opened = Ledger(tmp_path / "ledger.sqlite3")
     yield opened
     opened.close()
+
+
+def stands(ledger: Ledger) -> Extraction:
+    row = ledger.extractions.get(LOG)
+    assert row is not None
+    return row
 
 
 def test_stored_messages_wait_until_they_are_extracted(ledger: Ledger) -> None:
@@ -71,35 +77,30 @@ def test_sessions_of_another_space_do_not_wait_here(ledger: Ledger) -> None:
 def test_a_failure_is_kept_with_its_reason_until_a_success(ledger: Ledger) -> None:
     ledger.advance(SessionProgress(LOG, stored=1), AT)
     ledger.extractions.postpone(LOG, "the model is overloaded", LATER)
-    row = ledger.extractions.get(LOG)
-    assert row is not None
+    row = stands(ledger)
     assert (row.attempts, row.reason, row.retry_at) == (1, "the model is overloaded", LATER)
     assert ledger.extractions.waiting(SPACE, due_at=AT) == []
     assert len(ledger.extractions.waiting(SPACE, due_at=LATER)) == 1
 
     ledger.advance(SessionProgress(LOG, extracted=1), LATER)
-    row = ledger.extractions.get(LOG)
-    assert row is not None
+    row = stands(ledger)
     assert (row.attempts, row.reason, row.retry_at) == (0, None, None)
 
 
 def test_a_brief_is_remembered_with_what_it_showed_until_the_answer(ledger: Ledger) -> None:
     ledger.advance(SessionProgress(LOG, stored=3), AT)
     ledger.extractions.briefed(LOG, 3, {"viking://user/default/memories/facts/茶.md": "ab"})
-    row = ledger.extractions.get(LOG)
-    assert row is not None
+    row = stands(ledger)
     assert (row.briefed, dict(row.seen)) == (3, {"viking://user/default/memories/facts/茶.md": "ab"})
     ledger.advance(SessionProgress(LOG, extracted=3), LATER)
-    row = ledger.extractions.get(LOG)
-    assert row is not None
+    row = stands(ledger)
     assert (row.briefed, len(row.seen)) == (0, 1)
 
 
 def test_a_log_that_a_person_shortened_never_counts_as_extracted_beyond_its_end(ledger: Ledger) -> None:
     ledger.advance(SessionProgress(LOG, stored=9, extracted=9), AT)
     ledger.advance(SessionProgress(LOG, stored=4), LATER)
-    row = ledger.extractions.get(LOG)
-    assert row is not None
+    row = stands(ledger)
     assert (row.extracted, row.waiting) == (4, 0)
 
 
@@ -124,7 +125,7 @@ def test_what_follows_a_shortened_log_waits(ledger: Ledger) -> None:
 def test_a_ledger_of_the_first_version_is_brought_up_and_its_keys_fold_traditional_characters(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite3"
     directory = "viking://user/default/memories/preferences"
-    Database(path, (ledger_module._SCHEMA_1,), "FULL").close()
+    Database(path, migrations()[:1], "FULL").close()
     with sqlite3.connect(path) as old:
         old.execute(
             "INSERT INTO files (uri, directory, name_fold, memory_type, key, sha256, seq) VALUES (?, ?, ?, ?, ?, ?, 1)",

@@ -5,7 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,14 @@ def test_a_commit_is_on_disk_and_in_history_with_both_texts(store: Store) -> Non
     newest = store.ledger.history(URI)[0]
     (change,) = store.ledger.changes_of([newest.seq])
     assert (change.before, change.after) == ("一\n", "二\n")
+
+
+def test_a_commit_is_recorded_in_utc_whatever_the_clock_on_the_wall_says(store: Store) -> None:
+    noon = datetime(2026, 11, 24, 12, tzinfo=timezone(timedelta(hours=8)))
+    store.commit(set_text(URI, "一\n"), now=noon)
+    store.files.path_for(URI).write_text("by hand", encoding="utf-8")
+    store.commit(set_text(URI, "二\n"), now=noon)
+    assert {commit.at for commit in store.ledger.history()} == {"2026-11-24T04:00:00.000+00:00"}
 
 
 def test_committing_the_same_text_twice_is_unchanged_and_not_recorded(store: Store) -> None:
@@ -163,7 +174,7 @@ def test_a_torn_file_of_an_acknowledged_commit_is_written_again(tmp_path: Path) 
     store.commit(set_text(URI, "a long text that power loss can tear"))
     path = store.files.path_for(URI)
     store.close()
-    _unsettle(tmp_path)
+    unsettle(tmp_path)
     path.write_text("a long te", encoding="utf-8")
     reopened = open_store(tmp_path)
     assert reopened.text(URI) == "a long text that power loss can tear"
@@ -175,7 +186,7 @@ def test_a_hand_edit_during_recovery_is_kept(tmp_path: Path) -> None:
     store.commit(set_text(URI, "machine"))
     path = store.files.path_for(URI)
     store.close()
-    _unsettle(tmp_path)
+    unsettle(tmp_path)
     path.write_text("somebody's own words", encoding="utf-8")
     reopened = open_store(tmp_path)
     assert reopened.text(URI) == "somebody's own words"
@@ -183,13 +194,10 @@ def test_a_hand_edit_during_recovery_is_kept(tmp_path: Path) -> None:
     reopened.close()
 
 
-def _unsettle(root: Path) -> None:
-    import sqlite3
-
-    connection = sqlite3.connect(root / ".state" / "ledger.sqlite3")
-    with connection:
+def unsettle(root: Path) -> None:
+    """As if no file of any commit were known to be on disk."""
+    with closing(sqlite3.connect(root / ".state" / "ledger.sqlite3")) as connection, connection:
         connection.execute("UPDATE commits SET settled = 0")
-    connection.close()
 
 
 def _write_many(root: str, worker: int, count: int) -> None:

@@ -190,7 +190,7 @@ def open_store(root: Path) -> Store:
 
 def test_a_retrieval_is_written_in_the_background_and_at_the_latest_on_close(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    store.recalled(recall(TEA))
+    store.usage.recalled(recall(TEA))
     store.usage.read(TEA, AT)
     store.close()
     store = open_store(tmp_path)
@@ -204,7 +204,7 @@ def test_a_retrieval_is_written_in_the_background_and_at_the_latest_on_close(tmp
 def _record_many(root: str, worker: int, count: int) -> None:
     store = open_store(Path(root))
     for number in range(count):
-        store.recalled(recall(TEA, f"{FACTS}/{worker}.md", query=f"{worker}/{number}"))
+        store.usage.recalled(recall(TEA, f"{FACTS}/{worker}.md", query=f"{worker}/{number}"))
         if number % 10 == 0:
             store.usage.flush()
     store.close()
@@ -234,7 +234,7 @@ from memory_core.core.store.usage import Recall
 
 store = Store(Path(sys.argv[1]), lambda uri, text: ("", ""))
 for query in ("written", "under way"):
-    store.recalled(Recall(datetime.now(UTC), query, "find", ((sys.argv[2], 0.5),), 1.0))
+    store.usage.recalled(Recall(datetime.now(UTC), query, "find", ((sys.argv[2], 0.5),), 1.0))
     if query == "written":
         store.usage.flush()
 os.kill(os.getpid(), signal.SIGKILL)

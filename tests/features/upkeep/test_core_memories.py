@@ -51,7 +51,7 @@ def cores(receipt: CommitReceipt) -> list[str]:
 def used(memory: Runebook, uri: str, times: int, days_ago: float) -> None:
     at = NOW - timedelta(days=days_ago)
     for _ in range(times):
-        memory.store.recalled(Recall(at, "q", "find", ((uri, 0.9),), 1.0))
+        memory.store.usage.recalled(Recall(at, "q", "find", ((uri, 0.9),), 1.0))
 
 
 def test_unused_memories_become_one_core_that_says_every_fact_and_links_back(memory: Runebook) -> None:

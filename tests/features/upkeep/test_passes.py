@@ -127,7 +127,7 @@ def test_only_automatic_knowledge_beyond_the_capacity_leaves_and_the_least_used_
         explicit = [kept(memory, f"Explicit fact {n} 明说的事实{n}", memory_type="facts") for n in range(5)]
         automatic = [learnt(memory, n) for n in range(6)]
         used = automatic[4:]
-        memory.store.recalled(Recall(NOW, "q", "find", tuple((uri, 0.9) for uri in used), 1.0))
+        memory.store.usage.recalled(Recall(NOW, "q", "find", tuple((uri, 0.9) for uri in used), 1.0))
         pinned = automatic[3]
         edited(memory, pinned, {"pinned": True}, now=NOW)
         (receipt,) = maintained(memory, "capacity")
@@ -203,7 +203,7 @@ def test_maintenance_is_undone_like_any_commit(memory: Runebook) -> None:
 
 def test_archived_memory_comes_back_with_history_and_counts_and_stays(memory: Runebook) -> None:
     uri = kept(memory, "Grandma's plum cake 外婆的李子蛋糕", 100, expires_at="2027-01-01")
-    memory.store.recalled(Recall(NOW, "q", "find", ((uri, 0.9),), 1.0))
+    memory.store.usage.recalled(Recall(NOW, "q", "find", ((uri, 0.9),), 1.0))
     maintained(memory)
     (listed,) = memory.run(ARCHIVE_LIST, ArchiveListRequest("李子"))
     assert (listed.original, listed.reason) == (uri, "expired")

@@ -50,7 +50,7 @@ def parts(memory: Runebook, session: str) -> dict[str, str]:
 def test_page_is_made_of_profile_preferences_used_memories_and_logs(memory: Runebook) -> None:
     filled(memory)
     hot = kept(memory, "The alarm code is 4711 报警密码", 1, "facts")
-    memory.store.recalled(Recall(NOW, "q", "find", ((hot, 0.9),), 1.0))
+    memory.store.usage.recalled(Recall(NOW, "q", "find", ((hot, 0.9),), 1.0))
     memory.store.usage.flush()
     maintained(memory, "logs")
     (receipt,) = maintained(memory, "rolling_summary")

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -587,7 +588,7 @@ def test_a_store_that_does_not_answer_leaves_the_others_running() -> None:
     gate, order = threading.Event(), []
 
     class Gone:
-        is_remote = True
+        database = SimpleNamespace(is_remote=True)
 
         def verify(self, _token: str) -> None:
             gate.wait(PATIENCE_SECONDS)
