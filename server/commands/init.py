@@ -249,7 +249,7 @@ def _set_up(arguments: argparse.Namespace, machine: Machine, choice: Choice, *, 
     hosts = []
     for host in choice.hosts:
         changes, pasted = set_up(host, machine, wanted, dry_run=dry_run)
-        hosts.append({"host": host.name, "changes": as_json(changes), "paste": as_json(pasted), "next": host.after})
+        hosts.append({"host": host.name, "changes": changes, "paste": pasted, "next": host.after})
         lines += change_lines(host.title, changes, dry_run, diffs=False)
         lines += [] if dry_run else [*pasting_lines("", pasted), f"  {host.after}"]
         changed = changed or any(change.action not in ("unchanged", "refused") for change in changes)

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memory_core.core.memory.results import as_json
 from server.commands.opening import show
 
 if TYPE_CHECKING:
@@ -68,33 +67,21 @@ def install(arguments: argparse.Namespace) -> int:
     for host in hosts:
         if host is None or arguments.print:
             pasted = host_setup.generic(wanted) if host is None else host_setup.pastings(host, machine, wanted)
-            told.append({"host": "generic" if host is None else host.name, "changes": [], "paste": as_json(pasted)})
+            told.append({"host": "generic" if host is None else host.name, "changes": [], "paste": pasted})
             lines += pasting_lines("Any host" if host is None else host.title, pasted)
             continue
         asked = replace(wanted, parts=wanted.parts | _agreed(arguments, host, machine, wanted))
         changes, pasted = set_up(host, machine, asked, dry_run=arguments.dry_run)
         memories = own_program.install(arguments, host.name, host.title, lambda question: _asked(arguments, question))
-        told.append(
-            {
-                "host": host.name,
-                "changes": as_json(changes),
-                "paste": as_json(pasted),
-                "next": host.after,
-                **memories.facts,
-            }
-        )
+        told.append({"host": host.name, "changes": changes, "paste": pasted, "next": host.after, **memories.facts})
         lines += [*change_lines(host.title, changes, arguments.dry_run), *pasting_lines("", pasted)]
         lines += memories.lines
         left_alone = any(change.action == "refused" for change in changes)
         refused = refused or left_alone
         if not arguments.dry_run and not left_alone:
             lines += [f"  {host.after}", *_missing_parts(host, machine, asked)]
-    facts = {
-        "command": [wanted.launcher.command, *wanted.launcher.prefix],
-        "warnings": warnings_of(wanted),
-        "hosts": told,
-    }
-    show(arguments, facts, "\n".join(lines))
+    command = [wanted.launcher.command, *wanted.launcher.prefix]
+    show(arguments, {"command": command, "warnings": warnings_of(wanted), "hosts": told}, "\n".join(lines))
     return 1 if refused else 0
 
 
@@ -125,12 +112,9 @@ def uninstall(arguments: argparse.Namespace) -> int:
         changes = host_setup.uninstall(host, machine, wanted, dry_run=arguments.dry_run, purge=arguments.purge_backups)
         changes = [change for change in changes if change.action != "absent"]
         memories = own_program.uninstall(arguments, host.name)
-        told.append({"host": host.name, "changes": as_json(changes), **memories.facts})
-        lines += (
-            change_lines(host.title, changes, arguments.dry_run)
-            if changes
-            else [f"{host.title}: nothing of Runebook's."]
-        )
+        told.append({"host": host.name, "changes": changes, **memories.facts})
+        nothing = [f"{host.title}: nothing of Runebook's."]
+        lines += change_lines(host.title, changes, arguments.dry_run) if changes else nothing
         lines += memories.lines
         refused = refused or any(change.action == "refused" for change in changes)
     show(arguments, {"hosts": told}, "\n".join(lines))
@@ -146,11 +130,8 @@ def examine_host(arguments: argparse.Namespace) -> int:
     found = list(checks(host, this_machine(), wanted_of(arguments)))
     failed = sum(check.state is State.FAILED for check in found)
     end = f"{host.title}: {failed} failed." if failed else f"{host.title} is set up, and what it starts works."
-    show(
-        arguments,
-        {"host": host.name, "clean": not failed, "checks": as_json(found)},
-        "\n".join([*(check.line for check in found), end]),
-    )
+    lines = [*(check.line for check in found), end]
+    show(arguments, {"host": host.name, "clean": not failed, "checks": found}, "\n".join(lines))
     return 1 if failed else 0
 
 
@@ -282,20 +263,10 @@ def _list(arguments: argparse.Namespace, machine: Machine, wanted: Wanted) -> in
     from server.hosts.host_setup import findings
 
     found = findings(machine, wanted)
-    facts = [
-        {
-            "host": each.host.name,
-            "found": each.here,
-            "state": each.state,
-            "parts": list(each.parts),
-            "path": str(each.path),
-        }
-        for each in found
-    ]
     lines = [
-        f"{each.host.name:<15} {'found' if each.here else '-':<6} "
+        f"{each.name:<15} {'found' if each.here else '-':<6} "
         f"{', '.join(each.parts) if each.parts and each.state == 'installed' else each.state:<21} {each.path}"
         for each in found
     ]
-    show(arguments, {"hosts": facts}, "\n".join(lines))
+    show(arguments, {"hosts": found}, "\n".join(lines))
     return 0
