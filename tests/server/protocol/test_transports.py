@@ -342,7 +342,7 @@ def test_store_is_shared_by_its_users_and_not_opened_for_one_who_has_left(tmp_pa
         return opened[-1]
 
     session = MemorySession(opener)
-    session.warm()
+    session.store.warm()
     assert session.store._warming is not None
     session.store._warming.join()
     assert opened == []
