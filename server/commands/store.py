@@ -138,14 +138,19 @@ def migrate(arguments: argparse.Namespace) -> int:
 
 def types(arguments: argparse.Namespace) -> int:
     """Print the memory types."""
+    from memory_core.core.memory.memory_type import MergeOp
     from memory_core.open_store import load_registry
-    from server.protocol.app import type_line
 
     registry = load_registry(settings_of(arguments))
-    facts = {"types": registry.list_all(), "problems": list(map(str, registry.problems))}
-    lines = [type_line(memory_type) for memory_type in registry.list_all()]
-    show(arguments, facts, "\n".join([*lines, *(f"broken: {problem}" for problem in registry.problems)]))
-    return int(bool(registry.problems))
+    lines = []
+    for each in registry.list_all():
+        ops = {field.name: "" if field.merge_op is MergeOp.PATCH else f" [{field.merge_op}]" for field in each.fields}
+        fields = [f"{field.name}{ops[field.name]}" for field in each.fields if field.merge_op is not MergeOp.AVG]
+        lines.append(f"- {each.name} ({each.directory}): {', '.join(fields)}. {' '.join(each.description.split())}")
+    problems = list(map(str, registry.problems))
+    text = "\n".join([*lines, *(f"broken: {problem}" for problem in problems)])
+    show(arguments, {"types": registry.list_all(), "problems": problems}, text)
+    return int(bool(problems))
 
 
 def settings_in_force(arguments: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
 from server.hosts.host_files import Edit, FileChange, Hooks, Rules, Server, put_in, state_of, take_out
-from server.hosts.host_table import HookFile, Host, Machine, ServerFile, hosts, hosts_here
+from server.hosts.host_table import HookFile, Host, Machine, hosts, hosts_here
 
 #: What can be put into a host.
 PARTS = ("server", "rules", "hooks")
@@ -193,9 +193,10 @@ def plan(host: Host, machine: Machine, wanted: Wanted, *, everywhere: bool = Fal
     files: dict[Path, list[Edit]] = {}
     parts = PARTS if everywhere else wanted.parts
     if "server" in parts:
-        for path in chosen(settings.server.paths):
-            own = path.with_stem(wanted.name) if settings.server.own else path
-            files.setdefault(own, []).append(_server(settings.server, wanted))
+        server = settings.server
+        edit = Server((server.below, wanted.name), wanted.entry(typed=server.typed), server.toml)
+        for path in chosen(server.paths):
+            files.setdefault(path.with_stem(wanted.name) if server.own else path, []).append(edit)
     if "hooks" in parts and settings.hooks is not None:
         files.setdefault(Path(settings.hooks.path), []).append(_hooks(settings.hooks, host, wanted))
     if "rules" in parts and settings.rules is not None:
@@ -225,10 +226,6 @@ def generic(wanted: Wanted) -> list[Pasting]:
     if "rules" in wanted.parts:
         shown.append(Pasting("the host's rules, instructions or system prompt", RULES))
     return shown
-
-
-def _server(file: ServerFile, wanted: Wanted) -> Server:
-    return Server((file.below, wanted.name), wanted.entry(typed=file.typed), file.toml)
 
 
 def _hooks(file: HookFile, host: Host, wanted: Wanted) -> Hooks:

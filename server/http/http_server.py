@@ -1,8 +1,8 @@
 """Everything over HTTP from one server: ``/mcp`` and ``/sse`` for clients, ``/api`` for programs, ``/`` for people.
 
 Plain HTTP; beyond loopback a reverse proxy adds TLS. From the outside in, a request passes ``_Boundary`` (one answer,
-no word about what broke), ``Health`` (probes of balancers), ``OriginCheck`` (names), ``OpenPages`` (files that anybody
-may have), ``TokenCheck`` (who), and then the API or the SDK's transports.
+no word about what broke), ``Health`` (probes of balancers), ``OriginCheck`` (names), ``with_open_pages`` (files that
+anybody may have), ``TokenCheck`` (who), and then the API or the SDK's transports.
 
 Promises: nobody comes in who should not (``authentication``); what goes wrong is answered with a status and a sentence;
 clients that do not finish, do not read or ask too much are cut off. SIGTERM lets running requests be answered for
@@ -43,7 +43,7 @@ from server.http.connections import Connections, TimedConnection
 from server.http.fair_share import FairShare
 from server.http.health import LIVE, READY, Health
 from server.http.identity_provider import IssuerUnreachable
-from server.http.page_files import OpenPages, is_page
+from server.http.page_files import is_page, with_open_pages
 from server.http.rate_limits import OpenRequests, RequestRates, Sharing
 from server.http.transfers import ForOwner, Transfers
 from server.protocol.session import ServedStore
@@ -53,44 +53,6 @@ if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
     from server.http.login import Login
-
-
-class SessionShare:
-    """ASGI middleware that refuses a token its next session while it has its share.
-
-    Args:
-        app: What is behind it; ``scope["user"]`` says who asks.
-        sessions: Holds the open sessions.
-        path: Where sessions are opened.
-        limit: Open at once, a token.
-    """
-
-    def __init__(self, app: ASGIApp, sessions: StreamableHTTPSessionManager, path: str, limit: int) -> None:
-        self._app = app
-        self._sessions = sessions
-        self._path = path
-        self._limit = limit
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the request pass, or refuse it."""
-        if self._opens(scope) and self._open_sessions(scope) >= self._limit:
-            await respond(send, 429, "Too many open sessions.", [(b"retry-after", b"60")])
-        else:
-            await self._app(scope, receive, send)
-
-    def _opens(self, scope: Scope) -> bool:
-        if scope["path"] != self._path:
-            return False
-        headers = Headers(scope=scope)
-        version = headers.get("mcp-protocol-version")
-        return "mcp-session-id" not in headers and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
-
-    def _open_sessions(self, scope: Scope) -> int:
-        user = scope.get("user")
-        if not isinstance(user, AuthenticatedUser):
-            return 0
-        asking = authorization_context(user)
-        return sum(owner == asking for owner in self._sessions._session_owners.values())  # SDK has no public way to it
 
 
 _logger = logging.getLogger(__name__)
@@ -179,7 +141,7 @@ def build_app(
         door.close()
 
     transports = Starlette(routes=[*streamable.routes, *sse.routes], lifespan=lifespan)
-    sessions = SessionShare(transports, server.session_manager, _PATH, max(1, settings.max_sessions // _SHARE))
+    sessions = _with_session_share(transports, server.session_manager, max(1, settings.max_sessions // _SHARE))
     behind = sessions if store is None else _with_api(sessions, store, settings, owner)
     rates = RequestRates(settings.requests_per_minute)
     sharing = None
@@ -197,7 +159,7 @@ def build_app(
         open_to_all=settings.without_token == "anyone",
         login=login,
     )
-    inside: ASGIApp = door if store is None else OpenPages(door)
+    inside: ASGIApp = door if store is None else with_open_pages(door)
     if login is not None:
         inside = login.before(inside, rates)
     health = Health(OriginCheck(inside, security, settings.allowed_origins), store)
@@ -221,6 +183,30 @@ class Served:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or start and end."""
         await (self._app if scope["type"] == "http" else self._transports)(scope, receive, send)
+
+
+def _with_session_share(app: ASGIApp, sessions: StreamableHTTPSessionManager, limit: int) -> ASGIApp:
+    """``app``, which a token asks for its next session in vain while ``limit`` of its sessions are open."""
+
+    def opens(scope: Scope) -> bool:
+        headers = Headers(scope=scope)
+        version = headers.get("mcp-protocol-version")
+        begins_with_handshake = version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
+        return scope["path"] == _PATH and "mcp-session-id" not in headers and begins_with_handshake
+
+    def open_sessions(scope: Scope) -> int:
+        user = scope.get("user")
+        asking = authorization_context(user) if isinstance(user, AuthenticatedUser) else None
+        owners = sessions._session_owners.values()  # SDK has no public way to it
+        return 0 if asking is None else sum(owner == asking for owner in owners)
+
+    async def admit(scope: Scope, receive: Receive, send: Send) -> None:
+        if opens(scope) and open_sessions(scope) >= limit:
+            await respond(send, 429, "Too many open sessions.", [(b"retry-after", b"60")])
+        else:
+            await app(scope, receive, send)
+
+    return admit
 
 
 def _with_api(app: ASGIApp, store: ServedStore, settings: HttpConfig, owner: ForOwner | None) -> ASGIApp:

@@ -1,7 +1,7 @@
 """What the page is made of: its files, which anybody may load, and Markdown of memories as HTML that it may show.
 
 The files hold no data and are the same for everybody. They are answered by an app of their own that knows no store
-(``OpenPages``), so a path that passes here can reach nothing else, however it is written.
+(``with_open_pages``), so a path that passes here can reach nothing else, however it is written.
 
 Whoever wrote a memory may have meant harm: an agent that read a hostile page, or the page itself. So no HTML of a
 text is ever HTML of the answer; links go to the web, to a mailbox or to another memory, and nowhere else; pictures are
@@ -70,23 +70,14 @@ def is_page(scope: Scope) -> bool:
     return scope.get("method") in _METHODS and (path in _PATHS or path.startswith(_BELOW))
 
 
-class OpenPages:
-    """ASGI middleware that answers what needs no token, and passes on the rest.
+def with_open_pages(app: ASGIApp) -> ASGIApp:
+    """An app that answers what needs no token, and has ``app`` answer the rest."""
+    pages = Starlette(routes=page_routes())
 
-    Args:
-        app: What is behind it.
-    """
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await (pages if is_page(scope) else app)(scope, receive, send)
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._pages = Starlette(routes=page_routes())
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request, or pass it on."""
-        if is_page(scope):
-            await self._pages(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+    return answer
 
 
 def page_routes() -> list[BaseRoute]:
@@ -123,14 +114,10 @@ async def _file(request: Request) -> Response:
     content = found.read_bytes()
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {**PAGE_HEADERS, "etag": tag, "cache-control": "no-cache"}
-    if _holds(request.headers.get("if-none-match", ""), tag):
+    known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
+    if known & {tag, "*"}:
         return Response(status_code=304, headers=headers)
     return Response(content, headers=headers, media_type=_CONTENT_TYPES[found.suffix])
-
-
-def _holds(given: str, tag: str) -> bool:
-    tags = {part.strip().removeprefix("W/") for part in given.split(",")}
-    return tag in tags or "*" in tags
 
 
 #: Longer texts are shown as they are: no person reads them for their form.

@@ -35,7 +35,7 @@ from memory_core.features.graph import GRAPH, NODES_MOST, RELATE, GraphRequest, 
 from memory_core.features.history import LAST, Commit, FileDiff
 from memory_core.features.metrics import STATS, StatsRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
-from memory_core.features.review import ACCEPT, REJECT, DecisionRequest, Proposal
+from memory_core.features.review import ACCEPT, REJECT, DecisionRequest
 from memory_core.features.review import waiting as waiting_proposals
 from memory_core.features.rolling_summary import (
     NAME,
@@ -407,7 +407,12 @@ def clear_rolling_summary(memory: Writer) -> Any:
 @route(keeping, "GET", "/review", "ReviewAnswer")
 def review(memory: Reader) -> Any:
     """What a model would remember and the owner has not accepted yet, oldest first."""
-    return {"waiting": [_proposal_facts(each) for each in waiting_proposals(memory)]}
+    return {
+        "waiting": [
+            answer_from("ProposalAnswer", each, name=each.id, would=each.action, session_id=each.session)
+            for each in waiting_proposals(memory)
+        ]
+    }
 
 
 @route(keeping, "POST", "/review/{name}/accept", "CommitReceipt", 404, 409)
@@ -444,11 +449,6 @@ def _summary_facts(memory: Runebook, response: Response) -> dict[str, Any]:
         "sha256": sha256,
         "uri": str(uri),
     }
-
-
-def _proposal_facts(proposal: Proposal) -> dict[str, Any]:
-    named = {"name": proposal.id, "would": proposal.action, "session_id": proposal.session}
-    return answer_from("ProposalAnswer", proposal, **named)
 
 
 insight = APIRouter(tags=["insight"])

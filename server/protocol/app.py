@@ -25,7 +25,6 @@ from pydantic import Field
 from memory_core.core.caller import authored
 from memory_core.core.errors import InvalidInput, NotFound, RunebookError
 from memory_core.core.feature import Features
-from memory_core.core.memory.memory_type import MemoryType, MergeOp
 from memory_core.core.memory.requests import ReadRequest, RetrieveRequest
 from memory_core.features import FEATURES
 from memory_core.version import program_version
@@ -65,23 +64,6 @@ def caller_name(ctx: ServerRequestContext[Any, Any]) -> str:
     if bearer is None:
         return client
     return f"{bearer.label} ({client})" if client else bearer.label
-
-
-def recall_text(memory: Runebook, query: str, here: str | None = None) -> str:
-    """Context for ``query``, to be used as data, for a client that works in the project ``here``."""
-    pack = memory.retrieve(RetrieveRequest(query, here=here))
-    return pack.text or f"Nothing is stored yet that fits: {query}"
-
-
-def type_line(memory_type: MemoryType) -> str:
-    """One type on one line: name, directory, fields with their merge ops."""
-    fields = ", ".join(
-        field.name + ("" if field.merge_op is MergeOp.PATCH else f" [{field.merge_op}]")
-        for field in memory_type.fields
-        if field.merge_op is not MergeOp.AVG
-    )
-    about = " ".join(memory_type.description.split())
-    return f"- {memory_type.name} ({memory_type.directory}): {fields}. {about}"
 
 
 NAME = "runebook"
@@ -277,7 +259,10 @@ def _add_prompts(server: MCPServer[MemorySession], session: MemorySession) -> No
     def recall(ctx: Context[Any, Any], query: Annotated[str, Field(description="The subject or question.")]) -> str:
         with _answered():
             memory = session.memory()
-            return recall_text(memory, query, session.workspace.known(ctx, memory.config.project))
+            here = session.workspace.known(ctx, memory.config.project)
+            return (
+                memory.retrieve(RetrieveRequest(query, here=here)).text or f"Nothing is stored yet that fits: {query}"
+            )
 
     @server.prompt(
         name="extract_memories",
