@@ -22,7 +22,7 @@ from memory_core.features.chat import Chat, ChatRequest
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
 from memory_core.features.undo import UNDO, UndoRequest
-from server.commands.opening import here, open_memory_of, open_to_search, show, text_file
+from server.commands.opening import given_text, here, name_and_value, open_memory_of, open_to_search, show
 from server.terminal import plain
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def chat(arguments: argparse.Namespace) -> int:
     """Hold a conversation."""
     if arguments.json and arguments.once is None:
         raise InvalidInput("--json goes with --once.", hint="Write runebook chat --once QUESTION --json.")
-    metadata = _metadata(arguments.meta)
-    question = None if arguments.once is None else text_file("-") if arguments.once == "-" else arguments.once
+    metadata: dict[str, Any] = dict(name_and_value("--meta", each) for each in arguments.meta)
+    question = None if arguments.once is None else given_text(arguments.once)
     with open_memory_of(arguments) if question is None else open_to_search(arguments) as memory:
         place = here(memory.config)
-        held = Chat(memory, ChatRequest(arguments.session, arguments.system, metadata, place))
+        held = Chat(memory, ChatRequest(arguments.session, arguments.system, metadata or None, place))
         with authored(f"chat {held.session_id.removeprefix('chat-')}"):
             if question is None:
                 gc.enable()
@@ -246,13 +246,3 @@ def _edit_lines() -> None:
     """Arrow keys, and characters that are wider than one column, where the platform has it."""
     with suppress(ImportError):
         import readline  # noqa: F401 - input() uses it once it is imported
-
-
-def _metadata(pairs: list[str]) -> dict[str, Any] | None:
-    metadata: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise InvalidInput(f"--meta {pair!r} has no value.", hint="Write --meta NAME=VALUE.")
-        metadata[name.strip()] = value
-    return metadata or None

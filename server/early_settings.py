@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from server.foreign_json import value_at
+
 _DEFAULTS: Mapping[str, Any] = {
     "home": "~/.runebook",
     "user_space": "default",
@@ -67,8 +69,16 @@ def read_early(
     path = config or environment.get("RUNEBOOK_CONFIG") or f"{given['home'] or _DEFAULTS['home']}/config.json"
     file = _object(os.path.expanduser(path))  # noqa: PTH111 - never raises
     return EarlySettings(
-        {name: _first(default, given[name], _member(file, name)) for name, default in _DEFAULTS.items()}
+        {name: _first(default, given[name], value_at(file, name.split("."))) for name, default in _DEFAULTS.items()}
     )
+
+
+def working_directory() -> str:
+    """Where this process works; empty where that folder is gone."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - as text
+    except OSError:  # it was removed
+        return ""
 
 
 def _first(default: Any, *given: Any) -> Any:
@@ -85,12 +95,6 @@ def _first(default: Any, *given: Any) -> Any:
             except ValueError:
                 continue
     return default
-
-
-def _member(value: Any, name: str) -> Any:
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
 
 
 def _object(path: str) -> Any:

@@ -44,15 +44,12 @@ T = TypeVar("T")
 
 def failure(message: str) -> CallToolResult:
     """An error result; hosts show its text. What a caller sent is not echoed back at any length."""
-    from mcp.types import CallToolResult, TextContent  # a command has no time for it
-
-    text = _clipped(message, _FAILURE_LIMIT_CHARS)
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+    return result(_clipped(message, _FAILURE_LIMIT_CHARS), None, is_error=True)
 
 
-def result(text: str, facts: dict[str, Any], *more: str, is_error: bool = False) -> CallToolResult:
+def result(text: str, facts: dict[str, Any] | None, *more: str, is_error: bool = False) -> CallToolResult:
     """A result with the same facts in both forms; ``more`` are texts that stand apart from the first."""
-    from mcp.types import CallToolResult, TextContent
+    from mcp.types import CallToolResult, TextContent  # a command has no time for it
 
     content = [TextContent(type="text", text=each) for each in (text, *filter(None, more))]
     return CallToolResult(content=content, structured_content=facts, is_error=is_error)
@@ -143,7 +140,6 @@ def receipt_result(receipt: CommitReceipt) -> CallToolResult:
         len(receipt.results),
         _troubled_first,
         receipt_text,
-        as_json,
         f"results of {len(receipt.results)} ({tally}), refused ones are shown first; the commit itself is whole",
         is_error=receipt.status is Status.REJECTED,
     )
@@ -157,9 +153,9 @@ def _troubled_first(receipt: CommitReceipt, count: int) -> CommitReceipt:
 
 def _short(item: OperationResult) -> OperationResult:
     """The result without the bulk of what the caller sent, which a reason may quote."""
-    texts = {name: getattr(item, name) for name in ("uri", "reason", "hint", "note")}
+    texts: dict[str, Any] = {name: getattr(item, name) for name in ("uri", "reason", "hint", "note")}
     clipped: dict[str, Any] = {
-        name: _clipped(text, _REASON_LIMIT_CHARS) for name, text in texts.items() if text is not None
+        name: text if text is None else _clipped(text, _REASON_LIMIT_CHARS) for name, text in texts.items()
     }
     return replace(item, **clipped)
 
@@ -193,7 +189,7 @@ def find_result(found: FindResult) -> CallToolResult:
         }
         return replace(whole, **groups)
 
-    return _fitted(found, found.total, best, find_text, as_json, "hits; ask again with a smaller limit or a filter")
+    return _fitted(found, found.total, best, find_text, "hits; ask again with a smaller limit or a filter")
 
 
 def listings_text(listings: Listings) -> str:
@@ -213,7 +209,6 @@ def listing_result(listings: Listings) -> CallToolResult:
         len(listings.entries),
         lambda whole, count: Listings(whole.entries[:count], whole.left_out + len(whole.entries) - count),
         listings_text,
-        as_json,
         'entries that did not fit; list a directory below, use output="original", or find with target_uri',
     )
 
@@ -283,7 +278,6 @@ def _fitted(
     count: int,
     first: Callable[[T, int], T],
     text: Callable[[T], str],
-    facts: Callable[[T], dict[str, Any]],
     what: str,
     *,
     is_error: bool = False,
@@ -292,17 +286,17 @@ def _fitted(
     kept = count
     while True:
         part = whole if kept == count else first(whole, kept)
-        shown, members = text(part), facts(part)
+        shown, facts = text(part), as_json(part)
         limit = RESULT_LIMIT_CHARS if kept == count else RESULT_LIMIT_CHARS - 2 * _NOTE_CHARS
-        size = _size(shown, members)
+        size = _size(shown, facts)
         if size < limit or kept == 0:
             break
         kept = min(kept - 1, int(kept * limit / size))
     if kept < count:
         cut = f"left out {count - kept} {what}"
         shown = f"{shown}\nnote: {cut}"
-        members = {**members, "notes": [*members.get("notes", []), cut]}
-    return result(shown, members, is_error=is_error)
+        facts = {**facts, "notes": [*facts.get("notes", []), cut]}
+    return result(shown, facts, is_error=is_error)
 
 
 def _size(text: str, facts: dict[str, Any]) -> int:

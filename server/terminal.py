@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -23,20 +24,12 @@ def plain(text: str) -> str:
 
 def plain_json(text: str) -> str:
     """JSON with the same characters escaped; it means what it meant."""
-    return _ACTED_UPON.sub(_escaped_for_json, text)
+    return _ACTED_UPON.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def _escaped(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def _escaped_for_json(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if code < 0x10000:
-        return f"\\u{code:04x}"
-    code -= 0x10000
-    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
 
 
 #: A name may hold blanks: up to the last ending of a memory's file in the line, else to the next blank.

@@ -12,12 +12,22 @@ import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from memory_core.core.caller import looking
 from memory_core.core.command import Argument, Command, arguments
-from server.commands.opening import LOADING_SECONDS, Commands, given_text, json_file, json_text, open_memory_of, show
+from server.commands.opening import (
+    LOADING_SECONDS,
+    Commands,
+    given_text,
+    json_file,
+    json_text,
+    name_and_value,
+    open_memory_of,
+    project_of,
+    show,
+)
+from server.early_settings import working_directory
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -61,7 +71,7 @@ def register(commands: Commands, name: str) -> None:
     command = find_command(name)
     if command is None:
         return
-    parser = commands.add(name, command.about, lambda given: _run(command, given))
+    parser = commands.add(name, command.about, lambda parsed: run(parsed, command, _given(command, parsed)))
     for argument in arguments_of(command):
         if argument.name == "metadata":
             parser.add_argument("--pinned", action="store_true", help="never condense or archive it by itself")
@@ -112,8 +122,13 @@ def _is_list(branches: Sequence[Any]) -> bool:
     return any(get_origin(one) in (list, tuple, Sequence) for one in branches) and str not in branches
 
 
-def _run(command: Command[Any, Any], parsed: argparse.Namespace) -> int:
-    return say(parsed, command, ask(parsed, command, _given(command, parsed)))
+def run(parsed: argparse.Namespace, command: Command[Any, Any], given: Mapping[str, Any]) -> int:
+    """Have a command answered and print what it returned; returns the exit status.
+
+    Raises:
+        RunebookError: As the command does.
+    """
+    return say(parsed, command, ask(parsed, command, given))
 
 
 def _given(command: Command[Any, Any], parsed: argparse.Namespace) -> dict[str, Any]:
@@ -131,22 +146,13 @@ def _given(command: Command[Any, Any], parsed: argparse.Namespace) -> dict[str, 
         if arg.is_file:
             value = json_file(value)
         elif "=" in arg.metavar:
-            value = dict(_pair(arg.flag, each) for each in value) or None
+            value = dict(name_and_value(arg.flag, each) for each in value) or None
         elif any(get_origin(one) is Mapping for one in _branches(argument.type)):
             value = json_text(value, arg.flag or f"--{argument.name}")
         elif arg.positional and command.name == "commit":
             value = given_text(value)
         given[argument.name] = value
     return given
-
-
-def _pair(flag: str, text: str) -> tuple[str, str]:
-    from memory_core.core.errors import InvalidInput
-
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise InvalidInput(f"{flag} {text!r} has no value.", hint=f'Write {flag} NAME="value".')
-    return name.strip(), value
 
 
 def ask(parsed: argparse.Namespace, command: Command[Any, Any], given: Mapping[str, Any]) -> Answered:
@@ -158,11 +164,9 @@ def ask(parsed: argparse.Namespace, command: Command[Any, Any], given: Mapping[s
     asked = _asked(parsed, command, given)
     if asked is not None:
         return Answered(asked["facts"], asked["text"], asked["status"])
-    from server.commands.opening import working_directory
-
     embeds = command.searches or command.name not in CORE
     with open_memory_of(parsed, warm=command.searches, embeds=embeds) as memory:
-        return answer(memory, command, given, str(working_directory() or ""))
+        return answer(memory, command, given, working_directory())
 
 
 def _asked(parsed: argparse.Namespace, command: Command[Any, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -174,14 +178,9 @@ def _asked(parsed: argparse.Namespace, command: Command[Any, Any], given: Mappin
     if not (place.state / "lines").is_dir() or len(json.dumps(given)) > _HANDED_OVER_BYTES:
         return None
     request = {"command": command.name, "given": given}
+    seconds = _WRITE_SECONDS if command.writes else _READ_SECONDS
     try:
-        return submit(
-            place.state,
-            "command",
-            request,
-            _WRITE_SECONDS if command.writes else _READ_SECONDS,
-            settings=place.settings,
-        )
+        return submit(place.state, "command", request, seconds, settings=place.settings)
     except Unanswered:
         if command.writes and not given.get("request_id"):
             raise
@@ -201,13 +200,12 @@ def answer(memory: Runebook, command: Command[Any, Any], given: Mapping[str, Any
         RunebookError: As the command does.
     """
     from memory_core.core.errors import StorageFailed, StoreBusy
-    from memory_core.core.memory.project import project_at
     from memory_core.core.memory.results import as_json
     from server import rendering
 
     place: dict[str, Any] = {}
-    if any(each.name == "here" for each in arguments_of(command)) and folder and memory.config.project.detect:
-        place["here"] = project_at(Path(folder))
+    if any(each.name == "here" for each in arguments_of(command)):
+        place["here"] = project_of(memory.config, folder)
     if command.searches and memory.indexer.embedder is not None:
         memory.indexer.embedder.ready(LOADING_SECONDS)  # who asks once cannot ask again in a moment
     if command.name in _OF_THE_PAST:

@@ -37,6 +37,7 @@ _NO = ("", "n", "no", "nein", "否", "不")
 _PROVIDERS = ("anthropic", "openai")
 _PROGRAMS = ("claude-code", "codex", "gemini-cli")
 _OLLAMA = "ollama"
+_NAMED = tuple(f"{name}:MODEL" for name in (*_PROVIDERS, _OLLAMA))
 _EXPORTS = ("chatgpt", "claude")
 #: Of the folder of downloads, the newest.
 _ARCHIVES = 50
@@ -122,7 +123,7 @@ def _chosen(arguments: argparse.Namespace, machine: Machine, config: Config, ask
     here = " ".join(host.name for host in hosts_here(machine)) or "none"
     language, model = config.extraction.language, _model_of(config)
     programs = [f"{name} (installed here; counts against your plan)" for name in _PROGRAMS if program_of(name)]
-    models = ", ".join(["none", *programs, *(f"{name}:MODEL" for name in (*_PROVIDERS, _OLLAMA))])
+    models = ", ".join(["none", *programs, *_NAMED])
     hosts = _answered(
         " ".join(arguments.hosts) or None,
         here,
@@ -194,10 +195,8 @@ def _llm(answer: str, config: Config) -> dict[str, Any]:
     else:
         provider, command = COMMAND, program_of(name)
         if command is None:
-            known = ", ".join(("none", *_PROGRAMS, *(f"{each}:MODEL" for each in (*_PROVIDERS, _OLLAMA))))
-            raise InvalidInput(
-                f"no model {name!r} is known, or its program is not installed.", hint=f"Use one of: {known}."
-            )
+            hint = f"Use one of: {', '.join(('none', *_PROGRAMS, *_NAMED))}."
+            raise InvalidInput(f"no model {name!r} is known, or its program is not installed.", hint=hint)
     values = {"llm.provider": provider, "llm.command": command, "llm.model": model or None}
     there = {"llm.provider": True, "llm.command": config.llm.command, "llm.model": config.llm.model}
     return {name: value for name, value in values.items() if value is not None or there[name]}
@@ -249,7 +248,7 @@ def _set_up(arguments: argparse.Namespace, machine: Machine, choice: Choice, *, 
     hosts = []
     for host in choice.hosts:
         changes, pasted = set_up(host, machine, wanted, dry_run=dry_run)
-        hosts.append({"host": host.name, "changes": as_json(changes), "paste": as_json(pasted), "next": host.after})
+        hosts.append({"host": host.name, "changes": changes, "paste": pasted, "next": host.after})
         lines += change_lines(host.title, changes, dry_run, diffs=False)
         lines += [] if dry_run else [*pasting_lines("", pasted), f"  {host.after}"]
         changed = changed or any(change.action not in ("unchanged", "refused") for change in changes)

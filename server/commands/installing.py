@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memory_core.core.memory.results import as_json
-from server.commands.opening import show
+from server.commands.opening import settings_file_of, show
 
 if TYPE_CHECKING:
     from server.hosts.host_files import FileChange
@@ -55,7 +54,7 @@ HOST_NAMES = _HostNames()
 
 def install(arguments: argparse.Namespace) -> int:
     """Put the server, and what else is wanted, into the files of hosts."""
-    from server.hosts import host_setup, own_program
+    from server.hosts import host_setup
     from server.hosts.host_table import this_machine
 
     machine, wanted = this_machine(), wanted_of(arguments)
@@ -68,33 +67,20 @@ def install(arguments: argparse.Namespace) -> int:
     for host in hosts:
         if host is None or arguments.print:
             pasted = host_setup.generic(wanted) if host is None else host_setup.pastings(host, machine, wanted)
-            told.append({"host": "generic" if host is None else host.name, "changes": [], "paste": as_json(pasted)})
+            told.append({"host": "generic" if host is None else host.name, "changes": [], "paste": pasted})
             lines += pasting_lines("Any host" if host is None else host.title, pasted)
             continue
         asked = replace(wanted, parts=wanted.parts | _agreed(arguments, host, machine, wanted))
         changes, pasted = set_up(host, machine, asked, dry_run=arguments.dry_run)
-        memories = own_program.install(arguments, host.name, host.title, lambda question: _asked(arguments, question))
-        told.append(
-            {
-                "host": host.name,
-                "changes": as_json(changes),
-                "paste": as_json(pasted),
-                "next": host.after,
-                **memories.facts,
-            }
-        )
-        lines += [*change_lines(host.title, changes, arguments.dry_run), *pasting_lines("", pasted)]
-        lines += memories.lines
+        memories, line = _offer_memories(arguments, host)
+        told.append({"host": host.name, "changes": changes, "paste": pasted, "next": host.after, **memories})
+        lines += [*change_lines(host.title, changes, arguments.dry_run), *pasting_lines("", pasted), *line]
         left_alone = any(change.action == "refused" for change in changes)
         refused = refused or left_alone
         if not arguments.dry_run and not left_alone:
             lines += [f"  {host.after}", *_missing_parts(host, machine, asked)]
-    facts = {
-        "command": [wanted.launcher.command, *wanted.launcher.prefix],
-        "warnings": warnings_of(wanted),
-        "hosts": told,
-    }
-    show(arguments, facts, "\n".join(lines))
+    command = [wanted.launcher.command, *wanted.launcher.prefix]
+    show(arguments, {"command": command, "warnings": warnings_of(wanted), "hosts": told}, "\n".join(lines))
     return 1 if refused else 0
 
 
@@ -112,7 +98,7 @@ def set_up(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool) -> tu
 
 def uninstall(arguments: argparse.Namespace) -> int:
     """Take every part out of the files of hosts."""
-    from server.hosts import host_setup, own_program
+    from server.hosts import host_setup
     from server.hosts.host_table import this_machine
 
     machine, wanted = this_machine(), wanted_of(arguments)
@@ -124,14 +110,10 @@ def uninstall(arguments: argparse.Namespace) -> int:
             continue
         changes = host_setup.uninstall(host, machine, wanted, dry_run=arguments.dry_run, purge=arguments.purge_backups)
         changes = [change for change in changes if change.action != "absent"]
-        memories = own_program.uninstall(arguments, host.name)
-        told.append({"host": host.name, "changes": as_json(changes), **memories.facts})
-        lines += (
-            change_lines(host.title, changes, arguments.dry_run)
-            if changes
-            else [f"{host.title}: nothing of Runebook's."]
-        )
-        lines += memories.lines
+        memories, line = _end_memories(arguments, host)
+        told.append({"host": host.name, "changes": changes, **memories})
+        nothing = [f"{host.title}: nothing of Runebook's."]
+        lines += [*(change_lines(host.title, changes, arguments.dry_run) if changes else nothing), *line]
         refused = refused or any(change.action == "refused" for change in changes)
     show(arguments, {"hosts": told}, "\n".join(lines))
     return 1 if refused else 0
@@ -146,11 +128,8 @@ def examine_host(arguments: argparse.Namespace) -> int:
     found = list(checks(host, this_machine(), wanted_of(arguments)))
     failed = sum(check.state is State.FAILED for check in found)
     end = f"{host.title}: {failed} failed." if failed else f"{host.title} is set up, and what it starts works."
-    show(
-        arguments,
-        {"host": host.name, "clean": not failed, "checks": as_json(found)},
-        "\n".join([*(check.line for check in found), end]),
-    )
+    lines = [*(check.line for check in found), end]
+    show(arguments, {"host": host.name, "clean": not failed, "checks": found}, "\n".join(lines))
     return 1 if failed else 0
 
 
@@ -219,6 +198,62 @@ def _agreed(arguments: argparse.Namespace, host: Host, machine: Machine, wanted:
     )
 
 
+def _offer_memories(arguments: argparse.Namespace, host: Host) -> tuple[dict[str, str], list[str]]:
+    """Have the host's own program make memories of conversations, where it is installed and that is wanted.
+
+    What is written is ``llm.provider`` and ``llm.command`` in the settings file of the store that the command line
+    names. Where another model is set, it stays.
+
+    Returns:
+        What was done, for scripts and for a person.
+
+    Raises:
+        ConfigInvalid: If the settings cannot be read.
+        StorageFailed: If they cannot be written.
+    """
+    from memory_core.core.llm.client import COMMAND
+    from memory_core.core.llm.command_model import preset_of, program_of
+
+    file, title = settings_file_of(arguments), host.title
+    program, llm = program_of(host.name), file.load().llm
+    if arguments.memories is False or (program is None and not arguments.memories):
+        return {}, []
+    if llm.provider != "none":
+        is_it = llm.provider == COMMAND and preset_of(llm.command) == host.name
+        said = f"made by your installed {title}" if is_it else f"llm.provider is {llm.provider}, which stays"
+        return {"memories": "on" if is_it else "other"}, [f"  Memories: {said}."] if arguments.memories else []
+    if program is None:
+        line = f"  Memories: no program of {title} was found here; install it, then run this again."
+        return {"memories": "missing"}, [line]
+    plan = "it counts against your plan, whose terms hold"
+    question = f"{title}: use your installed {title} to turn conversations into memories ({plan})? [y/N] "
+    if not arguments.memories and not _asked(arguments, question):
+        switch = f"runebook install {host.name} --memories"
+        line = f"  Memories: have your installed {title} make them of conversations ({plan}): {switch}"
+        return {"memories": "off"}, [line]
+    if not arguments.dry_run:
+        file.write({"llm.provider": COMMAND, "llm.command": program})
+    done = "would make" if arguments.dry_run else "makes"
+    where = f"them of conversations that end ({file.path}); runebook doctor tries it."
+    state = "would be on" if arguments.dry_run else "on"
+    return {"memories": state}, [f"  Memories: your installed {title} {done} {where}"]
+
+
+def _end_memories(arguments: argparse.Namespace, host: Host) -> tuple[dict[str, str], list[str]]:
+    """Take the host's program out of the settings again, if it makes memories; see ``_offer_memories``."""
+    from memory_core.core.llm.client import COMMAND
+    from memory_core.core.llm.command_model import preset_of
+
+    file = settings_file_of(arguments)
+    llm = file.load().llm
+    if not file.path.is_file() or llm.provider != COMMAND or preset_of(llm.command) != host.name:
+        return {}, []
+    if not arguments.dry_run:
+        file.write({"llm.provider": None, "llm.command": None})
+    done = "would be" if arguments.dry_run else "is"
+    return {"memories": "off"}, [f"  {file.path}: the program that makes memories {done} taken out."]
+
+
 def _asked(arguments: argparse.Namespace, question: str) -> bool:
     """Whether the person at the terminal says yes; where none is, nobody is asked."""
     if arguments.dry_run or arguments.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -282,20 +317,10 @@ def _list(arguments: argparse.Namespace, machine: Machine, wanted: Wanted) -> in
     from server.hosts.host_setup import findings
 
     found = findings(machine, wanted)
-    facts = [
-        {
-            "host": each.host.name,
-            "found": each.here,
-            "state": each.state,
-            "parts": list(each.parts),
-            "path": str(each.path),
-        }
-        for each in found
-    ]
     lines = [
-        f"{each.host.name:<15} {'found' if each.here else '-':<6} "
+        f"{each.name:<15} {'found' if each.here else '-':<6} "
         f"{', '.join(each.parts) if each.parts and each.state == 'installed' else each.state:<21} {each.path}"
         for each in found
     ]
-    show(arguments, {"hosts": facts}, "\n".join(lines))
+    show(arguments, {"hosts": found}, "\n".join(lines))
     return 0

@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from server.early_settings import working_directory
 from server.terminal import plain, plain_json
 
 if TYPE_CHECKING:
@@ -186,6 +187,16 @@ def settings_file_of(arguments: argparse.Namespace) -> SettingsFile:
     return SettingsFile(path, environment, flags)
 
 
+def name_and_value(flag: str, text: str) -> tuple[str, str]:
+    """The two sides of ``NAME=VALUE``, which was given with ``flag``."""
+    from memory_core.core.errors import InvalidInput
+
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise InvalidInput(f"{flag} {text!r} has no value.", hint=f"Write {flag} NAME=VALUE.")
+    return name.strip(), value
+
+
 def _store_options(arguments: argparse.Namespace) -> tuple[Path | None, None, dict[str, Any]]:
     from memory_core.core.errors import ConfigInvalid
 
@@ -227,13 +238,22 @@ def open_to_search(arguments: argparse.Namespace) -> Runebook:
 
 
 def show(arguments: argparse.Namespace, facts: Any, text: str, *, is_diff: bool = False, is_paged: bool = True) -> None:
-    """Print ``facts`` as JSON where the command line asks for it, else ``text``, safe for a terminal."""
+    """Print ``facts``, results among them, as JSON where the command line asks for it, else ``text``.
+
+    Either is safe for a terminal.
+    """
     if arguments.json:
-        print(plain_json(json.dumps(facts, ensure_ascii=False, indent=2)))
+        print(plain_json(json.dumps(facts, ensure_ascii=False, indent=2, default=_result_as_json)))
     elif sys.stdout.isatty() and is_paged:
         _page(_coloured(plain(text)) if is_diff else plain(text))
     else:
         print(plain(text))
+
+
+def _result_as_json(result: Any) -> Any:
+    from memory_core.core.memory.results import as_json
+
+    return as_json(result)
 
 
 def _page(text: str) -> None:
@@ -256,19 +276,15 @@ def _coloured(text: str) -> str:
 
 
 def here(config: Config) -> str | None:
-    """The project of the working directory, where the settings let it be looked for."""
+    """The project of the working directory."""
+    return project_of(config, working_directory())
+
+
+def project_of(config: Config, folder: str) -> str | None:
+    """The project of a folder, where the settings let it be looked for; empty names none."""
     from memory_core.core.memory.project import project_at
 
-    folder = working_directory()
-    return None if folder is None or not config.project.detect else project_at(folder)
-
-
-def working_directory() -> Path | None:
-    """Where the command runs; None where that folder is gone."""
-    try:
-        return Path.cwd()
-    except OSError:  # it was removed
-        return None
+    return project_at(Path(folder)) if folder and config.project.detect else None
 
 
 def json_file(name: str | None) -> Any:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memory_core.core.errors import InvalidInput, StorageFailed, StoreBusy
-from memory_core.core.memory.results import as_json
 from server.commands import declared
 from server.commands.opening import json_text, open_memory_of, show
 from server.terminal import plain
@@ -50,8 +49,7 @@ def forget(arguments: argparse.Namespace) -> int:
         if not _confirmed(f"To delete what is listed, type how many that is ({len(going)}): ", str(len(going))):
             print("Nothing was deleted.", file=sys.stderr)
             return 1
-    confirmed = {**given, "uris": going, "confirm": len(going)}
-    return declared.say(arguments, FORGET, declared.ask(arguments, FORGET, confirmed))
+    return declared.run(arguments, FORGET, {**given, "uris": going, "confirm": len(going)})
 
 
 def purge(arguments: argparse.Namespace) -> int:
@@ -83,7 +81,7 @@ def purge(arguments: argparse.Namespace) -> int:
 def _tell(arguments: argparse.Namespace, receipt: CommitReceipt) -> int:
     from server import rendering
 
-    show(arguments, as_json(receipt), rendering.receipt_text(receipt))
+    show(arguments, receipt, rendering.receipt_text(receipt))
     return 1 if receipt.status == "rejected" else 0
 
 

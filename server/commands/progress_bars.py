@@ -84,7 +84,7 @@ class Bar:
 
     def show(self, stage: Stage) -> None:
         """Draw where the work stands, a few times a second at most."""
-        if self._bar is not None and (_differs(stage, self._stage) or (stage.done or 0) < self._bar.n):
+        if self._bar is not None and (_work(stage) != _work(self._stage) or (stage.done or 0) < self._bar.n):
             self.close()
         self._stage = stage
         if self._bar is None:
@@ -127,7 +127,7 @@ class LogLines:
 
     def show(self, stage: Stage) -> None:
         """Take note of where the work stands, and say so if it is time."""
-        if _differs(stage, self._stage):
+        if _work(stage) != _work(self._stage):
             self._began = (self._clock(), stage.done or 0)
         self._stage = stage
         self.tick()
@@ -158,13 +158,9 @@ def passages(embedded: Embedded) -> Stage:
     return Stage("computing vectors", embedded.done, embedded.total, "passages")
 
 
-def _differs(stage: Stage, other: Stage | None) -> bool:
-    """Whether it is other work, and not more of the same."""
-    return other is None or (stage.what, stage.unit, stage.total is None) != (
-        other.what,
-        other.unit,
-        other.total is None,
-    )
+def _work(stage: Stage | None) -> tuple[str, str, bool] | None:
+    """What a stage is of; more of the same work is equal."""
+    return None if stage is None else (stage.what, stage.unit, stage.total is None)
 
 
 def _columns(terminal: TextIO) -> int:

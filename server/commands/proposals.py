@@ -19,11 +19,11 @@ def review(arguments: argparse.Namespace) -> int:
     from memory_core.features.review import ACCEPT, REJECT, REVIEW, REWORD, SHOW
 
     if arguments.what == "list":
-        return declared.say(arguments, REVIEW, declared.ask(arguments, REVIEW, {}))
+        return declared.run(arguments, REVIEW, {})
     if arguments.what == "show":
-        return declared.say(arguments, SHOW, declared.ask(arguments, SHOW, {"names": arguments.names}))
+        return declared.run(arguments, SHOW, {"names": arguments.names})
     if arguments.what == "edit":
-        return declared.say(arguments, REWORD, declared.ask(arguments, REWORD, _reworded(arguments)))
+        return declared.run(arguments, REWORD, _reworded(arguments))
     names = arguments.names
     if arguments.all:
         names = [each["id"] for each in declared.ask(arguments, REVIEW, {}).facts["waiting"]]
@@ -31,8 +31,7 @@ def review(arguments: argparse.Namespace) -> int:
             show(arguments, {"receipts": []}, "Nothing waits for review.")
             return 0
     decide = ACCEPT if arguments.what == "accept" else REJECT
-    given = {"names": names, "dry_run": arguments.dry_run}
-    return declared.say(arguments, decide, declared.ask(arguments, decide, given))
+    return declared.run(arguments, decide, {"names": names, "dry_run": arguments.dry_run})
 
 
 def _reworded(arguments: argparse.Namespace) -> dict[str, str]:

@@ -22,7 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from server.commands.opening import settings_file_of, settings_of, working_directory
+from server.commands.opening import settings_file_of, settings_of
+from server.early_settings import working_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,13 +51,8 @@ _LEADING = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" cont
 
 def serve(arguments: argparse.Namespace) -> int:
     """Serve MCP clients until they leave."""
-    if arguments.shared:
-        return _serve_shared(arguments)
-    if arguments.transport == "stdio":
-        return _serve_stdio(arguments)
-    if arguments.transport == "local":
-        return _serve_local(arguments)
-    return _serve_http(arguments)
+    ways = {"stdio": _serve_stdio, "local": _serve_local}
+    return (_serve_shared if arguments.shared else ways.get(arguments.transport, _serve_http))(arguments)
 
 
 def _serve_stdio(arguments: argparse.Namespace) -> int:
@@ -79,7 +75,8 @@ def _serve_here(arguments: argparse.Namespace, config: Config, pipe: LinePipe, p
         place = _place(arguments)
         return listen(store, place.state, kind="stdio", settings=place.settings)
 
-    server = build_server(_store(arguments, config, on_open), working_directory(), private=private)
+    folder = working_directory()
+    server = build_server(_store(arguments, config, on_open), Path(folder) if folder else None, private=private)
     gc.enable()
     gc.freeze()
     return anyio.run(serve_pipe, server, pipe)

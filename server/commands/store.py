@@ -7,7 +7,6 @@ declarations alone (``declared``).
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
@@ -21,6 +20,7 @@ from server.terminal import plain
 
 if TYPE_CHECKING:
     from memory_core.core.memory.results import CommitReceipt
+    from memory_core.features.upkeep.passes import Done
 
 
 def archive(arguments: argparse.Namespace) -> int:
@@ -32,8 +32,7 @@ def archive(arguments: argparse.Namespace) -> int:
         none = "Nothing in the archive holds these words." if arguments.names else "Nothing is archived."
         return declared.say(arguments, ARCHIVE_LIST, answered._replace(text=answered.text or none))
     command = ARCHIVE if arguments.action == "add" else RESTORE
-    given = {"uris": arguments.names, "dry_run": arguments.dry_run}
-    return declared.say(arguments, command, declared.ask(arguments, command, given))
+    return declared.run(arguments, command, {"uris": arguments.names, "dry_run": arguments.dry_run})
 
 
 def summary(arguments: argparse.Namespace) -> int:
@@ -46,8 +45,7 @@ def summary(arguments: argparse.Namespace) -> int:
         written = declared.ask(arguments, COMMIT, {"memory_content": text, "memory_type": NAME})
         refused = any(result.get("reason") for result in written.facts["results"])
         return declared.say(arguments, COMMIT, written._replace(status=int(refused)))
-    command = SUMMARY_CLEAR if arguments.clear else SUMMARY
-    return declared.say(arguments, command, declared.ask(arguments, command, {}))
+    return declared.run(arguments, SUMMARY_CLEAR if arguments.clear else SUMMARY, {})
 
 
 def stats(arguments: argparse.Namespace) -> int:
@@ -58,36 +56,32 @@ def stats(arguments: argparse.Namespace) -> int:
         with open_memory_of(arguments) as memory:
             print(exposition(memory.run(STATS, StatsRequest(whole=arguments.all))), end="")
         return 0
-    return declared.say(arguments, STATS, declared.ask(arguments, STATS, {"whole": arguments.all}))
+    return declared.run(arguments, STATS, {"whole": arguments.all})
 
 
 def maintain(arguments: argparse.Namespace) -> int:
     """Run maintenance and say what each pass did."""
-    from memory_core.core.memory.results import as_json
     from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
     from server.rendering import receipt_text
 
-    facts: list[dict[str, Any]] = []
+    passes: list[Done] = []
     lines: list[str] = []
-    failed = False
     with open_memory_of(arguments) as memory, Progress() as tell:
         for done in memory.run(MAINTAIN, MaintainRequest(dry_run=arguments.dry_run, only=arguments.only)):
-            facts.append(as_json(done))
-            tell(Stage("maintaining", len(facts), None, f"passes, {done.name} last"))
+            passes.append(done)
+            tell(Stage("maintaining", len(passes), None, f"passes, {done.name} last"))
             would = "would change" if arguments.dry_run else "changed"
             lines.append(f"{done.name}: {f'{would} {done.changed} files' if done.receipts else 'nothing to do'}")
             lines += [f"  {line}" for receipt in done.receipts for line in receipt_text(receipt).splitlines()]
             if done.failure is not None:
-                failed = True
                 lines.append(f"  stopped: {done.failure.message} Next: {done.failure.hint}")
-    show(arguments, {"dry_run": arguments.dry_run, "passes": facts}, "\n".join(lines))
-    return int(failed)
+    show(arguments, {"dry_run": arguments.dry_run, "passes": passes}, "\n".join(lines))
+    return int(any(done.failure is not None for done in passes))
 
 
 def extract(arguments: argparse.Namespace) -> int:
     """Extract the memories of waiting conversations."""
     from memory_core.core.commit.receipts import still_waits
-    from memory_core.core.memory.results import as_json
     from server.rendering import receipt_text
 
     with open_memory_of(arguments) as memory:
@@ -95,7 +89,7 @@ def extract(arguments: argparse.Namespace) -> int:
             rows = memory.extractor.waiting()
             lines = [f"{row.session_id}: {row.waiting} messages since {row.since}" for row in rows]
             lines = [line + (f" ({row.reason})" if row.reason else "") for line, row in zip(lines, rows, strict=True)]
-            show(arguments, {"waiting": as_json(rows)}, "\n".join(lines) or "No conversation waits.")
+            show(arguments, {"waiting": rows}, "\n".join(lines) or "No conversation waits.")
             return 0
         receipts = []
         waiting = 1 if arguments.session_id else len(memory.extractor.waiting())
@@ -104,10 +98,8 @@ def extract(arguments: argparse.Namespace) -> int:
             if not arguments.json:
                 print(plain(receipt_text(receipt)), flush=True)
     waits = any(receipt.status == "rejected" or still_waits(receipt) for receipt in receipts)
-    if arguments.json:
-        print(json.dumps({"receipts": as_json(receipts)}, ensure_ascii=False, indent=2))
-    elif not receipts:
-        print("No conversation waits.")
+    if arguments.json or not receipts:
+        show(arguments, {"receipts": receipts}, "No conversation waits.")
     return int(waits)
 
 
@@ -136,28 +128,29 @@ def embed(arguments: argparse.Namespace) -> int:
 
 def migrate(arguments: argparse.Namespace) -> int:
     """Bring an older store's files to semantic names and our trailer."""
-    from memory_core.core.memory.results import as_json
     from memory_core.features.migrate import MIGRATE, MigrateRequest
 
     with open_memory_of(arguments) as memory, Progress():
         migration = memory.run(MIGRATE, MigrateRequest(dry_run=arguments.dry_run))
-    show(arguments, as_json(migration), "\n".join(migration.lines()))
+    show(arguments, migration, "\n".join(migration.lines()))
     return 0
 
 
 def types(arguments: argparse.Namespace) -> int:
     """Print the memory types."""
+    from memory_core.core.memory.memory_type import MergeOp
     from memory_core.open_store import load_registry
-    from server.protocol.app import type_line
 
     registry = load_registry(settings_of(arguments))
-    facts = {
-        "types": [memory_type.as_dict() for memory_type in registry.list_all()],
-        "problems": [str(problem) for problem in registry.problems],
-    }
-    lines = [type_line(memory_type) for memory_type in registry.list_all()]
-    show(arguments, facts, "\n".join([*lines, *(f"broken: {problem}" for problem in registry.problems)]))
-    return int(bool(registry.problems))
+    lines = []
+    for each in registry.list_all():
+        ops = {field.name: "" if field.merge_op is MergeOp.PATCH else f" [{field.merge_op}]" for field in each.fields}
+        fields = [f"{field.name}{ops[field.name]}" for field in each.fields if field.merge_op is not MergeOp.AVG]
+        lines.append(f"- {each.name} ({each.directory}): {', '.join(fields)}. {' '.join(each.description.split())}")
+    problems = list(map(str, registry.problems))
+    text = "\n".join([*lines, *(f"broken: {problem}" for problem in problems)])
+    show(arguments, {"types": registry.list_all(), "problems": problems}, text)
+    return int(bool(problems))
 
 
 def settings_in_force(arguments: argparse.Namespace) -> int:
@@ -182,7 +175,6 @@ def settings_in_force(arguments: argparse.Namespace) -> int:
 
 def doctor(arguments: argparse.Namespace) -> int:
     """Examine a store, which need not be sound, and mend it if asked to; or a host."""
-    from memory_core.core.memory.results import as_json
     from memory_core.features.doctor import examine, repair
     from memory_core.features.doctor_checks import asked_command
     from memory_core.open_store import load_registry
@@ -194,7 +186,7 @@ def doctor(arguments: argparse.Namespace) -> int:
     config = settings_of(arguments)
     report = (repair if arguments.repair else examine)(config, load_registry(config))
     report = replace(report, findings=(*report.findings, *asked_command(config)))
-    show(arguments, as_json(report), "\n".join(report.lines()))
+    show(arguments, report, "\n".join(report.lines()))
     return 0 if report.clean else 1
 
 
@@ -220,16 +212,44 @@ def rebuild(arguments: argparse.Namespace) -> int:
             computed = memory.indexer.vector_count() - before
             memory.indexer.send_all()
         trouble = memory.indexer.vectors.trouble
-    facts = {
-        **as_json(rebuilt),
-        "vectors_computed": computed,
-        **({} if trouble is None else {"not_sent": trouble}),
-    }
+    facts = {**as_json(rebuilt), "vectors_computed": computed}
     text = (
         f"The index was built anew: {rebuilt.documents:,} documents of {rebuilt.files:,} files; "
         f"{rebuilt.vectors_kept:,} vectors kept, {rebuilt.vectors_dropped:,} dropped, {computed:,} computed."
     )
     if trouble is not None:
+        facts["not_sent"] = trouble
         text += f"\nNot sent: {trouble} A running server does that once it can."
     show(arguments, facts, text)
     return 0
+
+
+def database(arguments: argparse.Namespace) -> int:
+    """Make the database of ``store.url`` ready, bring its schema forward, or say how it stands.
+
+    The exit status is 1 where something must be put right.
+    """
+    from memory_core.core.errors import ConfigInvalid, StorageFailed
+    from memory_core.open_store import postgres_schema
+
+    url = settings_of(arguments).store.url
+    if not url:
+        raise ConfigInvalid("no database is set.", hint="Set store.url; the memories of a folder need no such command.")
+    schema = postgres_schema()
+    before = schema.state(url)
+    if arguments.action == "migrate" and before.version == 0:
+        raise StorageFailed("the database holds no store yet.", hint="Make it ready: runebook db init")
+    if arguments.action != "check":
+        schema.ready(url)
+    now = schema.state(url)
+    done = {"init": "is made ready", "migrate": "was brought forward"}.get(arguments.action)
+    if done is None or now.version == before.version:
+        done = "is ready" if not now.problems else "must be put right"
+    vectors = f"pgvector {now.vectors}" if now.vectors else "no pgvector"
+    lines = [
+        f"The database {done}: schema version {now.version} (this program works with {now.wanted}), "
+        f"PostgreSQL {now.server}, {vectors}.",
+        *(f"  {problem}" for problem in now.problems),
+    ]
+    show(arguments, now._asdict() | {"was": before.version}, "\n".join(lines))
+    return int(bool(now.problems))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memory_core.core.errors import InvalidInput, NeedsFolder, NotFound
-from memory_core.core.memory.results import as_json
 from memory_core.features.imports import FORMATS
 from server.commands.opening import open_memory_of, settings_of, show
 from server.commands.progress_bars import Progress
@@ -70,7 +69,7 @@ def _import_export(arguments: argparse.Namespace, path: Path) -> int:
         done = import_export(
             memory, path, on_conflict=policy, into=into, partial=arguments.partial, dry_run=arguments.dry_run
         )
-    show(arguments, as_json(done), "\n".join(done.lines()))
+    show(arguments, done, "\n".join(done.lines()))
     return 1 if done.refused else 0
 
 
@@ -93,7 +92,7 @@ def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
         done = import_memories(memory, request)
         if arguments.extract and not arguments.dry_run:
             extract_imported(memory, done)
-    show(arguments, as_json(done), "\n".join(done.lines()))
+    show(arguments, done, "\n".join(done.lines()))
     return 1 if done.left_out else 0
 
 
@@ -129,7 +128,7 @@ def export(arguments: argparse.Namespace) -> int:
     if name == "-":  # standard output is the export
         print(*lost, sep="\n", end="\n" * bool(lost), file=sys.stderr)
         return 1 if lost else 0
-    show(arguments, as_json(done), "\n".join([text, *lost]))
+    show(arguments, done, "\n".join([text, *lost]))
     return 1 if lost else 0
 
 
@@ -148,7 +147,7 @@ def backup(arguments: argparse.Namespace) -> int:
     lines = [f"{done.counts['files']:,} files up to commit {done.seq} in {done.path}, read back and verified."]
     lines += [f"not as committed: {uri} (it is in the backup as it is on disk)" for uri in done.notes]
     lines += [f"removed {name}" for name in done.removed]
-    show(arguments, as_json(done), "\n".join(lines))
+    show(arguments, done, "\n".join(lines))
     return 0
 
 
@@ -163,7 +162,7 @@ def move(arguments: argparse.Namespace) -> int:
         "What they were moved from stays as it is: have no server write to it any more.",
     ]
     lines += [f"{done.tokens_left} tokens were left: others have their labels there."] if done.tokens_left else []
-    show(arguments, as_json(done), "\n".join(lines))
+    show(arguments, done, "\n".join(lines))
     return 0
 
 

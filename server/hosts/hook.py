@@ -357,21 +357,12 @@ def _take_in(arguments: argparse.Namespace, settings: EarlySettings, deadline: D
 
 def _begin_taking_in(arguments: argparse.Namespace) -> None:
     """Have another process follow the notes, which lives on when the host has ended this one."""
-    import subprocess
+    from server.local.shared_server import spawn
 
-    options = [*(("--home", arguments.home) if arguments.home else ())]
+    options = ["--home", arguments.home] if arguments.home else []
     options += ["--config", arguments.config] if arguments.config else []
     options += [part for flag in arguments.set for part in ("--set", flag)]
-    apart: dict[str, Any] = {"start_new_session": True}
-    if sys.platform == "win32":
-        apart = {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "server.cli", "hook", TAKE_IN, *options],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        **apart,
-    )
+    process = spawn("hook", TAKE_IN, *options)
     process.returncode = 0  # it goes on by itself, and nobody here asks for its end any more
 
 

@@ -31,17 +31,18 @@ from memory_core.core.commit.receipts import EXTRACTION
 from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError, StoreBusy
 from memory_core.core.extract.trigger import WAITING, ExtractionTrigger
 from memory_core.core.llm.client import COMMAND, PROVIDERS
-from memory_core.core.memory.project import project_at
 from memory_core.core.memory.requests import RetrieveRequest
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.search.context_formats import as_data
 from memory_core.core.search.context_sources import skill_name_of
 from memory_core.core.store.locks import StoreLock
 from memory_core.features.imports.items import ConversationItem, digest_of
+from server.commands.opening import project_of
+from server.foreign_json import json_value
 from server.hosts import hook_notes
 from server.hosts.hook import CLAUDE_CODE, POST_READ, SESSION_END, SESSION_START, STOP, STORING, HookEvent, read_event
 from server.hosts.hook_notes import Pending, PrivateTimes
-from server.hosts.transcripts import last_said, message_of, path_of, value_of, whole
+from server.hosts.transcripts import last_said, message_of, path_of, whole
 from server.private_file import make_private, write_json
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def answer(
         return _store_event(memory, read, resident=resident)
     if memory.access is Access.READ_WRITE and PrivateTimes(memory.store.files.state, read.cwd).is_on:
         memory = memory.view(access=Access.PRIVATE)
-    here = _project(memory.config, read.cwd)
+    here = project_of(memory.config, read.cwd)
     if event == POST_READ:
         name = skill_named(given)
         return HookAnswer("" if name is None else memory.skill_memory(name, here=here))
@@ -373,7 +374,7 @@ def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
 
     config, state = memory.config, memory.store.files.state
     recorder = ConversationRecorder(memory, ("hooks", config.user_space, config.agent_space))
-    assignment = memory.projects.assignment(None, None, _project(config, event.cwd))
+    assignment = memory.projects.assignment(None, None, project_of(config, event.cwd))
     private = PrivateTimes(state, event.cwd)
     path = path_of(event.transcript)
     growing = None if path is None or event.messages else _TranscriptReader(path, state, config.user_space)
@@ -490,7 +491,7 @@ class _TranscriptReader:
 def _whole_lines(part: bytes) -> bytes:
     """Without a last line that is half written; a last line that is JSON lacks only its line feed."""
     end = part.rfind(b"\n") + 1
-    return part if value_of(part[end:]) is not None else part[:end]
+    return part if json_value(part[end:]) is not None else part[:end]
 
 
 def _session(memory: Runebook, event: HookEvent) -> str:
@@ -500,7 +501,3 @@ def _session(memory: Runebook, event: HookEvent) -> str:
     files, sessions = memory.store.files, memory.commits.sessions
     is_imported = files.is_dir(sessions.child(imported)) and not files.is_dir(sessions.child(own))
     return imported if is_imported else own
-
-
-def _project(config: Config, folder: str) -> str | None:
-    return project_at(Path(folder)) if folder and config.project.detect else None

@@ -20,8 +20,9 @@ from typing import Any, ClassVar, Protocol
 from memory_core.core.errors import InvalidInput, RunebookError, StorageFailed
 from memory_core.core.store import atomic
 from memory_core.features.imports.markdown import RULES_BEGIN, RULES_END
+from server.foreign_json import value_at
 from server.hosts import jsonc, toml
-from server.hosts.jsonc import BY_HAND, replaced, value_at
+from server.hosts.jsonc import BY_HAND, replaced
 
 BACKUP = ".runebook-backup"
 _EMPTY = ("", "{}")

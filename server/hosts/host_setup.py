@@ -14,10 +14,10 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, ClassVar
 
 from server.hosts.host_files import Edit, FileChange, Hooks, Rules, Server, put_in, state_of, take_out
-from server.hosts.host_table import HookFile, Host, Machine, ServerFile, hosts, hosts_here
+from server.hosts.host_table import HookFile, Host, Machine, hosts, hosts_here
 
 #: What can be put into a host.
 PARTS = ("server", "rules", "hooks")
@@ -27,11 +27,8 @@ RULES = Path(__file__).with_name("rules.md").read_text(encoding="utf-8").rstrip(
 _PROGRAM = "runebook"
 _UVX = re.compile(r"[\\/]uv[\\/](?:cache[\\/])?(?:archive|environments|builds)-v\d+[\\/]")
 _PIPX_RUN = re.compile(r"[\\/]pipx[\\/](?:\.cache|Cache|cache)[\\/]|[\\/]\.cache[\\/]pipx[\\/]")
-_TEMPORARY = (
-    re.compile(r"^/(?:private/)?(?:var/)?tmp/"),
-    re.compile(r"^/(?:private/)?var/folders/"),
-    re.compile(r"^/dev/shm/"),
-    re.compile(r"[\\/]AppData[\\/]Local[\\/]Temp[\\/]", re.IGNORECASE),
+_TEMPORARY = re.compile(
+    r"^(?:/private)?(?:/var)?/tmp/|^(?:/private)?/var/folders/|^/dev/shm/|[\\/](?i:AppData[\\/]Local[\\/]Temp)[\\/]"
 )
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~-]+")
 
@@ -83,7 +80,7 @@ def launcher(program: str | None = None, prefix: str | None = None, *, windows: 
 def is_temporary(path: str) -> bool:
     """Whether a path lies where systems tidy up."""
     here = tempfile.gettempdir().rstrip("\\/") + os.sep
-    return path.startswith(here) or any(pattern.search(path) for pattern in _TEMPORARY)
+    return path.startswith(here) or _TEMPORARY.search(path) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +122,9 @@ class Pasting:
 class Finding:
     """How a host stands: ``state`` is that of its server (missing, installed, outdated, unreadable)."""
 
-    host: Host
+    JSON: ClassVar = "name:host here:found state parts path"
+
+    name: str
     here: bool
     state: str
     path: Path
@@ -168,7 +167,7 @@ def findings(machine: Machine, wanted: Wanted) -> list[Finding]:
         parts = {what for what, state, _ in states if state in ("installed", "outdated")}
         servers = [(state, path) for what, state, path in states if what == "server"]
         state, path = next((each for each in servers if each[0] != "missing"), servers[0])
-        found.append(Finding(host, host in here, state, path, tuple(part for part in PARTS if part in parts)))
+        found.append(Finding(host.name, host in here, state, path, tuple(part for part in PARTS if part in parts)))
     return found
 
 
@@ -194,9 +193,10 @@ def plan(host: Host, machine: Machine, wanted: Wanted, *, everywhere: bool = Fal
     files: dict[Path, list[Edit]] = {}
     parts = PARTS if everywhere else wanted.parts
     if "server" in parts:
-        for path in chosen(settings.server.paths):
-            own = path.with_stem(wanted.name) if settings.server.own else path
-            files.setdefault(own, []).append(_server(settings.server, wanted))
+        server = settings.server
+        edit = Server((server.below, wanted.name), wanted.entry(typed=server.typed), server.toml)
+        for path in chosen(server.paths):
+            files.setdefault(path.with_stem(wanted.name) if server.own else path, []).append(edit)
     if "hooks" in parts and settings.hooks is not None:
         files.setdefault(Path(settings.hooks.path), []).append(_hooks(settings.hooks, host, wanted))
     if "rules" in parts and settings.rules is not None:
@@ -226,10 +226,6 @@ def generic(wanted: Wanted) -> list[Pasting]:
     if "rules" in wanted.parts:
         shown.append(Pasting("the host's rules, instructions or system prompt", RULES))
     return shown
-
-
-def _server(file: ServerFile, wanted: Wanted) -> Server:
-    return Server((file.below, wanted.name), wanted.entry(typed=file.typed), file.toml)
 
 
 def _hooks(file: HookFile, host: Host, wanted: Wanted) -> Hooks:

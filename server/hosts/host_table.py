@@ -1,13 +1,12 @@
 """The hosts: which files each reads for its servers, its hooks and its rules, for a user or for one project.
 
-The table itself is ``hosts.json``; a new host is an entry there. Owned here: which folders its paths begin with on this
-machine. Nothing of a host is read. Where a host keeps its files in several places (editions, or a packaged one), all
-of them are named and the caller takes those that are there.
+The table itself is ``host_table.json``; a new host is an entry there. Owned here: which folders its paths begin with on
+this machine. Nothing of a host is read. Where a host keeps its files in several places (editions, or a packaged one),
+all of them are named and the caller takes those that are there.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from memory_core.core.errors import InvalidInput
+from memory_core.core.text.word_table import word_table
 
 Platform = Literal["linux", "darwin", "win32"]
 #: Events by their verb in ``runebook hook``: the host's name, for which tools, how long the host waits (its unit).
@@ -197,7 +197,7 @@ class Host:
 @cache
 def hosts() -> tuple[Host, ...]:
     """Every host of the table."""
-    return tuple(Host(entry["name"], entry["title"], entry["after"], entry) for entry in _table()["hosts"])
+    return tuple(Host(entry["name"], entry["title"], entry["after"], entry) for entry in word_table(__file__)["hosts"])
 
 
 def names() -> tuple[str, ...]:
@@ -222,11 +222,6 @@ def hosts_here(machine: Machine) -> list[Host]:
     return [host for host in hosts() if any(Path(mark).exists() for mark in host.marks(machine))]
 
 
-@cache
-def _table() -> Any:
-    return json.loads(Path(__file__).with_name("hosts.json").read_text(encoding="utf-8"))
-
-
 def _settings(entry: Mapping[str, Any], known: Mapping[str, PurePath]) -> HostSettings:
     rules = entry.get("rules")
     hooks = entry.get("hooks")
@@ -241,7 +236,7 @@ def _settings(entry: Mapping[str, Any], known: Mapping[str, PurePath]) -> HostSe
 
 
 def _hooks(entry: Mapping[str, Any], known: Mapping[str, PurePath]) -> HookFile:
-    events = {verb: tuple(event) for verb, event in _table()["events"][entry["events"]].items()}
+    events = {verb: tuple(event) for verb, event in word_table(__file__)["events"][entry["events"]].items()}
     return HookFile(**{**entry, "path": _paths([entry["path"]], known)[0], "events": events})
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from memory_core.core.errors import InvalidInput
+from server.foreign_json import value_at
 
 #: The next step where an edit is refused.
 BY_HAND = "Put the lines in by hand; runebook install --print shows them."
@@ -166,16 +167,6 @@ def remove(text: str, path: Path) -> str:
             return text
         holder, node = node, child
     return _checked(_cut(document, holder, node), without(document.value, path))
-
-
-def value_at(value: Any, path: Sequence[str | int]) -> Any:
-    """What stands at a path within a value; None where nothing does."""
-    for key in path:
-        if isinstance(value, list) and isinstance(key, int):
-            value = value[key] if key < len(value) else None
-        else:
-            value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def replaced(value: Any, path: Sequence[str | int], part: Any) -> Any:

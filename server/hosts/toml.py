@@ -13,7 +13,8 @@ from itertools import takewhile
 from typing import Any
 
 from memory_core.core.errors import InvalidInput
-from server.hosts.jsonc import BY_HAND, Path, newline_of, replaced, value_at, without
+from server.foreign_json import value_at
+from server.hosts.jsonc import BY_HAND, Path, newline_of, replaced, without
 
 _LONE_NEWLINE = re.compile(r"(?<!\r)\n")
 #: Blank lines and comments at the end of a stretch of lines.

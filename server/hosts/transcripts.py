@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from memory_core.features.imports.items import CLAUDE_CODE_MARKUP, CODEX_CONTEXT
+from server.foreign_json import json_value
 
 #: Of the end of a transcript, for what was said last.
 _TAIL_BYTES = 2 * 1024 * 1024
@@ -57,18 +58,10 @@ def whole(path: Path) -> list[Any]:
         OSError: If it cannot be read.
     """
     with path.open("rb") as stream:
-        value = value_of(stream.read(_WHOLE_LIMIT_BYTES + 1))
+        value = json_value(stream.read(_WHOLE_LIMIT_BYTES + 1))
     if isinstance(value, dict):
         value = next((value[name] for name in ("messages", "history") if isinstance(value.get(name), list)), value)
     return value if isinstance(value, list) else [value]
-
-
-def value_of(line: bytes) -> Any:
-    """The value of a line; None where it is no JSON."""
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
 
 
 def message_of(record: Any) -> dict[str, Any] | None:
@@ -122,7 +115,7 @@ def _from_end(path: Path) -> Iterator[Any]:
         start = max(0, stream.seek(0, os.SEEK_END) - _TAIL_BYTES)
         stream.seek(start)
         lines = stream.read(_TAIL_BYTES).split(b"\n")
-    yield from map(value_of, reversed(lines if start == 0 else lines[1:]))
+    yield from map(json_value, reversed(lines if start == 0 else lines[1:]))
 
 
 def _text(content: Any) -> str:

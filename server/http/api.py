@@ -37,7 +37,6 @@ from memory_core.core.errors import (
     PatchRejected,
     RunebookError,
     SchemaInvalid,
-    StorageFailed,
     StoreBusy,
 )
 from memory_core.core.memory.operations import escaped
@@ -45,7 +44,7 @@ from memory_core.core.memory.results import CommitReceipt, Status, as_json
 from memory_core.runebook import Runebook
 from memory_core.version import program_version
 from server.http import api_answers
-from server.http.authentication import identity
+from server.http.authentication import identity, with_headers
 from server.http.connections import peeked
 
 if TYPE_CHECKING:
@@ -55,28 +54,24 @@ if TYPE_CHECKING:
     from server.protocol.session import ServedStore
 
 _logger = logging.getLogger(__name__)
-#: Status and seconds after which to try again, by error; the first that fits counts.
-_STATUSES: tuple[tuple[type[RunebookError], int, int | None], ...] = (
-    (AccessDenied, 403, None),
-    (NotFound, 404, None),
-    (MemoryChanged, 412, None),
-    (InvalidInput, 400, None),
-    (PatchRejected, 400, None),
-    (FieldRejected, 400, None),
-    (StoreBusy, 503, 1),
-    (EmbeddingFailed, 503, 30),
-    (ModelFailed, 503, 60),
-    (StorageFailed, 503, 10),
-    (SchemaInvalid, 503, 60),
-    (ConfigInvalid, 503, 60),
+#: Status and seconds after which to try again, by error.
+_STATUSES: tuple[tuple[tuple[type[RunebookError], ...], int, int | None], ...] = (
+    ((AccessDenied,), 403, None),
+    ((NotFound,), 404, None),
+    ((MemoryChanged,), 412, None),
+    ((InvalidInput, PatchRejected, FieldRejected), 400, None),
+    ((StoreBusy,), 503, 1),
+    ((EmbeddingFailed,), 503, 30),
+    ((ModelFailed, SchemaInvalid, ConfigInvalid), 503, 60),
 )
+_ANY_OTHER = (503, 10)
 #: Absolute paths of any system, of two parts or more; a URI's slashes follow a colon or another slash.
 _PLACES = re.compile(r"(?<![\w:/.~])(?:/[^\s'\"/:;,]+){2,}/?|(?<![\w])[A-Za-z]:\\[^\s'\";,]+|\\\\[^\s'\";,]+")
-_HINTS = {
-    404: "See GET /api/openapi.json for what there is.",
-    405: "See GET /api/openapi.json for what this path takes.",
+#: What is wrong and the next step, where no route was reached.
+_UNROUTED = {
+    404: ("There is nothing at this path.", "See GET /api/openapi.json for what there is."),
+    405: ("This path does not take that method.", "See GET /api/openapi.json for what this path takes."),
 }
-_WORDS = {404: "There is nothing at this path.", 405: "This path does not take that method."}
 _VALIDATION_SHOWN = 3
 #: Refusals that say more than what is wrong.
 _REFUSALS = {409: "RefusedAnswer", 412: "ConflictAnswer"}
@@ -94,10 +89,7 @@ class Refusal(Exception):
 
     def __init__(self, status: int, error: str, hint: str, more: Mapping[str, Any] | None = None) -> None:
         super().__init__(error)
-        self.status = status
-        self.error = error
-        self.hint = hint
-        self.more = dict(more or {})
+        self.answer = answer(status, error, hint, **(more or {}))
 
 
 def expect_stored(receipt: CommitReceipt) -> CommitReceipt:
@@ -117,14 +109,6 @@ def expect_stored(receipt: CommitReceipt) -> CommitReceipt:
 def answer(status: int, error: str, hint: str, **more: Any) -> JSONResponse:
     """A refusal as JSON."""
     return JSONResponse({"error": escaped(error), "hint": escaped(hint), **more}, status)
-
-
-def register_refusals(api: FastAPI) -> None:
-    """Let every error of the API become such an answer."""
-    api.add_exception_handler(RunebookError, _of_library)
-    api.add_exception_handler(Refusal, _of_refusal)
-    api.add_exception_handler(RequestValidationError, _of_validation)
-    api.add_exception_handler(HTTPException, _of_http)
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -199,9 +183,9 @@ _DESCRIPTIONS = {
 }
 
 
-async def _of_library(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RunebookError)
-    status, retry = next(((status, retry) for kind, status, retry in _STATUSES if isinstance(error, kind)), (503, 10))
+async def _of_library(_request: Request, error: RunebookError) -> JSONResponse:
+    fitting = ((status, seconds) for kinds, status, seconds in _STATUSES if isinstance(error, kinds))
+    status, retry_seconds = next(fitting, _ANY_OTHER)
     message, hint = error.message, error.hint
     if status == 503:
         _logger.log(logging.DEBUG if isinstance(error, ModelFailed) else logging.WARNING, "not answered: %s", message)
@@ -210,18 +194,16 @@ async def _of_library(_request: Request, error: Exception) -> JSONResponse:
     bearer = identity()
     if status == 403 and bearer is not None and bearer.step_up:
         response.headers["www-authenticate"] = bearer.step_up
-    if retry is not None:
-        response.headers["retry-after"] = str(retry)
+    if retry_seconds is not None:
+        response.headers["retry-after"] = str(retry_seconds)
     return response
 
 
-async def _of_refusal(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Refusal)
-    return answer(error.status, error.error, error.hint, **error.more)
+async def _of_refusal(_request: Request, error: Refusal) -> JSONResponse:
+    return error.answer
 
 
-async def _of_validation(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
+async def _of_validation(_request: Request, error: RequestValidationError) -> JSONResponse:
     lines = []
     for found in error.errors()[:_VALIDATION_SHOWN]:
         where = ".".join(str(part) for part in found["loc"] if part != "body")
@@ -229,10 +211,9 @@ async def _of_validation(_request: Request, error: Exception) -> JSONResponse:
     return answer(422, "; ".join(lines) or "the request is not understood.", "Correct that; see GET /api/openapi.json.")
 
 
-async def _of_http(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    words = _WORDS.get(error.status_code, "the request is not understood.")
-    response = answer(error.status_code, words, _HINTS.get(error.status_code, "Send JSON as UTF-8."))
+async def _of_http(_request: Request, error: HTTPException) -> JSONResponse:
+    wrong, hint = _UNROUTED.get(error.status_code, ("the request is not understood.", "Send JSON as UTF-8."))
+    response = answer(error.status_code, wrong, hint)
     response.headers.update(error.headers or {})
     return response
 
@@ -326,11 +307,8 @@ class ApiDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request pass, or refuse it."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         self._store.warm()
-        sent = _dressed(send)
+        sent = with_headers(send, _HEADERS)
         refusal = self._refusal(scope)
         if refusal is not None:
             await refusal(scope, receive, sent)
@@ -377,15 +355,6 @@ class ApiDoor:
         return origin is not None and origin.partition("://")[2] != headers.get("host")
 
 
-def _dressed(send: Send) -> Send:
-    async def send_dressed(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", []), *_HEADERS]}
-        await send(message)
-
-    return send_dressed
-
-
 def _headless(send: Send) -> Send:
     """``send`` that leaves the body out."""
 
@@ -430,7 +399,6 @@ def build_api(
     api.state.shared = frozenset(shared)
     api.state.body_bytes = body_bytes
     api.state.owner = owner
-    register_refusals(api)
     return ApiDoor(api, store, shared, body_bytes)
 
 
@@ -451,6 +419,12 @@ def _routes() -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         separate_input_output_schemas=False,
+        exception_handlers={
+            RunebookError: _of_library,
+            Refusal: _of_refusal,
+            RequestValidationError: _of_validation,
+            HTTPException: _of_http,
+        },
     )
     parts = (memory_routes, past_routes, change_stream, settings_routes, transfer_routes)
     for part in (each for module in parts for each in module.ROUTERS):

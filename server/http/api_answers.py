@@ -160,15 +160,17 @@ Uri = Annotated[str, Field(max_length=4_096)]
 _EXPIRES = "An ISO date or time from which it no longer holds; empty is never."
 
 
+def _add_examples(schema: dict[str, Any], question: type[BaseModel]) -> None:
+    """Add the examples that the table has of a question."""
+    examples = word_table(__file__)["examples"]
+    if question.__name__ in examples:
+        schema["examples"] = examples[question.__name__]
+
+
 class Question(BaseModel):
     """A request's body; a name that means nothing is refused."""
 
-    model_config = ConfigDict(extra="forbid")
-
-
-def _examples(name: str) -> dict[str, Any]:
-    """Examples of a question, which the table has, too."""
-    return {"examples": word_table(__file__)["examples"][name]}
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_add_examples)
 
 
 class EntriesQuestion(BaseModel):
@@ -194,8 +196,6 @@ class EntriesQuestion(BaseModel):
 class NewEntry(Question):
     """A memory to keep, or an entry of the day's log."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra=_examples("NewEntry"))
-
     content: str | None = Field(None, description="What it says; types of fields take `fields` instead.")
     memory_type: str | None = Field(None, max_length=64, description="See GET /api/memory/types; default notes.")
     category: str | None = Field(None, max_length=200)
@@ -214,8 +214,6 @@ class NewEntry(Question):
 class EntryEdit(Question):
     """What to change of a memory; what is left out stays."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra=_examples("EntryEdit"))
-
     content: str | None = Field(None, description="The whole new text, of types that have one.")
     fields: dict[str, FieldValue | None] = Field(
         default_factory=dict,
@@ -233,8 +231,6 @@ class EntryEdit(Question):
 
 class Bulk(Question):
     """What to do with several memories in one commit."""
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra=_examples("Bulk"))
 
     uris: list[Uri] = Field(min_length=1, max_length=500)
     action: Literal["organize", "archive", "delete"] = Field(
@@ -255,8 +251,6 @@ class MarkdownText(Question):
 
 class SearchQuestion(Question):
     """A search."""
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra=_examples("SearchQuestion"))
 
     query: str = Field(max_length=20_000, description="A question or key words, in any language.")
     use_decay: bool = Field(True, description="false ranks by the match alone.")
@@ -282,8 +276,6 @@ class DryRun(Question):
 
 class Relation(Question):
     """How a memory relates to another."""
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra=_examples("Relation"))
 
     uri: Uri
     other: Uri
@@ -325,8 +317,6 @@ class SettingValue(Question):
 
 class NewToken(Question):
     """A token to issue."""
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra=_examples("NewToken"))
 
     label: str = Field(max_length=64, description="What its owner calls it.")
     user_space: str | None = Field(None, max_length=64, description="Whose memories it opens; default the store's.")

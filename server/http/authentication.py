@@ -11,7 +11,6 @@ looked at. The comparison is the SDK's.
 from __future__ import annotations
 
 import ipaddress
-import json
 import logging
 import re
 import secrets
@@ -20,7 +19,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -33,6 +32,7 @@ from starlette.requests import Request
 
 from memory_core.core.errors import RunebookError, StoreBusy
 from memory_core.core.frozen import frozen
+from server.foreign_json import json_value, value_at
 from server.http.connections import connection_of, peeked
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def identity() -> Bearer | None:
     return user.bearer if isinstance(user, TokenUser) else None
 
 
-def bearer_of(row: IssuedToken) -> Bearer:
-    """The bearer of an issued token."""
-    return Bearer(row.id, row.label, row.user_space, row.agent_space, row.read_only, shared=row.shared)
+def bearer_of(row: IssuedToken, **rights: Any) -> Bearer:
+    """The bearer of an issued token, with these members of ``Bearer``."""
+    return Bearer(row.id, row.label, row.user_space, row.agent_space, shared=row.shared, **rights)
 
 
 class Lookups:
@@ -180,14 +180,11 @@ class TokenCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request pass as whoever it is, or refuse it."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        said = _said(scope, self._token_chars)
-        if self._is_owner(said):
+        token = _shown_token(scope, self._token_chars)
+        if self._is_owner(token):
             await self._passed(scope, receive, send, None)
             return
-        found = await self._bearer(said, scope.get("path", ""))
+        found = await self._bearer(token, scope.get("path", ""))
         if found is None and not await self._needed() and await self._may_come_without(scope):
             await self._passed(scope, receive, send, None)
             return
@@ -195,9 +192,9 @@ class TokenCheck:
         key = address_of(scope) if found is None else f"token {found.id}"
         wait_seconds = self._rates.take(key)
         if wait_seconds:
-            await refuse(send, 429, "Too many requests.", [(b"retry-after", str(wait_seconds).encode())])
+            await respond(send, 429, "Too many requests.", [(b"retry-after", str(wait_seconds).encode())])
         elif found is None:
-            await self._refuse_stranger(scope, send, wrong=said is not None)
+            await self._refuse_stranger(scope, send, wrong=token is not None)
         elif not found.may_read:
             await _refuse_scope(send, found)
         else:
@@ -205,7 +202,7 @@ class TokenCheck:
                 if admitted:
                     await self._admitted(scope, receive, send, found)
                 else:
-                    await refuse(send, 429, "Too many open requests.", [(b"retry-after", b"5")])
+                    await respond(send, 429, "Too many open requests.", [(b"retry-after", b"5")])
 
     def close(self) -> None:
         """Finish what is being noted."""
@@ -217,7 +214,7 @@ class TokenCheck:
             challenge = self._login.challenge(scope["path"], wrong=wrong)
             if self._login.has_page and scope["path"].startswith("/api/"):
                 more = [(b"link", b'</login>; rel="login"')]  # the page offers it
-        await refuse(send, 401, "A token is needed.", [(b"www-authenticate", challenge.encode()), *more])
+        await respond(send, 401, "A token is needed.", [(b"www-authenticate", challenge.encode()), *more])
 
     async def _admitted(self, scope: Scope, receive: Receive, send: Send, bearer: Bearer) -> None:
         if bearer.read_only and bearer.step_up and scope["method"] == "POST" and scope["path"].startswith(_MCP_PATHS):
@@ -240,25 +237,25 @@ class TokenCheck:
         connection = connection_of(scope)
         return connection is not None and await connection.comes_from_owner()
 
-    def _is_owner(self, said: str | None) -> bool:
-        if self._owner_key is None or said is None:
+    def _is_owner(self, token: str | None) -> bool:
+        if self._owner_key is None or token is None:
             return False
-        return secrets.compare_digest(said.encode("latin-1"), self._owner_key)
+        return secrets.compare_digest(token.encode("latin-1"), self._owner_key)
 
-    async def _bearer(self, said: str | None, path: str) -> Bearer | None:
-        if said is None:
+    async def _bearer(self, token: str | None, path: str) -> Bearer | None:
+        if token is None:
             return None
-        if self._tokens is not None and len(said) <= _TOKEN_CHARS:
-            row = await self._look(partial(self._tokens.verify, said))
+        if self._tokens is not None and len(token) <= _TOKEN_CHARS:
+            row = await self._look(partial(self._tokens.verify, token))
             if row is not None:
                 self._note_use(row, self._tokens)
-                return bearer_of(row)
-        return None if self._login is None else await self._login.bearer(said, path)
+                return bearer_of(row, read_only=row.read_only)
+        return None if self._login is None else await self._login.bearer(token, path)
 
     async def _passed(self, scope: Scope, receive: Receive, send: Send, bearer: Bearer | None) -> None:
         connection = connection_of(scope)
         if connection is not None and not connection.belongs_to("" if bearer is None else bearer.id):
-            await refuse(send, 503, "Too many connections.", [(b"retry-after", b"5"), (b"connection", b"close")])
+            await respond(send, 503, "Too many connections.", [(b"retry-after", b"5"), (b"connection", b"close")])
             return
         # Set for nobody too: the task of a pipelined request inherits the context of the one before.
         user = None if bearer is None else TokenUser(bearer)
@@ -272,33 +269,33 @@ class TokenCheck:
 
     def _while_it_holds(self, scope: Scope, send: Send) -> Send:
         """``send`` that ends a stream once its token is refused."""
-        looked_at, said = time.monotonic(), _said(scope, self._token_chars)
+        looked_at, token = time.monotonic(), _shown_token(scope, self._token_chars)
 
         async def send_while_it_holds(message: Message) -> None:
             nonlocal looked_at
             now = time.monotonic()
             if message.get("more_body", False) and now - looked_at >= _STREAM_SECONDS:
                 looked_at = now
-                if await self._bearer(said, scope.get("path", "")) is None:
+                if await self._bearer(token, scope.get("path", "")) is None:
                     message = {"type": "http.response.body", "body": b""}
             await send(message)
 
         return send_while_it_holds
 
-    def _note_use(self, row: IssuedToken, tokens: IssuedTokens | None) -> None:
+    def _note_use(self, row: IssuedToken, tokens: IssuedTokens) -> None:
         """In its own thread: a writer may hold the ledger for a while."""
         now = time.monotonic()
-        if tokens is not None and now - self._noted.get(row.id, -_USE_NOTED_SECONDS) >= _USE_NOTED_SECONDS:
+        if now - self._noted.get(row.id, -_USE_NOTED_SECONDS) >= _USE_NOTED_SECONDS:
             self._noted[row.id] = now
             self._clerk.submit(_noting, tokens, row)
 
 
-def _said(scope: Scope, longest: int) -> str | None:
+def _shown_token(scope: Scope, longest: int) -> str | None:
     """What stands in the one header that says who asks; None where there is no such header, or none that counts."""
-    said = [value for name, value in scope["headers"] if name == b"authorization"]
-    if len(said) != 1 or len(said[0]) > longest:
+    values = [value for name, value in scope["headers"] if name == b"authorization"]
+    if len(values) != 1 or len(values[0]) > longest:
         return None
-    scheme, _, token = said[0].decode("latin-1").partition(" ")
+    scheme, _, token = values[0].decode("latin-1").partition(" ")
     return token.strip(" ") if scheme.lower() == "bearer" else None
 
 
@@ -311,29 +308,34 @@ def _noting(tokens: IssuedTokens, row: IssuedToken) -> None:
 
 def _commits(body: bytes) -> bool:
     """Whether a body holds a call of the tool that writes."""
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):  # whoever answers says so
-        return False
-    for message in found if isinstance(found, list) else [found]:
-        if isinstance(message, dict) and message.get("method") == "tools/call":
-            given = message.get("params")
-            if isinstance(given, dict) and given.get("name") == _WRITING_TOOL:
-                return True
-    return False
+    value = json_value(body)
+    messages = value if isinstance(value, list) else [value]
+    calls = (message for message in messages if value_at(message, ("method",)) == "tools/call")
+    return any(value_at(call, ("params", "name")) == _WRITING_TOOL for call in calls)
 
 
 async def _refuse_scope(send: Send, bearer: Bearer) -> None:
     challenge = [(b"www-authenticate", bearer.step_up.encode())] if bearer.step_up else []
-    await refuse(send, 403, "The token does not allow this.", challenge)
+    await respond(send, 403, "The token does not allow this.", challenge)
 
 
-async def refuse(send: Send, status: int, said: str, headers: list[tuple[bytes, bytes]]) -> None:
+async def respond(send: Send, status: int, sentence: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
     """Answer with a status and a sentence, and nothing else."""
-    body = said.encode()
+    body = sentence.encode()
     described = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": [*described, *headers]})
     await send({"type": "http.response.body", "body": body})
+
+
+def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
+    """``send`` that adds headers to the response."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", []), *headers]}
+        await send(message)
+
+    return send_with_headers
 
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -378,27 +380,24 @@ class OriginCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request pass, or refuse it."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         refusal = await self._check.validate_request(Request(scope))
         headers = Headers(scope=scope)
         origin = headers.get("origin")
         if refusal is not None:
             await refusal(scope, receive, send)
-        elif not _has_a_port(headers.get("host", ""), self._hosts):
-            await refuse(send, 421, "Invalid Host header", [])
-        elif origin is not None and not _has_a_port(origin, self._origins):
-            await refuse(send, 403, "Invalid Origin header", [])
+        elif not _is_address(headers.get("host", ""), self._hosts):
+            await respond(send, 421, "Invalid Host header")
+        elif origin is not None and not _is_address(origin, self._origins):
+            await respond(send, 403, "Invalid Origin header")
         elif origin is None or origin not in self._shared:
             await self._app(scope, receive, send)
         elif scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-            await refuse(send, 204, "", [*_sharing(origin), *_preflight(headers)])
+            await respond(send, 204, "", [*_sharing(origin), *_preflight(headers)])
         else:
-            await self._app(scope, receive, _shared_with(origin, send))
+            await self._app(scope, receive, with_headers(send, _sharing(origin)))
 
 
-def _has_a_port(name: str, exact: Collection[str]) -> bool:
+def _is_address(name: str, exact: Collection[str]) -> bool:
     """Whether what stands behind the name is a port: to the pattern ``localhost:*`` anything is."""
     return name in exact or _ADDRESS.fullmatch(name) is not None
 
@@ -423,12 +422,3 @@ def _preflight(headers: Headers) -> list[tuple[bytes, bytes]]:
         (b"access-control-allow-headers", asked.encode("latin-1")),
         (b"access-control-max-age", b"600"),
     ]
-
-
-def _shared_with(origin: str, send: Send) -> Send:
-    async def sharing(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", []), *_sharing(origin)]}
-        await send(message)
-
-    return sharing

@@ -49,7 +49,7 @@ from starlette.routing import Route, request_response
 
 from memory_core.core.frozen import frozen
 from memory_core.core.store.logins import Held, Kind, Lifetimes
-from server.http.authentication import Bearer
+from server.http.authentication import Bearer, bearer_of
 from server.http.client_documents import ClientDocuments, is_document_url
 from server.http.consent_page import Consent, TooManyGuesses, message_page
 from server.http.login import SESSION_LIFE, Login
@@ -162,16 +162,7 @@ class OwnLogin(Login):
 
     async def sign_in(self, state: str, challenge: str) -> str:
         """See ``Login``."""
-        asked = {
-            "response_type": "code",
-            "client_id": PAGE_CLIENT,
-            "redirect_uri": f"{self.url}{BACK}",
-            "scope": " ".join(self.scopes),
-            "state": state,
-            "code_challenge": challenge,
-            "code_challenge_method": "S256",
-        }
-        return f"{self.url}/authorize?{urlencode(asked)}"
+        return f"{self.url}/authorize?{urlencode(self._sign_in_request(PAGE_CLIENT, state, challenge))}"
 
     async def begin_session(self, code: str, verifier: str) -> str | None:
         """See ``Login``."""
@@ -190,9 +181,8 @@ class OwnLogin(Login):
     def _of_session(self, held: Held) -> Bearer | None:
         if held.token is None:
             return None
-        row, scopes = held.token, frozenset(held.details["scopes"])
-        rights = self.rights(scopes, read_only=row.read_only)
-        return Bearer(row.id, row.label, row.user_space, row.agent_space, shared=row.shared, **rights)
+        rights = self.rights(frozenset(held.details["scopes"]), read_only=held.token.read_only)
+        return bearer_of(held.token, **rights)
 
     async def user(self, token: str) -> IssuedToken | None:
         """Whom a token of ``runebook token`` stands for; None for one that does not hold.

@@ -22,7 +22,7 @@ from starlette.responses import StreamingResponse
 from memory_core.core.errors import RunebookError
 from memory_core.features.review import waiting_count
 from server.http.api import Reader, route
-from server.http.authentication import identity, refuse
+from server.http.authentication import identity, respond
 from server.http.fair_share import EVENT_STREAM, wants_stream
 from server.http.memory_routes import past_of
 from server.http.rate_limits import OpenRequests
@@ -91,7 +91,7 @@ class _ChangeStream(StreamingResponse):
             if admitted:
                 await super().__call__(scope, receive, send)
             else:
-                await refuse(send, 429, "Too many streams of changes are open.", [(b"retry-after", b"30")])
+                await respond(send, 429, "Too many streams of changes are open.", [(b"retry-after", b"30")])
 
 
 async def _events(memory: Runebook, last_seen: str | None, store: ServedStore) -> AsyncIterator[str]:

@@ -17,14 +17,14 @@ import logging
 import re
 import socket
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
-from server.http.identity_provider import answer_json
+from memory_core.core.caches import RecentCache
+from server.foreign_json import json_object
 
 if TYPE_CHECKING:
     import ssl
@@ -92,7 +92,7 @@ class ClientDocuments:
         self._may_ask = may_ask
         self._tls = tls
         self._clock = clock
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept = RecentCache[str, _Kept](_KEPT)
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._sites: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -112,17 +112,11 @@ class ClientDocuments:
 
     def _known(self, client_id: str) -> _Kept | None:
         kept = self._kept.get(client_id)
-        if kept is None or kept[1] <= self._clock():
-            return None
-        self._kept.move_to_end(client_id)
-        return kept
+        return None if kept is None or kept[1] <= self._clock() else kept
 
     def _keep(self, client_id: str, found: Mapping[str, Any] | None) -> _Kept:
-        life = _REFUSED_SECONDS if found is None else _KEPT_SECONDS
-        self._kept[client_id] = kept = (found, self._clock() + life)
-        self._kept.move_to_end(client_id)
-        if len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
+        kept = (found, self._clock() + (_REFUSED_SECONDS if found is None else _KEPT_SECONDS))
+        self._kept.put(client_id, kept)
         return kept
 
     @asynccontextmanager
@@ -192,7 +186,7 @@ class ClientDocuments:
                 body += chunk
                 if len(body) > _BYTES:
                     return None
-        return answer_json(body)
+        return json_object(body)
 
     async def _address(self, host: str, port: int) -> Address:
         """The address that is asked: all that the name stands for may be."""

@@ -14,10 +14,13 @@ import secrets
 from base64 import b64encode
 from collections.abc import Mapping
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from memory_core.core.text.word_table import word_table
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -29,56 +32,8 @@ _COOKIE = "runebook-consent"
 _COOKIE_BYTES = 24
 _COOKIE_SHAPE = re.compile(r"[A-Za-z0-9_-]{32}")
 _TOKEN_CHARS = 256
-_STYLE = """
-:root{color-scheme:light dark}
-body{font:16px/1.5 system-ui,sans-serif;max-width:32rem;margin:10vh auto;padding:0 1.25rem}
-h1{font-size:1.35rem;line-height:1.3;overflow-wrap:anywhere}
-code{overflow-wrap:anywhere}
-input{font:inherit;width:100%;box-sizing:border-box;padding:.5rem;margin:.25rem 0 1rem}
-button{font:inherit;padding:.5rem 1.25rem;margin:0 .75rem .75rem 0}
-.wrong{color:#b3261e}
-@media (prefers-color-scheme:dark){.wrong{color:#f2b8b5}}
-"""
+_STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 _STYLE_HASH = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-_WORDS: Mapping[str, Mapping[str, str]] = {
-    "en": {
-        "title": "Log in to Runebook",
-        "wants": "{client} wants to use your memories",
-        "itself": "This name is what the client calls itself.",
-        "document": "The client is described at {client}.",
-        "read": "It may find and read what is remembered.",
-        "write": "It may add, change and delete memories.",
-        "back": "Afterwards you go to {place}.",
-        "careful": "Go on only if you have just begun this in a program of yours.",
-        "token": "Your token (rb_…)",
-        "allow": "Allow",
-        "refuse": "Refuse",
-        "wrong": "This token does not hold. Ask whoever runs the server for one.",
-        "often": "This token was tried too often. Wait {seconds} seconds.",
-        "stale": "The page was open for too long, or cookies are off. Try again.",
-        "failed": "Signing in failed, or was refused. Open the page and try again.",
-        "invalid": "This request to log in is not right: the client or the address to return to is not known here. "
-        "Begin again in your program.",
-    },
-    "zh": {
-        "title": "登录 Runebook",
-        "wants": "{client} 想使用你的记忆",
-        "itself": "这个名称是客户端自己报的。",
-        "document": "该客户端的说明位于 {client}。",
-        "read": "它可以查找和阅读已记住的内容。",
-        "write": "它可以添加、修改和删除记忆。",
-        "back": "之后你会前往 {place}。",
-        "careful": "只有在你刚刚从自己的程序发起登录时才继续。",
-        "token": "你的令牌（rb_…）",
-        "allow": "允许",
-        "refuse": "拒绝",
-        "wrong": "此令牌无效。请向服务器管理员索取。",
-        "often": "此令牌尝试次数过多，请等待 {seconds} 秒。",
-        "stale": "页面打开太久，或 Cookie 被禁用。请重试。",
-        "failed": "登录失败或被拒绝。请重新打开页面再试。",
-        "invalid": "此登录请求不正确：客户端或返回地址在这里未登记。请在你的程序中重新开始。",
-    },
-}
 
 
 class TooManyGuesses(Exception):
@@ -103,35 +58,31 @@ class Consent:
 
     async def handle(self, request: Request) -> Response:
         """Show the page, or do what its form says."""
-        words = _words(request)
         form = await request.form() if request.method == "POST" else request.query_params
         given = {name: value for name in _FIELDS if isinstance(value := form.get(name), str)}
         asked = await self._login.asked(given)
         if asked is None:
             return message_page(request, "invalid", 400)
         if request.method == "GET":
-            return self._shown(request, words, asked, given)
+            return self._shown(request, asked, given)
         kept, sent = request.cookies.get(self._cookie, ""), form.get("once")
         same = isinstance(sent, str) and _COOKIE_SHAPE.fullmatch(kept) and hmac.compare_digest(kept, sent)
         if not same or not self._is_own(request):
-            return self._shown(request, words, asked, given, words["stale"], 403)
+            return self._shown(request, asked, given, "stale", 403)
         if form.get("answer") == "refuse":
             return _sent(self._login.back(asked, error="access_denied"))
         token = form.get("token")
-        return await self._answered(request, words, asked, given, token.strip() if isinstance(token, str) else "")
+        return await self._answered(request, asked, given, token.strip() if isinstance(token, str) else "")
 
-    async def _answered(
-        self, request: Request, words: Mapping[str, str], asked: Asked, given: Mapping[str, str], token: str
-    ) -> Response:
+    async def _answered(self, request: Request, asked: Asked, given: Mapping[str, str], token: str) -> Response:
         try:
             row = None if len(token) > _TOKEN_CHARS else await self._login.user(token)
         except TooManyGuesses as error:
-            often = words["often"].format(seconds=error.seconds)
-            answer = self._shown(request, words, asked, given, often, 429)
+            answer = self._shown(request, asked, given, "often", 429, error.seconds)
             answer.headers["retry-after"] = str(error.seconds)
             return answer
         if row is None:
-            return self._shown(request, words, asked, given, words["wrong"], 403)
+            return self._shown(request, asked, given, "wrong", 403)
         return _sent(await self._login.grant(asked, row))
 
     def _is_own(self, request: Request) -> bool:
@@ -142,12 +93,14 @@ class Consent:
     def _shown(
         self,
         request: Request,
-        words: Mapping[str, str],
         asked: Asked,
         given: Mapping[str, str],
         problem: str = "",
         status: int = 200,
+        wait_seconds: int = 0,
     ) -> Response:
+        """The page; with a problem, by its name in the words, and how long one has to wait."""
+        words = _words(request)
         kept = request.cookies.get(self._cookie, "")
         once = kept if _COOKIE_SHAPE.fullmatch(kept) else secrets.token_urlsafe(_COOKIE_BYTES)
         client, place = asked.client, _place(str(asked.redirect_uri))
@@ -166,7 +119,9 @@ class Consent:
             f"<h1>{words['wants'].format(client=f'“{escape(name or place)}”')}</h1>",
             f"<p>{about}</p><ul>{''.join(f'<li>{right}</li>' for right in rights)}</ul>",
             f"<p>{words['back'].format(place=f'<code>{escape(place)}</code>')} {words['careful']}</p>",
-            f'<p class="wrong" role="alert">{escape(problem)}</p>' if problem else "",
+            f'<p class="wrong" role="alert">{escape(words[problem].format(seconds=wait_seconds))}</p>'
+            if problem
+            else "",
             f'<form method="post" action="/consent">{hidden}<label>{words["token"]}'
             '<input name="token" type="password" autocomplete="current-password" required autofocus></label>'
             f"<button>{words['allow']}</button></form>",
@@ -185,7 +140,8 @@ def message_page(request: Request, message: str, status: int) -> Response:
 
 
 def _words(request: Request) -> Mapping[str, str]:
-    return _WORDS["zh" if _prefers_chinese(request.headers.get("accept-language", "")) else "en"]
+    words: Mapping[str, str] = word_table(__file__)[_language(request.headers.get("accept-language", ""))]
+    return words
 
 
 def _page(words: Mapping[str, str], body: str, status: int, target: str = "") -> Response:
@@ -193,9 +149,8 @@ def _page(words: Mapping[str, str], body: str, status: int, target: str = "") ->
         f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action 'self'{target}; "
         "base-uri 'none'; frame-ancestors 'none'"
     )
-    language = "zh" if words is _WORDS["zh"] else "en"
     html = (
-        f'<!doctype html><html lang="{language}"><head><meta charset="utf-8"><title>{words["title"]}</title>'
+        f'<!doctype html><html lang="{words["language"]}"><head><meta charset="utf-8"><title>{words["title"]}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
         f"<body>{body}</body></html>"
     )
@@ -204,7 +159,7 @@ def _page(words: Mapping[str, str], body: str, status: int, target: str = "") ->
         "x-frame-options": "DENY",
         "referrer-policy": "same-origin",  # without any a browser would not say where the form comes from
         "cross-origin-opener-policy": "same-origin",
-        "content-language": language,
+        "content-language": words["language"],
     }
     return HTMLResponse(html, status, headers)
 
@@ -230,9 +185,7 @@ def _form_target(redirect_uri: str) -> str:
     return f" {target}" if re.fullmatch(r"[A-Za-z0-9+.:/\[\]_-]+", target) else ""
 
 
-def _prefers_chinese(languages: str) -> bool:
-    for each in languages.split(","):
-        language = each.partition(";")[0].strip().lower()
-        if language.startswith(("zh", "en")):
-            return language.startswith("zh")
-    return False
+def _language(accepted: str) -> str:
+    """The first language of ``Accept-Language`` in which there are words."""
+    named = (each.strip().lower()[:2] for each in accepted.split(","))
+    return next((language for language in named if language in ("zh", "en")), "en")

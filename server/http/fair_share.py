@@ -6,14 +6,14 @@ to read first. What a client answers to questions of this server passes at once,
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 
-from server.http.authentication import identity, refuse
+from server.foreign_json import json_object
+from server.http.authentication import identity, respond
 from server.http.connections import connection_of, peeked
 from server.protocol.turns import Answers, Held, Share, Turns, through
 
@@ -49,7 +49,7 @@ class FairShare:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request pass in its turn, or refuse it."""
-        if scope["type"] != "http" or (scope["method"] == "GET" and scope["path"] == _MCP) or wants_stream(scope):
+        if (scope["method"] == "GET" and scope["path"] == _MCP) or wants_stream(scope):
             await self._app(scope, receive, send)
             return
         bearer = identity()
@@ -90,7 +90,7 @@ class FairShare:
         if share.is_full:
             body, receive = await peeked(receive, _PEEKED_BYTES)
             if not (body is not None and _is_answer(body)) and not await share.room(_ROOM_SECONDS):
-                await refuse(send, 429, _FULL, [(b"retry-after", b"5")])
+                await respond(send, 429, _FULL, [(b"retry-after", b"5")])
                 return
         if scope["path"] == _MESSAGES:
             with through(self._answers_on_stream(client, scope)):
@@ -137,8 +137,5 @@ def wants_stream(scope: Scope) -> bool:
 
 
 def _is_answer(body: bytes) -> bool:
-    try:
-        message: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(message, dict) and "method" not in message
+    message = json_object(body)
+    return message is not None and "method" not in message

@@ -14,7 +14,7 @@ import anyio.to_thread
 from starlette.datastructures import Headers
 
 from memory_core.core.errors import RunebookError
-from server.http.authentication import refuse
+from server.http.authentication import respond
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -53,13 +53,11 @@ class Health:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a probe, or pass the request on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-        elif scope["path"] == LIVE:
-            await refuse(send, 200, "alive", [])
+        if scope["path"] == LIVE:
+            await respond(send, 200, "alive")
         elif scope["path"] == READY:
             why_not = await self._why_not()
-            await refuse(send, 503 if why_not else 200, why_not or "ready", [])
+            await respond(send, 503 if why_not else 200, why_not or "ready")
         else:
             await self._counted(scope, receive, send)
 

@@ -1,8 +1,8 @@
 """Everything over HTTP from one server: ``/mcp`` and ``/sse`` for clients, ``/api`` for programs, ``/`` for people.
 
 Plain HTTP; beyond loopback a reverse proxy adds TLS. From the outside in, a request passes ``_Boundary`` (one answer,
-no word about what broke), ``Health`` (probes of balancers), ``OriginCheck`` (names), ``OpenPages`` (files that anybody
-may have), ``TokenCheck`` (who), and then the API or the SDK's transports.
+no word about what broke), ``Health`` (probes of balancers), ``OriginCheck`` (names), ``with_open_pages`` (files that
+anybody may have), ``TokenCheck`` (who), and then the API or the SDK's transports.
 
 Promises: nobody comes in who should not (``authentication``); what goes wrong is answered with a status and a sentence;
 clients that do not finish, do not read or ask too much are cut off. SIGTERM lets running requests be answered for
@@ -38,12 +38,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from memory_core.core.config import HttpConfig
 from memory_core.core.errors import ConfigInvalid, StoreBusy
 from memory_core.core.store.issued_tokens import IssuedTokens
-from server.http.authentication import LOOPBACK, OriginCheck, TokenCheck, refuse, transport_security
+from server.http.authentication import LOOPBACK, OriginCheck, TokenCheck, respond, transport_security
 from server.http.connections import Connections, TimedConnection
 from server.http.fair_share import FairShare
 from server.http.health import LIVE, READY, Health
 from server.http.identity_provider import IssuerUnreachable
-from server.http.page_files import OpenPages, is_page
+from server.http.page_files import is_page, with_open_pages
 from server.http.rate_limits import OpenRequests, RequestRates, Sharing
 from server.http.transfers import ForOwner, Transfers
 from server.protocol.session import ServedStore
@@ -51,47 +51,8 @@ from server.protocol.stdio_transport import END_SECONDS
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from server.http.login import Login
-
-
-class SessionShare:
-    """ASGI middleware that refuses a token its next session while it has its share.
-
-    Args:
-        app: What is behind it; ``scope["user"]`` says who asks.
-        sessions: Holds the open sessions.
-        path: Where sessions are opened.
-        limit: Open at once, a token.
-    """
-
-    def __init__(self, app: ASGIApp, sessions: StreamableHTTPSessionManager, path: str, limit: int) -> None:
-        self._app = app
-        self._sessions = sessions
-        self._path = path
-        self._limit = limit
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the request pass, or refuse it."""
-        if self._opens(scope) and self._held(scope) >= self._limit:
-            await refuse(send, 429, "Too many open sessions.", [(b"retry-after", b"60")])
-        else:
-            await self._app(scope, receive, send)
-
-    def _opens(self, scope: Scope) -> bool:
-        if scope["type"] != "http" or scope["path"] != self._path:
-            return False
-        headers = Headers(scope=scope)
-        version = headers.get("mcp-protocol-version")
-        return "mcp-session-id" not in headers and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
-
-    def _held(self, scope: Scope) -> int:
-        user = scope.get("user")
-        if not isinstance(user, AuthenticatedUser):
-            return 0
-        asking = authorization_context(user)
-        return sum(owner == asking for owner in self._sessions._session_owners.values())  # SDK has no public way to it
 
 
 _logger = logging.getLogger(__name__)
@@ -180,8 +141,8 @@ def build_app(
         door.close()
 
     transports = Starlette(routes=[*streamable.routes, *sse.routes], lifespan=lifespan)
-    sessions = SessionShare(transports, server.session_manager, _PATH, max(1, settings.max_sessions // _SHARE))
-    behind = sessions if store is None else _WithApi(sessions, store, settings, owner)
+    sessions = _with_session_share(transports, server.session_manager, max(1, settings.max_sessions // _SHARE))
+    behind = sessions if store is None else _with_api(sessions, store, settings, owner)
     rates = RequestRates(settings.requests_per_minute)
     sharing = None
     if tokens is not None and tokens.database.is_remote and settings.requests_per_minute:
@@ -198,64 +159,80 @@ def build_app(
         open_to_all=settings.without_token == "anyone",
         login=login,
     )
-    inside: ASGIApp = door if store is None else OpenPages(door)
+    inside: ASGIApp = door if store is None else with_open_pages(door)
     if login is not None:
         inside = login.before(inside, rates)
     health = Health(OriginCheck(inside, security, settings.allowed_origins), store)
-    return Served(_Boundary(health), health)
+    return Served(_Boundary(health), transports, health)
 
 
 class Served:
     """The ASGI app of a server, and how it stands.
 
     Args:
-        app: Answers.
+        app: Answers requests; it is given nothing else.
+        transports: Start and end with the server.
         health: Knows which requests run.
     """
 
-    def __init__(self, app: ASGIApp, health: Health) -> None:
+    def __init__(self, app: ASGIApp, transports: ASGIApp, health: Health) -> None:
         self._app = app
+        self._transports = transports
         self.health = health
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        await self._app(scope, receive, send)
+        """Answer a request, or start and end."""
+        await (self._app if scope["type"] == "http" else self._transports)(scope, receive, send)
 
 
-class _WithApi:
-    """ASGI app: the API below ``/api/``, built when it is first asked for, and another app elsewhere.
+def _with_session_share(app: ASGIApp, sessions: StreamableHTTPSessionManager, limit: int) -> ASGIApp:
+    """``app``, which a token asks for its next session in vain while ``limit`` of its sessions are open."""
+
+    def opens(scope: Scope) -> bool:
+        headers = Headers(scope=scope)
+        version = headers.get("mcp-protocol-version")
+        begins_with_handshake = version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
+        return scope["path"] == _PATH and "mcp-session-id" not in headers and begins_with_handshake
+
+    def open_sessions(scope: Scope) -> int:
+        user = scope.get("user")
+        asking = authorization_context(user) if isinstance(user, AuthenticatedUser) else None
+        owners = sessions._session_owners.values()  # SDK has no public way to it
+        return 0 if asking is None else sum(owner == asking for owner in owners)
+
+    async def admit(scope: Scope, receive: Receive, send: Send) -> None:
+        if opens(scope) and open_sessions(scope) >= limit:
+            await respond(send, 429, "Too many open sessions.", [(b"retry-after", b"60")])
+        else:
+            await app(scope, receive, send)
+
+    return admit
+
+
+def _with_api(app: ASGIApp, store: ServedStore, settings: HttpConfig, owner: ForOwner | None) -> ASGIApp:
+    """The API below ``/api/``, built when it is first asked for, and ``app`` elsewhere.
 
     Clients that speak MCP alone do not wait until the API's models are built.
     """
+    built: ASGIApp | None = None
+    building = asyncio.Lock()
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        store: ServedStore,
-        settings: HttpConfig,
-        owner: ForOwner | None,
-    ) -> None:
-        self._app = app
-        self._store = store
-        self._settings = settings
-        self._owner = owner
-        self._built: ASGIApp | None = None
-        self._building = asyncio.Lock()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith(_API):
-            await self._app(scope, receive, send)
-            return
-        async with self._building:
-            if self._built is None:
-                self._built = await anyio.to_thread.run_sync(self.build)
-        await self._built(scope, receive, send)
-
-    def build(self) -> ASGIApp:
-        """The API."""
+    def build() -> ASGIApp:
         from server.http.api import build_api
 
-        return build_api(self._store, self._settings.allowed_origins, self._settings.max_body_bytes, self._owner)
+        return build_api(store, settings.allowed_origins, settings.max_body_bytes, owner)
+
+    async def route(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal built
+        if not scope["path"].startswith(_API):
+            await app(scope, receive, send)
+            return
+        async with building:
+            if built is None:
+                built = await anyio.to_thread.run_sync(build)
+        await built(scope, receive, send)
+
+    return route
 
 
 class _TooSlow(Exception):
@@ -272,9 +249,6 @@ class _Boundary:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         for_page = is_page(scope)
         more = for_page or scope["path"].startswith(_API) or scope["path"] in (LIVE, READY)
         methods = _MORE_METHODS if more else _METHODS
@@ -282,12 +256,12 @@ class _Boundary:
         try:
             if scope["method"] not in methods:
                 allowed = b", ".join(name.encode() for name in sorted(methods - {"OPTIONS"}))
-                await refuse(answer.send, 405, "Method Not Allowed", [(b"allow", allowed)])
+                await respond(answer.send, 405, "Method Not Allowed", [(b"allow", allowed)])
             elif _head_bytes(scope) > _HEAD_BYTES:  # h11 bounds only what has not come whole yet
-                await refuse(answer.send, 431, "Request Header Fields Too Large", [(b"connection", b"close")])
+                await respond(answer.send, 431, "Request Header Fields Too Large", [(b"connection", b"close")])
             elif {name for name, _ in scope["headers"]} >= _FRAMED_TWICE:
                 # A proxy that goes by the other one would take the rest of the body for a request of its own.
-                await refuse(answer.send, 400, "Bad Request", [(b"connection", b"close")])
+                await respond(answer.send, 400, "Bad Request", [(b"connection", b"close")])
             else:
                 await self._app(scope, _in_time(receive), answer.send)
         except asyncio.CancelledError:  # the server ends
@@ -329,21 +303,21 @@ class _Answer:
             return
         if message["type"] == "http.response.start":
             self.started = True
-            given = message.get("headers", [])
-            replaced = (b"x-content-type-options",) if self._is_page else (b"x-content-type-options", b"cache-control")
-            kept = [(name, value) for name, value in given if name.lower() not in replaced]
-            cached = [] if self._is_page else [(b"cache-control", b"no-store, no-transform")]
-            message = {**message, "headers": [*kept, *cached, (b"x-content-type-options", b"nosniff")]}
+            own = [] if self._is_page else [(b"cache-control", b"no-store, no-transform")]
+            own.append((b"x-content-type-options", b"nosniff"))
+            replaced = {name for name, _ in own}
+            kept = [header for header in message.get("headers", []) if header[0].lower() not in replaced]
+            message = {**message, "headers": [*kept, *own]}
         elif not message.get("more_body", False):
             self._ended = True
         await self._send(message)
 
-    async def end(self, status: int, said: str, *headers: tuple[bytes, bytes]) -> None:
+    async def end(self, status: int, sentence: str, *headers: tuple[bytes, bytes]) -> None:
         """Answer with ``status`` if nothing was answered yet, and close: the request may never end."""
         if self.started:
             await self.send({"type": "http.response.body", "body": b""})
         else:
-            await refuse(self.send, status, said, [(b"connection", b"close"), *headers])
+            await respond(self.send, status, sentence, [(b"connection", b"close"), *headers])
 
 
 def _in_time(receive: Receive) -> Receive:
@@ -471,8 +445,7 @@ def serve(
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     with listener:
-        told = partial(ready, bound)
-        _Server(config, app.health, settings.drain_seconds, told).run(sockets=[listener])
+        _Server(config, app.health, settings.drain_seconds, partial(ready, bound)).run(sockets=[listener])
 
 
 def is_loopback(host: str) -> bool:

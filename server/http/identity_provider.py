@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from memory_core.core.errors import ConfigInvalid, RunebookError
+from server.foreign_json import json_object
 from server.http.authentication import LOOPBACK
 
 if TYPE_CHECKING:
@@ -295,23 +296,12 @@ class IdentityProvider:
                         raise _unreachable(f"{url} answers too much")
                 if answer.status_code not in (200, *refusals):
                     raise _unreachable(f"{url} answers {answer.status_code}")
-                found = answer_json(body)
+                found = json_object(body)
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
             raise _unreachable(f"{url}: {error or type(error).__name__}") from error
         if found is None:
             raise _unreachable(f"{url} answers no JSON object")
         return found
-
-
-def answer_json(body: bytes) -> Mapping[str, Any] | None:
-    """The JSON object in an answer; None for anything else."""
-    import json
-
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _unreachable(why: str) -> IssuerUnreachable:

@@ -31,7 +31,7 @@ from memory_core.core.config import OWN_ISSUER
 from memory_core.core.errors import RunebookError
 from memory_core.core.store.issued_tokens import SharedSpace, refuse_twins
 from memory_core.core.store.logins import Held, Logins
-from server.http.authentication import Bearer, Lookups, address_of, refuse
+from server.http.authentication import Bearer, Lookups, address_of, respond
 from server.http.identity_provider import IdentityProvider
 from server.http.page_login import BACK, PageLogin
 
@@ -136,6 +136,18 @@ class Login(ABC):
             StoreBusy: If the store does not.
         """
 
+    def _sign_in_request(self, client_id: str, state: str, challenge: str) -> dict[str, str]:
+        """The parameters of ``sign_in``."""
+        return {
+            "response_type": "code",
+            "client_id": client_id,
+            "redirect_uri": f"{self.url}{BACK}",
+            "scope": " ".join(self.scopes),
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+
     async def end_session(self, text: str) -> None:
         """End a session of the page; any other text is none."""
         if text.startswith(SESSION):
@@ -169,8 +181,24 @@ class Login(ABC):
         return self._config.read_scope, self._config.write_scope
 
     def before(self, app: ASGIApp, rates: RequestRates) -> ASGIApp:
-        """An app that answers what logging in takes, which needs no token, and passes on the rest."""
-        return _OpenRoutes(app, self.routes, rates)
+        """An app that answers what logging in takes, which needs no token, and passes on the rest.
+
+        Args:
+            app: What is behind it.
+            rates: How often one address may ask, here and with wrong tokens together.
+        """
+        routes = Starlette(routes=self.routes)
+        paths = frozenset(route.path for route in self.routes if isinstance(route, Route))
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["path"] not in paths:
+                await app(scope, receive, send)
+            elif wait_seconds := rates.take(address_of(scope)):
+                await respond(send, 429, "Too many requests.", [(b"retry-after", str(wait_seconds).encode())])
+            else:
+                await routes(scope, receive, send)
+
+        return answer
 
     def rights(self, scopes: frozenset[str], *, read_only: bool = False) -> dict[str, Any]:
         """What scopes allow, as members of ``Bearer``.
@@ -230,17 +258,8 @@ class ProviderLogin(Login):
 
     async def sign_in(self, state: str, challenge: str) -> str:
         """See ``Login``."""
-        asked = {
-            "response_type": "code",
-            "client_id": self._config.client_id,
-            "redirect_uri": f"{self.url}{BACK}",
-            "scope": " ".join(self.scopes),
-            "state": state,
-            "code_challenge": challenge,
-            "code_challenge_method": "S256",
-            **self._resource,
-        }
-        return await self.provider.authorization_url(asked)
+        asked = self._sign_in_request(self._config.client_id, state, challenge)
+        return await self.provider.authorization_url(asked | self._resource)
 
     async def begin_session(self, code: str, verifier: str) -> str | None:
         """See ``Login``."""
@@ -346,27 +365,3 @@ def space_of(issuer: str, claim: str) -> str:
     slug = _NO_SLUG.sub("-", claim.lower())[:_SLUG_CHARS].strip("-") or "user"
     digest = hashlib.sha256(f"{issuer}\n{claim}".encode()).digest()
     return f"{slug}-{b32encode(digest).decode().lower()[:_HASH_CHARS]}"
-
-
-class _OpenRoutes:
-    """ASGI middleware: routes that need no token, before an app.
-
-    Args:
-        app: What is behind them.
-        routes: The routes.
-        rates: How often one address may ask, here and with wrong tokens together.
-    """
-
-    def __init__(self, app: ASGIApp, routes: list[BaseRoute], rates: RequestRates) -> None:
-        self._app = app
-        self._rates = rates
-        self._routes = Starlette(routes=routes)
-        self._paths = frozenset(route.path for route in routes if isinstance(route, Route))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] not in self._paths:
-            await self._app(scope, receive, send)
-        elif wait_seconds := self._rates.take(address_of(scope)):
-            await refuse(send, 429, "Too many requests.", [(b"retry-after", str(wait_seconds).encode())])
-        else:
-            await self._routes(scope, receive, send)

@@ -250,16 +250,7 @@ def list_entries(memory: Reader, asked: Annotated[EntriesQuestion, Query()]) -> 
     return {"entries": page.entries, "total": page.total, "offset": wanted.offset, "next_offset": more}
 
 
-@route(
-    memories,
-    "POST",
-    "/entries",
-    "CommitReceipt",
-    404,
-    409,
-    responses=_NOTHING_NEW,
-    status_code=201,
-)
+@route(memories, "POST", "/entries", "CommitReceipt", 404, 409, responses=_NOTHING_NEW, status_code=201)
 def add_entry(memory: Writer, new: NewEntry, response: Response) -> Any:
     """Keep a memory, or add to the day's log."""
     if new.priority is not None and new.salience is not None:
@@ -294,17 +285,7 @@ def read_entry(memory: Reader, path: EntryPath, response: Response) -> Any:
     return entry_facts(memory, found)
 
 
-@route(
-    memories,
-    "PATCH",
-    "/entries/{path:path}",
-    "EditAnswer",
-    404,
-    409,
-    412,
-    428,
-    responses=_WITH_ETAG,
-)
+@route(memories, "PATCH", "/entries/{path:path}", "EditAnswer", 404, 409, 412, 428, responses=_WITH_ETAG)
 def edit_entry(memory: Writer, path: EntryPath, edit: EntryEdit, response: Response, if_match: IfMatch = None) -> Any:
     """Change a memory, if it still is what the caller saw."""
     if if_match is None:

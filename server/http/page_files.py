@@ -1,7 +1,7 @@
 """What the page is made of: its files, which anybody may load, and Markdown of memories as HTML that it may show.
 
 The files hold no data and are the same for everybody. They are answered by an app of their own that knows no store
-(``OpenPages``), so a path that passes here can reach nothing else, however it is written.
+(``with_open_pages``), so a path that passes here can reach nothing else, however it is written.
 
 Whoever wrote a memory may have meant harm: an agent that read a hostile page, or the page itself. So no HTML of a
 text is ever HTML of the answer; links go to the web, to a mailbox or to another memory, and nowhere else; pictures are
@@ -34,12 +34,7 @@ from memory_core.core.memory.uri import SCHEME, MemoryUri
 
 _STATIC = Path(__file__).parents[1] / "page"
 _API_STATIC = Path(__file__).parent / "static"
-_API_FILES = {
-    "/api/": ("index.html", "text/html; charset=utf-8"),
-    "/api/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/api/page.js": ("page.js", "text/javascript; charset=utf-8"),
-}
-_START = "index.html"
+_API_FILES = {"/api/": "index.html", "/api/page.css": "page.css", "/api/page.js": "page.js"}
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 #: The operating system's own table may call a script "text/plain", which a browser then refuses to run.
 _CONTENT_TYPES = {
@@ -50,18 +45,9 @@ _CONTENT_TYPES = {
     ".svg": "image/svg+xml",
     ".png": "image/png",
 }
-_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data:",
-        "font-src 'self'",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 #: On every answer of the page, the refusals too.
 PAGE_HEADERS = {
@@ -73,8 +59,6 @@ PAGE_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
-
-
 _METHODS = frozenset({"GET", "HEAD"})
 _PATHS = frozenset({"/", "/api", *_API_FILES})
 _BELOW = "/ui/"
@@ -86,39 +70,20 @@ def is_page(scope: Scope) -> bool:
     return scope.get("method") in _METHODS and (path in _PATHS or path.startswith(_BELOW))
 
 
-class OpenPages:
-    """ASGI middleware that answers what needs no token, and passes on the rest.
+def with_open_pages(app: ASGIApp) -> ASGIApp:
+    """An app that answers what needs no token, and has ``app`` answer the rest."""
+    pages = Starlette(routes=page_routes())
 
-    Args:
-        app: What is behind it.
-    """
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await (pages if is_page(scope) else app)(scope, receive, send)
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._pages = Starlette(routes=[*inspector_routes(), *_api_page_routes()])
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request, or pass it on."""
-        if scope["type"] == "http" and is_page(scope):
-            await self._pages(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+    return answer
 
 
-def inspector_routes() -> list[BaseRoute]:
-    """``/`` with the page and ``/ui/…`` with its files, for GET and HEAD."""
-    return [
-        Route("/", _start, methods=["GET", "HEAD"], include_in_schema=False),
-        Route("/ui/{path:path}", _file, methods=["GET", "HEAD"], include_in_schema=False),
-    ]
-
-
-def _api_page_routes() -> list[BaseRoute]:
-    """The page about the API and its files, for GET and HEAD."""
-    return [
-        Route("/api", _moved, methods=["GET", "HEAD"], include_in_schema=False),
-        *(Route(path, _api_file, methods=["GET", "HEAD"], include_in_schema=False) for path in _API_FILES),
-    ]
+def page_routes() -> list[BaseRoute]:
+    """``/`` with the page and ``/ui/…`` with its files, ``/api`` with the page about the API; for GET and HEAD."""
+    api = [Route(path, _api_file) for path in _API_FILES]
+    return [Route("/", _file), Route("/ui/{path:path}", _file), Route("/api", _moved), *api]
 
 
 async def _moved(_request: Request) -> Response:
@@ -126,9 +91,9 @@ async def _moved(_request: Request) -> Response:
 
 
 async def _api_file(request: Request) -> Response:
-    name, media_type = _API_FILES[request.url.path]
-    content = (_API_STATIC / name).read_bytes()
-    return Response(content, headers={**PAGE_HEADERS, "cache-control": "no-cache"}, media_type=media_type)
+    found = _API_STATIC / _API_FILES[request.url.path]
+    headers = {**PAGE_HEADERS, "cache-control": "no-cache"}
+    return Response(found.read_bytes(), headers=headers, media_type=_CONTENT_TYPES[found.suffix])
 
 
 def static_file(path: str) -> Path | None:
@@ -142,29 +107,17 @@ def static_file(path: str) -> Path | None:
     return found if found.resolve().is_relative_to(_STATIC.resolve()) else None
 
 
-async def _start(request: Request) -> Response:
-    return _response(request, _START)
-
-
 async def _file(request: Request) -> Response:
-    return _response(request, request.path_params["path"])
-
-
-def _response(request: Request, path: str) -> Response:
-    found = static_file(path)
+    found = static_file(request.path_params.get("path", "index.html"))
     if found is None:
         return PlainTextResponse("There is no such file on this page.\n", 404, headers=PAGE_HEADERS)
     content = found.read_bytes()
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {**PAGE_HEADERS, "etag": tag, "cache-control": "no-cache"}
-    if _holds(request.headers.get("if-none-match", ""), tag):
+    known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
+    if known & {tag, "*"}:
         return Response(status_code=304, headers=headers)
     return Response(content, headers=headers, media_type=_CONTENT_TYPES[found.suffix])
-
-
-def _holds(given: str, tag: str) -> bool:
-    tags = {part.strip().removeprefix("W/") for part in given.split(",")}
-    return tag in tags or "*" in tags
 
 
 #: Longer texts are shown as they are: no person reads them for their form.

@@ -35,7 +35,7 @@ from memory_core.features.graph import GRAPH, NODES_MOST, RELATE, GraphRequest, 
 from memory_core.features.history import LAST, Commit, FileDiff
 from memory_core.features.metrics import STATS, StatsRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
-from memory_core.features.review import ACCEPT, REJECT, DecisionRequest, Proposal
+from memory_core.features.review import ACCEPT, REJECT, DecisionRequest
 from memory_core.features.review import waiting as waiting_proposals
 from memory_core.features.rolling_summary import (
     NAME,
@@ -179,21 +179,21 @@ def conversation(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Any:
     """What was said in a conversation, message by message, and what it was about."""
-    log, everything = _said_in(memory, session_id)
+    log, messages = _conversation(memory, session_id)
     wanted = fold(words).split()
-    said = [
+    shown = [
         (line, each)
-        for line, each in everything
+        for line, each in messages
         if not wanted or all(word in fold(_message_text(each)) for word in wanted)
     ]
     segments = segments_in(memory.store, log).used
     return {
         "session_id": session_id,
         "uri": str(log),
-        "title": _title(segments, everything),
-        "messages": [message_facts(line, each, _message_text(each)) for line, each in said[offset : offset + limit]],
+        "title": _title(segments, messages),
+        "messages": [message_facts(line, each, _message_text(each)) for line, each in shown[offset : offset + limit]],
         "segments": [_segment_facts(each) for each in segments],
-        "total": len(said),
+        "total": len(shown),
         "offset": offset,
     }
 
@@ -201,9 +201,9 @@ def conversation(
 @route(conversations, "GET", "/sessions/{session_id}/memories", "ToldAnswer", 404)
 def session_memories(memory: Reader, session_id: SessionId) -> Any:
     """The memories that come from a conversation, each with the lines that it most likely came from."""
-    log, everything = _said_in(memory, session_id)
-    said = everything[-_READ_MESSAGES:]
-    words = words_said(said)
+    log, messages = _conversation(memory, session_id)
+    read = messages[-_READ_MESSAGES:]
+    words = words_said(read)
     scope = memory.projects.scope(None, None)
     found = []
     for uri in _memory_uris(memory, log.parent.name):
@@ -214,12 +214,13 @@ def session_memories(memory: Reader, session_id: SessionId) -> Any:
         if each.metadata.session != log.parent.name or not scope.sees(each.project, private=each.is_private):
             continue
         document = memory_document(each)
-        lines = [line for line, _ in source_lines(document.own, said, words=words)]
+        lines = [line for line, _ in source_lines(document.own, read, words=words)]
         found.append({**as_json(memory.memory_list.summary(document)), "lines": lines})
     return {"memories": found}
 
 
-def _said_in(memory: Runebook, session_id: str) -> tuple[MemoryUri, list[tuple[int, Message]]]:
+def _conversation(memory: Runebook, session_id: str) -> tuple[MemoryUri, list[tuple[int, Message]]]:
+    """The log of a conversation, and its messages by the numbers of their lines."""
     log = memory.browser.visible(memory.commits.session_uri(session_id))
     text = memory.store.text(log)
     if text is None:
@@ -236,12 +237,12 @@ def _memory_uris(memory: Runebook, session: str) -> list[str]:
     return list(islice(chain.from_iterable(found), _MEMORIES_MOST))
 
 
-def _title(segments: Sequence[StoredSegment], said: Iterable[tuple[int, Message]]) -> str | None:
+def _title(segments: Sequence[StoredSegment], messages: Iterable[tuple[int, Message]]) -> str | None:
     """What a conversation was about: the topics that it spoke of most, else how it began; None where nobody knows."""
     most = sorted(segments, key=lambda each: -len(each.segment.pages))[:_TITLE_TOPICS]
     if most:
         return " · ".join(each.segment.title for each in most)
-    first = next((each.text for _, each in said if each.role == "user" and each.text.strip()), "")
+    first = next((each.text for _, each in messages if each.role == "user" and each.text.strip()), "")
     return summary_line(first, _TITLE_CHARS) or None
 
 
@@ -279,11 +280,8 @@ def heat(memory: Reader, limit: Annotated[int, Query(ge=1, le=_HEAT_SEGMENTS)] =
 @route(conversations, "GET", "/queue", "QueueAnswer")
 def queue(memory: Reader) -> Any:
     """Conversations whose memories are still to be extracted, longest waiting first, with the reason."""
-    waiting = []
-    for row in memory.extractor.waiting():
-        facts = as_json(row)
-        waiting.append({**facts, "messages": facts.pop("messages_waiting")})
-    return {"waiting": waiting}
+    rows = memory.extractor.waiting()
+    return {"waiting": [answer_from("WaitingAnswer", row, messages=row.waiting) for row in rows]}
 
 
 @route(conversations, "POST", "/consolidate", "ConsolidationAnswer", 404)
@@ -327,17 +325,9 @@ def _message_text(message: Message) -> str:
 
 
 def _segment_facts(each: StoredSegment) -> dict[str, Any]:
-    segment = each.segment
-    pages = [(page.first, page.last) for page in segment.pages]
-    return {
-        "uri": str(each.uri),
-        "session_id": each.log.parent.name,
-        "title": segment.title,
-        "summary": segment.summary,
-        "keywords": list(segment.keywords),
-        "first_line": pages[0][0] if pages else None,
-        "pages": pages,
-    }
+    pages = [(page.first, page.last) for page in each.segment.pages]
+    own = {"uri": each.uri, "session_id": each.log.parent.name, "first_line": pages[0][0] if pages else None}
+    return answer_from("SegmentAnswer", each.segment, **own, pages=pages)
 
 
 def _hot_memories(memory: Runebook, now: datetime) -> list[dict[str, Any]]:
@@ -417,7 +407,12 @@ def clear_rolling_summary(memory: Writer) -> Any:
 @route(keeping, "GET", "/review", "ReviewAnswer")
 def review(memory: Reader) -> Any:
     """What a model would remember and the owner has not accepted yet, oldest first."""
-    return {"waiting": [_proposal_facts(each) for each in waiting_proposals(memory)]}
+    return {
+        "waiting": [
+            answer_from("ProposalAnswer", each, name=each.id, would=each.action, session_id=each.session)
+            for each in waiting_proposals(memory)
+        ]
+    }
 
 
 @route(keeping, "POST", "/review/{name}/accept", "CommitReceipt", 404, 409)
@@ -445,20 +440,15 @@ def _summary_facts(memory: Runebook, response: Response) -> dict[str, Any]:
     updated = (split(text or "").trailer or {}).get("updated_at")
     sha256 = ABSENT if text is None else text_sha256(text)
     response.headers["etag"] = f'"{sha256}"'
-    said = "" if found is None else found.text
+    shown = "" if found is None else found.text
     return {
-        "text": said,
-        "html": render(said),
+        "text": shown,
+        "html": render(shown),
         "written_by": "nobody" if found is None else "person" if found.authored else "maintenance",
         "updated_at": updated if isinstance(updated, str) else None,
         "sha256": sha256,
         "uri": str(uri),
     }
-
-
-def _proposal_facts(proposal: Proposal) -> dict[str, Any]:
-    facts = as_json(proposal)
-    return {**facts, "name": facts.pop("id"), "title": proposal.title, "op": proposal.op, "gone": proposal.gone}
 
 
 insight = APIRouter(tags=["insight"])
@@ -550,7 +540,8 @@ async def health(memory: Reader, request: Request) -> Any:
     state = request.app.state
     running: asyncio.Task[dict[str, Any]] | None = getattr(state, "examination", None)
     if running is None or running.done():
-        running = state.examination = asyncio.create_task(_run_doctor(memory))
+        examine = anyio.to_thread.run_sync(lambda: as_json(memory.run(DOCTOR, DoctorRequest())))
+        running = state.examination = asyncio.create_task(examine)
         running.add_done_callback(_consume_error)
     return await asyncio.shield(running)
 
@@ -559,10 +550,6 @@ async def health(memory: Reader, request: Request) -> Any:
 def repair_store(memory: Writer, asked: DryRun | None = None) -> Any:
     """Repair what can be repaired, and examine the store again; as a dry run, examine it only. For the owner."""
     return memory.run(DOCTOR, DoctorRequest(repair=not _is_dry_run(asked)))
-
-
-async def _run_doctor(memory: Runebook) -> dict[str, Any]:
-    return await anyio.to_thread.run_sync(lambda: as_json(memory.run(DOCTOR, DoctorRequest())))
 
 
 def _consume_error(examination: asyncio.Task[dict[str, Any]]) -> None:

@@ -24,12 +24,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from memory_core.core.errors import RunebookError
 from memory_core.version import program_version
+from server.early_settings import working_directory
+from server.foreign_json import json_object
 from server.private_file import make_private, write_json
 
 KEY_BYTES = 32
@@ -117,14 +119,6 @@ def _first_answer(
     return None
 
 
-def working_directory() -> str:
-    """Where this process works; empty where that folder is gone."""
-    try:
-        return os.getcwd()  # noqa: PTH109 - as text
-    except OSError:  # it was removed
-        return ""
-
-
 class Channel:
     """Frames over a connected socket; sends are safe from many threads, receives from one.
 
@@ -187,11 +181,11 @@ class Channel:
 
     def is_gone(self) -> bool:
         """Whether the other end is known to have left altogether."""
-        return self._is_polled("POLLHUP", "POLLERR")
+        return polled(self._socket)
 
     def has_sent_all(self) -> bool:
         """Whether the other end is known to send nothing more, apart from what is still to be received."""
-        return self._is_polled("POLLHUP", "POLLERR", "POLLRDHUP")
+        return polled(self._socket, "POLLRDHUP")
 
     def prove_as_caller(self, key: bytes, deadline: float) -> None:
         """The caller's part of the handshake.
@@ -255,17 +249,23 @@ class Channel:
         if left is not None or self._socket.gettimeout() is not None:
             self._socket.settimeout(left)
 
-    def _is_polled(self, *names: str) -> bool:
-        import select
 
-        if not hasattr(select, "poll"):
-            return False
-        wanted = sum(getattr(select, name, 0) for name in names)
-        poll = select.poll()
-        with suppress(OSError, ValueError):  # closed meanwhile
-            poll.register(self._socket, wanted)
-            return any(event & wanted for _, event in poll.poll(0))
-        return True
+def polled(file: socket.socket | int, event: str = "") -> bool:
+    """Whether the other end is known to be gone, or the event of that name is there; no where the system cannot tell.
+
+    Args:
+        file: A socket, or the descriptor of a pipe.
+        event: A name of ``select``; empty asks for none, and the other end's going is reported all the same.
+    """
+    import select
+
+    if not hasattr(select, "poll"):
+        return False
+    poll = select.poll()
+    with suppress(OSError, ValueError):  # closed meanwhile
+        poll.register(file, getattr(select, event, 0))
+        return bool(poll.poll(0))
+    return True
 
 
 def _check(proof: bytes, expected: bytes) -> None:
@@ -320,15 +320,11 @@ class Announcement(NamedTuple):
             ChannelBroken: If it could not be reached in time; the request was not sent.
             Unanswered: If it was sent, and no answer came.
         """
-        channel = self.connect(reached_by)
-        try:
+        answer = None
+        with closing(self.connect(reached_by)) as channel, suppress(ChannelBroken):
             channel.send(json.dumps(request).encode(), deadline)
-            answer = json.loads(channel.receive(FRAME_LIMIT_BYTES, deadline) or b"")
-        except (ChannelBroken, ValueError, RecursionError):
-            answer = None
-        finally:
-            channel.close()
-        if isinstance(answer, dict):
+            answer = json_object(channel.receive(FRAME_LIMIT_BYTES, deadline) or b"")
+        if answer is not None:
             return answer
         raise Unanswered(
             "a running server took this and did not answer in time.",

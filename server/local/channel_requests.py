@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memory_core.core.caller import Access, authored
 from memory_core.core.errors import InvalidInput, RunebookError
 from memory_core.version import program_version
+from server.foreign_json import json_object
 from server.local.channel import (
     FOLDER_NAME,
     FRAME_LIMIT_BYTES,
@@ -129,12 +130,7 @@ class ChannelRequests:
         may_stop: Whether it ends where it is asked to; False where only its host ends it.
     """
 
-    def __init__(
-        self,
-        store: ServedStore,
-        attachments: Attachments | None = None,
-        may_stop: bool = False,
-    ) -> None:
+    def __init__(self, store: ServedStore, attachments: Attachments | None = None, may_stop: bool = False) -> None:
         self._store = store
         self._attachments = attachments
         self._may_stop = may_stop
@@ -203,7 +199,7 @@ class Listener:
         self._closed = threading.Event()
         self._channels = set[Channel]()
         self._socket, name = listening_socket(state, _BACKLOG)
-        self._file = state / FOLDER_NAME / name if name else None
+        self._files = [state / FOLDER_NAME / name] if name else []
         self.announcement = Announcement(
             pid=os.getpid(),
             port=0 if name else self._socket.getsockname()[1],
@@ -217,23 +213,18 @@ class Listener:
             socket_name=name,
         )
         try:
-            self._path = announce(state, self.announcement)
+            self._files.append(announce(state, self.announcement))
         except OSError:
             self._socket.close()
-            self._remove_file()
+            self.withdraw()
             raise
         threading.Thread(target=self._listen, name="runebook-channel", daemon=True).start()
 
     def withdraw(self) -> None:
         """Let nobody else find this server."""
-        with suppress(OSError):
-            self._path.unlink(missing_ok=True)
-        self._remove_file()
-
-    def _remove_file(self) -> None:
-        if self._file is not None:
+        for file in reversed(self._files):
             with suppress(OSError):
-                self._file.unlink(missing_ok=True)
+                file.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Take the announcement back and hang up; safe to call twice. Waits for nobody."""
@@ -351,10 +342,7 @@ def _object(frame: bytes | None) -> Mapping[str, Any]:
     Raises:
         ChannelBroken: If it is no JSON object.
     """
-    try:
-        request = json.loads(frame or b"")
-    except (ValueError, RecursionError) as error:
-        raise ChannelBroken("the request is not JSON") from error
-    if not isinstance(request, dict):
-        raise ChannelBroken("the request is no object")
+    request = json_object(frame or b"")
+    if request is None:
+        raise ChannelBroken("the request is no JSON object")
     return request

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.version import installed_version
 from server.early_settings import read_early
+from server.foreign_json import json_value, value_at
 from server.local.channel import Announcement, Channel, ChannelBroken, Unanswered, announced, make_folder
 from server.protocol.stdio_pipes import GOODBYE, ChannelPipe
 
@@ -118,27 +119,39 @@ def start(place: Place) -> subprocess.Popen[bytes]:
     Raises:
         OSError: If it cannot be started.
     """
-    import subprocess
-
     make_folder(place.state)
     log = place.state / LOG_NAME
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    folder = place.folder if place.folder.is_dir() else place.state
+    try:
+        return spawn("serve", "--transport", LOCAL, *place.options, errors=descriptor, folder=folder)
+    finally:
+        os.close(descriptor)
+
+
+def spawn(*words: str, errors: int | None = None, folder: Path | None = None) -> subprocess.Popen[bytes]:
+    """Run a command of this program in a process that outlives this one.
+
+    Args:
+        words: The command line.
+        errors: The descriptor of its standard error; None is nowhere.
+        folder: In which it works; None is this one.
+    """
+    import subprocess
+
     detached = 0
     if sys.platform == "win32":  # no console, and no signals of the process that starts it
         detached = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
-    try:
-        return subprocess.Popen(
-            # -P: the folder that a host works in must not lend it modules.
-            [sys.executable, "-P", "-m", "server.cli", "serve", "--transport", LOCAL, *place.options],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=descriptor,
-            cwd=place.folder if place.folder.is_dir() else place.state,
-            start_new_session=True,
-            creationflags=detached,
-        )
-    finally:
-        os.close(descriptor)
+    return subprocess.Popen(
+        # -P: the folder that a host works in must not lend it modules.
+        [sys.executable, "-P", "-m", "server.cli", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL if errors is None else errors,
+        cwd=folder,
+        start_new_session=True,
+        creationflags=detached,
+    )
 
 
 def the_only_one(place: Place) -> FileLock | None:
@@ -305,10 +318,9 @@ def keep_log_bounded(_record: logging.LogRecord) -> bool:
 def _paths(text: str, flags: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
     """Every value that may be a path."""
     given = dict(flag.partition("=")[::2] for flag in flags)
+    written = json_value(text.removeprefix("\ufeff"))
     for name in _PATHS:
-        value: Any = _json(text)
-        for part in name.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
+        value = value_at(written, name.split("."))
         found = [*(value if isinstance(value, list) else [value]), given.get(name)]
         found.append(environment.get(f"RUNEBOOK_{name.replace('.', '_').upper()}"))
         for each in found:
@@ -320,13 +332,6 @@ def _is_relative(path: str) -> bool:
     """Whether something of that name is found from the working directory only."""
     expanded = os.path.expanduser(path)  # noqa: PTH111 - never raises
     return bool(path) and not os.path.isabs(expanded) and os.path.exists(expanded)  # noqa: PTH110, PTH117
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text.removeprefix("\ufeff"))
-    except (ValueError, RecursionError):
-        return None
 
 
 def _text(path: str) -> str:

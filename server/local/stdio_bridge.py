@@ -22,7 +22,9 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from server.local.channel import HANDSHAKE_SECONDS, Channel, ChannelBroken, working_directory
+from server.early_settings import working_directory
+from server.foreign_json import json_object, json_value, value_at
+from server.local.channel import HANDSHAKE_SECONDS, Channel, ChannelBroken
 from server.local.shared_server import LOG_NAME, shared_servers, start
 from server.protocol.stdio_pipes import GOODBYE, ChannelPipe, Line, LinePipe, Oversized, pack
 from server.terminal import termination_signals
@@ -96,7 +98,7 @@ class Conversation:
 
     def from_host(self, line: bytes) -> bytes | None:
         """Note a line of the host's; what of it goes to the server, None for nothing."""
-        message = _read(line)
+        message = json_object(line)
         if message is None:
             return line
         method, number = message.get("method"), message.get("id")
@@ -105,15 +107,15 @@ class Conversation:
         if method == _READY:
             self._ready = line
         elif method == _CANCELLED:
-            self._open.pop(_key(_member(message, "params", "requestId")), None)
+            self._open.pop(_key(value_at(message, ("params", "requestId"))), None)
         if number is None:
             return line
         if method == _HANDSHAKE:
             self._handshake, self._handshake_id, self._ready = line, number, None
         elif method in _STANDING:
-            self._standing[f"{method.partition('/')[0]} {_member(message, 'params', 'uri')}"] = line
+            self._standing[f"{method.partition('/')[0]} {value_at(message, ('params', 'uri'))}"] = line
         elif method == _CALL:
-            wish = _member(message, "params", "arguments", "private_mode")
+            wish = value_at(message, ("params", "arguments", "private_mode"))
             if isinstance(wish, bool):
                 self._wishes[_key(number)] = wish
         self._open[_key(number)] = (method, line)
@@ -121,7 +123,7 @@ class Conversation:
 
     def from_server(self, line: bytes) -> bytes | None:
         """Note a line of the server's; what of it goes to the host, None for nothing."""
-        message = _read(line)
+        message = json_object(line)
         if message is None:
             return line
         method, number = message.get("method"), message.get("id")
@@ -132,7 +134,7 @@ class Conversation:
         if number == self._handshake_id and "error" in message:
             self._handshake = self._handshake_id = None  # refused: this client speaks otherwise
         wish = self._wishes.pop(_key(number), None)
-        if wish is not None and "error" not in message and not _member(message, "result", "isError"):
+        if wish is not None and "error" not in message and not value_at(message, ("result", "isError")):
             self.private = wish
         self._open.pop(_key(number), None)
         return line
@@ -174,7 +176,7 @@ class Conversation:
             told = self._told(message["id"])
             self._asked.add(told)
             return _written({**message, "id": told})
-        told = self._told(_member(message, "params", "requestId"))
+        told = self._told(value_at(message, ("params", "requestId")))
         if message["method"] == _CANCELLED and told in self._asked:
             return _written({**message, "params": {**message["params"], "requestId": told}})
         return line
@@ -188,14 +190,6 @@ class Conversation:
         return _written({**answer, "id": json.loads(told.partition("/")[2])})
 
 
-def _read(line: bytes) -> dict[str, Any] | None:
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return message if isinstance(message, dict) else None
-
-
 def _written(message: dict[str, Any]) -> bytes:
     return json.dumps(message).encode()
 
@@ -207,12 +201,6 @@ def _renumbered(line: bytes, index: int) -> bytes:
 
 def _key(number: Any) -> str:
     return json.dumps(number)
-
-
-def _member(value: Any, *path: str) -> Any:
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
 
 
 class Bridge:
@@ -419,10 +407,9 @@ class Bridge:
         except ChannelBroken:
             return None
         deadline = time.monotonic() + HANDSHAKE_SECONDS
-        with suppress(ChannelBroken, ValueError):
+        with suppress(ChannelBroken):
             channel.send(json.dumps(request).encode(), deadline)
-            answer = json.loads(channel.receive(_ATTACH_LIMIT_BYTES, deadline) or b"")
-            if isinstance(answer, dict) and answer.get("ok") is True:
+            if value_at(json_value(channel.receive(_ATTACH_LIMIT_BYTES, deadline) or b""), ("ok",)) is True:
                 return channel
         channel.close()
         return None

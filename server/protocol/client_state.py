@@ -1,4 +1,6 @@
-"""Where a client works: the project of its roots, else that of the server's working directory.
+"""What is known of a client beside its calls: whether it wants nothing kept, and where it works.
+
+It works in the project of its roots, else in that of the server's working directory.
 
 Roots are asked for once a connection, and again when the client says that they changed. Up to 2025-11-25 the server
 asks while a tool runs. Since 2026-07-28 the tool answers "input required" and is called again; over HTTP nothing then
@@ -14,9 +16,9 @@ import threading
 import time
 from collections.abc import Iterable
 from contextvars import ContextVar
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
@@ -25,7 +27,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
-from mcp.types import InputRequiredResult, ListRootsRequest, ListRootsResult
+from mcp.types import InputRequiredResult, ListRootsRequest, ListRootsResult, Result, ServerRequest
 from mcp.types.version import is_version_at_least
 from pydantic import ValidationError
 
@@ -111,6 +113,7 @@ _ROOTS_READ = 16
 _PROJECT_STATE = "runebook.project"
 
 AnyContext = Context[Any, Any]
+Answer = TypeVar("Answer", bound=Result)
 
 
 class Workspace:
@@ -175,7 +178,8 @@ class Workspace:
             if not ctx.session.can_send_request:
                 return None
             try:
-                state[_PROJECT_STATE] = _project_of(anyio.from_thread.run(partial(_ask, ctx)))
+                answer = anyio.from_thread.run(ask, ctx, ListRootsRequest(), ListRootsResult, _ANSWER_SECONDS)
+                state[_PROJECT_STATE] = _project_of(answer)
             except (MCPError, TimeoutError, ValidationError):
                 state[_PROJECT_STATE] = None
         found: str | None = state[_PROJECT_STATE]
@@ -221,14 +225,20 @@ def connection_state(ctx: AnyContext | ServerRequestContext[Any, Any]) -> dict[s
     return state
 
 
-async def _ask(ctx: AnyContext) -> ListRootsResult:
-    # Not the session's list_roots: that one is deprecated and warns. The related id puts the question on the stream
-    # of the call, where HTTP clients listen.
+async def ask(ctx: AnyContext, question: ServerRequest, kind: type[Answer], timeout_seconds: float) -> Answer:
+    """What the client behind a call answers to a question; up to protocol 2025-11-25.
+
+    Raises:
+        MCPError: If it refuses, or has left.
+        TimeoutError: If it does not answer in time.
+        ValidationError: If it answers something of another kind.
+    """
+    # Not the session's own methods: those are deprecated and warn. The related id puts the question on the stream of
+    # the call, where HTTP clients listen.
+    metadata = ServerMessageMetadata(related_request_id=ctx.request_id)
     async with while_asking():
-        with anyio.fail_after(_ANSWER_SECONDS):
-            answer: ListRootsResult = await ctx.session.send_request(
-                ListRootsRequest(), ListRootsResult, metadata=ServerMessageMetadata(related_request_id=ctx.request_id)
-            )
+        with anyio.fail_after(timeout_seconds):
+            answer: Answer = await ctx.session.send_request(question, kind, metadata=metadata)
     return answer
 
 

@@ -21,15 +21,11 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 from uuid import uuid4
 
-import anyio
 import anyio.from_thread
-from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
-from mcp.shared.message import ServerMessageMetadata
 from mcp.types import (
     CONNECTION_CLOSED,
     CreateMessageRequest,
@@ -42,22 +38,20 @@ from mcp.types import (
     SamplingMessage,
     TextContent,
 )
-from mcp.types.version import is_version_at_least
 from pydantic import ValidationError
 
 from memory_core.core.errors import AnswerUnusable, ModelFailed, ModelUnavailable, RunebookError
-from memory_core.core.llm.client import Completion, LLMRequest, StopReason, drive
+from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, StopReason, drive
 from memory_core.core.llm.structured import system_text
 from memory_core.core.progress import tell
+from server.protocol.client_state import AnyContext, ask, is_modern
 from server.protocol.json_frames import scrub
-from server.protocol.turns import while_asking
 
 _logger = logging.getLogger(__name__)
 
 ROUNDS_LIMIT = 10
 """Requests that one call of the modern era may make: every SDK's client gives up after as many rounds."""
 
-_INPUT_REQUIRED_SINCE = "2026-07-28"
 _RUNNING_LIMIT = 16  # each holds a loop, and in the legacy era one of the SDK's 40 worker threads
 _STEPS_A_ROUND = 4  # what is told in one round, at least: so that progress also rises from call to call
 _KEPT_LIMIT = 32  # outcomes for clients that come back late, or repeat a round whose answer they lost
@@ -66,7 +60,6 @@ _REFUSED = frozenset({"refusal", "contentfilter", "safety"})
 _HINT = "The conversation is stored and waits; commit again, or extract it with the tools find, read and commit_memory."
 
 Outcome = TypeVar("Outcome")
-AnyContext = Context[Any, Any]
 
 
 def offers_sampling(ctx: AnyContext) -> bool:
@@ -74,7 +67,7 @@ def offers_sampling(ctx: AnyContext) -> bool:
     capabilities = ctx.client_capabilities
     if capabilities is None or capabilities.sampling is None:
         return False
-    return _is_modern(ctx) or ctx.session.can_send_request
+    return is_modern(ctx) or ctx.session.can_send_request
 
 
 class SampledModel:
@@ -97,7 +90,9 @@ class SampledModel:
             asyncio.CancelledError: The call was cancelled.
         """
         try:
-            answer = anyio.from_thread.run(partial(self._ask, request, timeout_seconds))
+            question = _question(request)
+            # The kind of result also reads the single block of older clients.
+            answer = anyio.from_thread.run(ask, self._ctx, question, CreateMessageResultWithTools, timeout_seconds)
         except MCPError as error:
             if error.error.code == CONNECTION_CLOSED:
                 raise RunebookError("The client left.", hint=_HINT) from error  # nobody to ask, nobody to tell
@@ -107,18 +102,6 @@ class SampledModel:
         except ValidationError as error:
             raise AnswerUnusable("The client's answer is no sampling result.", hint=_HINT) from error
         return _completion(answer)
-
-    async def _ask(self, request: LLMRequest, timeout_seconds: float) -> CreateMessageResultWithTools:
-        # Not the session's create_message: that one is deprecated and warns. The related id puts the question
-        # on the stream of the call, where HTTP clients listen.
-        async with while_asking():
-            with anyio.fail_after(timeout_seconds):
-                answer: CreateMessageResultWithTools = await self._ctx.session.send_request(
-                    _question(request),
-                    CreateMessageResultWithTools,  # also reads the single block of older clients
-                    metadata=ServerMessageMetadata(related_request_id=self._ctx.request_id),
-                )
-        return answer
 
 
 class Sampling(Generic[Outcome]):
@@ -157,7 +140,7 @@ class Sampling(Generic[Outcome]):
             ModelUnavailable: A client came back to a loop that had failed or was closed.
             RunebookError: The client left; or whatever ``start`` or the loop raised.
         """
-        if not _is_modern(ctx):
+        if not is_modern(ctx):
             return self._run_within_the_call(start, ctx, deadline_seconds)
         with self._lock:
             state = ctx.request_state or ""
@@ -188,13 +171,13 @@ class Sampling(Generic[Outcome]):
         ctx: AnyContext,
         deadline_seconds: float,
     ) -> Outcome:
-        if not self._admit():
-            return drive(start(), _Overloaded(), deadline_seconds)
+        admitted = self._admit()
+        model: LLMClient = SampledModel(ctx) if admitted else _Overloaded()
         try:
-            return drive(start(), SampledModel(ctx), deadline_seconds)  # closes the loop if the call is cancelled
+            return drive(start(), model, deadline_seconds)  # closes the loop if the call is cancelled
         finally:
             with self._lock:
-                self._running -= 1
+                self._running -= admitted
 
     def _admit(self) -> bool:
         with self._lock:
@@ -317,11 +300,6 @@ class _Overloaded:
     def complete(self, request: LLMRequest, timeout_seconds: float) -> Completion:  # noqa: ARG002 (the protocol's)
         """Refuse."""
         raise ModelUnavailable("Too many conversations wait for their clients' models.", hint=_HINT)
-
-
-def _is_modern(ctx: AnyContext) -> bool:
-    version = ctx.protocol_version
-    return version is not None and is_version_at_least(version, _INPUT_REQUIRED_SINCE)
 
 
 def _resume(

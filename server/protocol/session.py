@@ -264,10 +264,6 @@ class MemorySession:
 
             note_private(self.store.memory().store.files.state, str(self.folder), id(self), private=private)
 
-    def warm(self) -> None:
-        """``ServedStore.warm``."""
-        self.store.warm()
-
     def acquire(self) -> None:
         """Count one more user."""
         self._users += 1

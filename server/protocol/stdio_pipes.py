@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from memory_core.core.errors import ConfigInvalid
-from server.local.channel import ChannelBroken
+from server.local.channel import ChannelBroken, polled
 
 if TYPE_CHECKING:
     from server.local.channel import Channel
@@ -93,11 +92,7 @@ class DescriptorPipe:
 
     def reader_left(self) -> bool:
         """See ``LinePipe``."""
-        if not hasattr(select, "poll"):
-            return False
-        poll = select.poll()
-        poll.register(self._writing, 0)  # the other end's going is reported unasked
-        return bool(poll.poll(0))
+        return polled(self._writing)
 
     def close(self) -> None:
         """See ``LinePipe``; the pipes stay open: a thread may be blocked on one, and its number would be reused."""

@@ -35,23 +35,6 @@ _SCHEME = "ui://"
 _LISTS = frozenset({"server/discover", "tools/list", "resources/list"})
 #: A border is asked for because the view draws none; no domain is named, so none is reached.
 _RESOURCE_META = {"ui": {"csp": {"connectDomains": [], "resourceDomains": []}, "prefersBorder": True}}
-_PAGE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'sha256-{digest}'; \
-style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<main id="view" aria-live="polite"></main>
-<script>{script}</script>
-</body>
-</html>
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +77,7 @@ def document(name: str) -> str:
     script = "\n".join([f'"use strict";\n{{\nconst VIEW = {given};', *parts, "}"])
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     title = next(view.title for view in VIEWS if view.name == name)
-    return _PAGE.format(digest=digest, title=f"Runebook: {title}", style=text("view.css"), script=script)
+    return text("view.html").format(digest=digest, title=f"Runebook: {title}", style=text("view.css"), script=script)
 
 
 def add_views(server: MCPServer[Any]) -> None:

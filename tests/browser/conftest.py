@@ -6,7 +6,6 @@ Without a browser the tests are skipped and say so; with ``RUNEBOOK_BROWSER=requ
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.runebook import open_memory
 from tests.browser.story import tell
 from tests.chromium import started_browser
 from tests.fork_server import starter
+from tests.server.conftest import environment
+from tests.stores import words_only
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
@@ -77,7 +77,7 @@ def serving_page(home: Path, *options: str) -> Iterator[Site]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")},
+        env=environment(),
     )
     assert process.stdout is not None
     try:
@@ -108,6 +108,21 @@ def watched_page(browser: Browser, site: Site, **options: Any) -> Iterator[tuple
         context.close()
 
 
+@contextmanager
+def opened_page(
+    browser: Browser, site: Site, place: str = "", *, expected: tuple[int | str, ...] = (), **options: Any
+) -> Iterator[Page]:
+    """A page opened as the owner of its store opens it, at ``place``; ``page.watch`` is what watches it."""
+    with watched_page(browser, site, **options) as (page, watch):
+        page.watch = watch  # type: ignore[attr-defined]
+        watch.expected.update(expected)
+        page.goto(site.address)
+        page.wait_for_selector("main h1")
+        if place:
+            page.evaluate("place => { location.hash = place }", place)
+        yield page
+
+
 @pytest.fixture(scope="module")  # Playwright keeps an event loop in the thread: no test elsewhere may find it there
 def browser() -> Iterator[Browser]:
     with started_browser() as browser:
@@ -125,8 +140,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def commit(home: Path, title: str, content: str, review: str = "off") -> None:
     """What a process beside the server does: this one."""
-    settings: dict[str, Any] = {"embedding": EmbeddingConfig(provider="none"), "review": review}
-    with open_memory(Config(home=home, **settings)) as memory:
+    with open_memory(words_only(home, review=review)) as memory:
         if review == "off":
             memory.commit(CommitRequest(content, memory_type="notes", fields={"title": title}))
             return
@@ -146,11 +160,14 @@ def own_site(tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def page(browser: Browser, site: Site) -> Iterator[Page]:
-    """The page, opened as its owner opens it; ``page.watch`` is what watches it."""
-    with watched_page(browser, site) as (page, watch):
-        page.watch = watch  # type: ignore[attr-defined]
-        page.goto(site.address)
-        page.wait_for_selector("main h1")
+    with opened_page(browser, site) as page:
+        yield page
+
+
+@pytest.fixture
+def tab(browser: Browser, own_site: Site) -> Iterator[Page]:
+    """A page on the store of the test's own."""
+    with opened_page(browser, own_site) as page:
         yield page
 
 
@@ -159,12 +176,7 @@ def visit(browser: Browser, site: Site) -> Iterator[Visit]:
     """``visit("#/new", locale="zh-CN", …)``: another profile of its own; watched likewise."""
     with ExitStack() as stack:
 
-        def open_page(place: str = "#/", *, expected: tuple[int, ...] = (), **options: Any) -> Page:
-            page, watch = stack.enter_context(watched_page(browser, site, **options))
-            watch.expected.update(expected)
-            page.goto(site.address)
-            page.wait_for_selector("main h1")
-            page.evaluate("place => { location.hash = place }", place)
-            return page
+        def open_page(place: str = "#/", **options: Any) -> Page:
+            return stack.enter_context(opened_page(browser, site, place, **options))
 
         yield open_page

@@ -22,8 +22,8 @@ from memory_core.core.caller import authored
 from memory_core.core.config import Config, MaintenanceConfig, TiersConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import open_memory
-from tests.browser.conftest import serving_page, watched_page
-from tests.browser.story import AGENT, STYLE, USER, tell
+from tests.browser.conftest import opened_page, serving_page
+from tests.browser.story import AGENT, STYLE, USER, talk, tell
 from tests.chromium import started_browser
 
 if TYPE_CHECKING:
@@ -52,36 +52,6 @@ _TYPE = """() => {
 _OPEN_COMMIT = """() => {
     location.hash = document.querySelector('[data-testid=version] a[href^="#/commit/"]').getAttribute('href');
 }"""
-_TALKS: tuple[tuple[str, float, tuple[str, ...]], ...] = (
-    (
-        "garden",
-        30.0,
-        (
-            "Which roses stand half shade in the garden?",
-            "Old roses such as Alba do.",
-            "And the roses by the wall of the garden, do they need a support?",
-            "Climbing roses do, from the second year on.",
-            "发票要在每月五号之前交给财务。",
-            "好的，每月一号提醒您整理发票。",
-            "财务说发票抬头要写公司全称。",
-            "明白，发票抬头写公司全称。",
-        ),
-    ),
-    (
-        "release",
-        6.0,
-        (
-            "The release of the payment gateway waits for the reconciliation job.",
-            "Then the reconciliation job runs first and the release of the gateway follows at four.",
-            "Tell the release channel when the payment gateway is out.",
-            "I will write to the release channel.",
-            "明天的对账几点开始？",
-            "凌晨三点开始对账。",
-            "Thanks.",
-            "With pleasure.",
-        ),
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,25 +99,16 @@ def _live_on(home: Path) -> None:
     at = datetime.now(UTC)
     config = Config(home=home, tiers=TiersConfig(short_term_capacity=1), maintenance=MaintenanceConfig(automatic="off"))
     with authored("desktop assistant"), open_memory(config) as memory:
-        for session, hours, lines in _TALKS:
-            messages = [{"role": ("user", "assistant")[index % 2], "content": line} for index, line in enumerate(lines)]
-            memory.commit(CommitRequest(messages=messages, session_id=session, now=at - timedelta(hours=hours)))
-        for days, question in (
-            (20, "database"),
-            (6, "Python code style"),
-            (3, "喝茶"),
-            (1, "支付系统"),
-            (0.2, "hotel"),
-        ):
+        for name, hours in (("garden", 30.0), ("release", 6.0)):
+            memory.commit(CommitRequest(messages=talk(name), session_id=name, now=at - timedelta(hours=hours)))
+        asked = {"database": 20.0, "Python code style": 6.0, "喝茶": 3.0, "支付系统": 1.0, "hotel": 0.2}
+        for question, days in asked.items():
             for hit in memory.find(FindRequest(question, limit=3, now=at - timedelta(days=days))).hits:
                 memory.recalls.note_read(hit.uri)
 
 
 def _taken(browser: Browser, site: Site, picture: Picture) -> bytes:
-    with watched_page(browser, site, **picture.settings) as (page, _):
-        page.goto(site.address)
-        page.wait_for_selector("main h1")
-        page.evaluate("place => { location.hash = place }", picture.place)
+    with opened_page(browser, site, picture.place, **picture.settings) as page:
         _settle(page)
         if picture.act is not None:
             page.evaluate(picture.act)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.browser.conftest import opened_page
 from tests.browser.test_views import _go, site
 
 if TYPE_CHECKING:
@@ -23,21 +24,8 @@ pytestmark = pytest.mark.slow
 _AXE = Path(__file__).parents[2] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 _NOTE = "memory/user/default/memories/preferences/Hotels.md"
 _PLACES = (
-    *(
-        "",
-        "search?q=office",
-        "summary",
-        "history",
-        "sessions",
-        "session/garden",
-        "heat",
-        "queue",
-        "archive",
-        "health",
-        "graph",
-        "calendar",
-    ),
-    *("settings", "transfer", "new", _NOTE, _NOTE.replace("memory/", "edit/", 1)),
+    *("", "search?q=office", "summary", "history", "sessions", "session/garden", "heat", "queue", "archive", "health"),
+    *("graph", "calendar", "settings", "transfer", "new", _NOTE, _NOTE.replace("memory/", "edit/", 1)),
 )
 _AUDIT = """async () => {
     const levels = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
@@ -56,11 +44,7 @@ _SETTINGS: tuple[dict[str, Any], ...] = (
 def test_no_view_has_serious_barriers(browser: Browser, site: Site, settings: dict[str, Any]) -> None:
     if not _AXE.is_file():
         pytest.skip("axe-core is not installed: npm install --prefix .venv/axe axe-core")
-    from tests.browser.conftest import watched_page
-
-    with watched_page(browser, site, bypass_csp=True, **settings) as (page, _):
-        page.goto(site.address)
-        page.wait_for_selector("main h1")
+    with opened_page(browser, site, bypass_csp=True, **settings) as page:
         page.add_script_tag(path=_AXE)
         found = {}
         for place in _PLACES:

@@ -10,7 +10,7 @@ import pytest
 
 from memory_core.core.search.memory_list import EntryFilter
 from memory_core.runebook import open_memory
-from tests.browser.conftest import commit, serving_page, watched_page
+from tests.browser.conftest import commit, serving_page
 from tests.browser.test_live import row
 from tests.stores import words_only
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
     from tests.browser.conftest import Site
 
@@ -33,14 +33,6 @@ def own_site(tmp_path: Path) -> Iterator[Site]:
         commit(tmp_path / "home", title, f"About {title}.")
     with serving_page(tmp_path / "home") as site:
         yield site
-
-
-@pytest.fixture
-def tab(browser: Browser, own_site: Site) -> Iterator[Page]:
-    with watched_page(browser, own_site) as (page, _):
-        page.goto(own_site.address)
-        row(page, "Tea").wait_for()
-        yield page
 
 
 def entries(site: Site) -> dict[str, Any]:
@@ -67,11 +59,8 @@ def test_several_are_tagged_filtered_by_the_tag_and_brought_back_by_one_undo(tab
     tab.get_by_test_id("bulk-tags").fill("home, 家")
     tab.get_by_test_id("bulk-tag-dialog-yes").click()
     row(tab, "Tea").get_by_test_id("tag").first.wait_for()
-    assert {name: entry.tags for name, entry in entries(own_site).items()} == {
-        "Tea": ("home", "家"),
-        "旅行": ("home", "家"),
-        "Bicycle": (),
-    }
+    tags = {name: entry.tags for name, entry in entries(own_site).items()}
+    assert tags == {"Tea": ("home", "家"), "旅行": ("home", "家"), "Bicycle": ()}
     row(tab, "Tea").get_by_test_id("tag").filter(has_text="家").click()
     row(tab, "Bicycle").wait_for(state="detached")
     assert tab.get_by_test_id("filter-tag-家").get_attribute("aria-pressed") == "true"
@@ -102,11 +91,8 @@ def test_the_keyboard_selects_and_what_is_selected_moves_to_a_project(tab: Page,
     tab.get_by_test_id("bulk-project").fill("garage")
     tab.get_by_test_id("bulk-move-dialog-yes").click()
     row(tab, "Bicycle").locator(".project", has_text="garage").wait_for()
-    assert {name: entry.project for name, entry in entries(own_site).items()} == {
-        "Tea": None,
-        "旅行": None,
-        "Bicycle": "garage",
-    }
+    projects = {name: entry.project for name, entry in entries(own_site).items()}
+    assert projects == {"Tea": None, "旅行": None, "Bicycle": "garage"}
 
 
 def test_tags_are_edited_on_the_memory_itself(tab: Page, own_site: Site) -> None:

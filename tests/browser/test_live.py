@@ -6,26 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser.conftest import commit, watched_page
+from tests.browser.conftest import commit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
     from tests.browser.conftest import Site
 
 
 pytestmark = pytest.mark.slow
 _NOTES = "viking://user/default/memories/notes"
-
-
-@pytest.fixture
-def tab(browser: Browser, own_site: Site) -> Iterator[Page]:
-    with watched_page(browser, own_site) as (page, _):
-        page.goto(own_site.address)
-        page.wait_for_selector("main h1")
-        yield page
 
 
 def row(page: Page, title: str) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.browser.conftest import Site, watched_page
 from tests.server.bearers import issue
-from tests.server.conftest import WORDS_ONLY, HttpServer
+from tests.server.conftest import HttpServer
 
 pytestmark = pytest.mark.slow
 
@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 def inn(tmp_path: Path) -> Iterator[Site]:
     token = issue(tmp_path / "home", "anna")
-    server = HttpServer(tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY, "--set", "http.oauth.issuer=own")
-    try:
+    with HttpServer(tmp_path / "home", tmp_path / "stderr", "--set", "http.oauth.issuer=own") as server:
         yield Site(server.origin, token, tmp_path / "home")
-    finally:
-        server.stop()
 
 
 def test_whoever_signs_in_comes_back_to_where_they_were_and_can_sign_out(browser: Browser, inn: Site) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from memory_core.core.store.issued_tokens import SharedSpace
 from server.commands.access_tokens import open_tokens
-from tests.browser.conftest import Site, watched_page
+from tests.browser.conftest import Site, opened_page, watched_page
 from tests.stores import words_only
 
 if TYPE_CHECKING:
@@ -22,10 +22,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def tab(browser: Browser, own_site: Site) -> Iterator[Page]:
-    with watched_page(browser, own_site) as (page, watch):
-        watch.expected.update({400})
-        page.goto(own_site.address)
-        page.get_by_test_id("nav-settings").click()
+    with opened_page(browser, own_site, "#/settings", expected=(400,)) as page:
         page.get_by_test_id("setting-filter").wait_for()
         yield page
 
@@ -99,10 +96,8 @@ def test_a_token_is_issued_copied_used_by_another_person_and_revoked(
 
 
 def test_it_all_fits_a_phone_in_chinese_and_is_reached_by_the_keyboard(browser: Browser, own_site: Site) -> None:
-    with watched_page(browser, own_site, locale="zh-CN", viewport={"width": 360, "height": 740}) as (page, _):
-        page.goto(own_site.address)
-        page.evaluate("location.hash = '#/settings'")
-        page.get_by_test_id("setting-filter").wait_for()
+    phone: dict[str, Any] = {"locale": "zh-CN", "viewport": {"width": 360, "height": 740}}
+    with opened_page(browser, own_site, "#/settings", **phone) as page:
         page.get_by_test_id("setting-filter").fill("search")
         page.get_by_test_id("setting").first.wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -136,9 +131,7 @@ def test_a_token_opens_shared_spaces_with_rights_of_their_own(tab: Page, own_sit
 
 
 def test_settings_are_described_and_found_in_chinese(browser: Browser, own_site: Site) -> None:
-    with watched_page(browser, own_site, locale="zh-CN") as (page, _):
-        page.goto(own_site.address)
-        page.get_by_test_id("nav-settings").click()
+    with opened_page(browser, own_site, "#/settings", locale="zh-CN") as page:
         page.get_by_test_id("setting-filter").fill("温度")
         row = page.locator('[data-testid="setting"][data-name="chat.temperature"]')
         row.get_by_text("回答的温度（随机程度）。").wait_for()

@@ -11,7 +11,7 @@ import pytest
 from memory_core.core.store.issued_tokens import SharedSpace
 from tests.browser.conftest import Site, watched_page
 from tests.server.bearers import issue, revoke, send
-from tests.server.conftest import WORDS_ONLY, HttpServer
+from tests.server.conftest import HttpServer
 
 pytestmark = pytest.mark.slow
 
@@ -24,13 +24,10 @@ def team(tmp_path: Path) -> Iterator[Site]:
     """Its key is that of Bob, who only reads what Anna wrote in the team."""
     anna = issue(tmp_path / "home", "anna", shared=[SharedSpace("team")])
     bob = issue(tmp_path / "home", "bob", shared=[SharedSpace("team", read_only=True)])
-    server = HttpServer(tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY)
-    try:
+    with HttpServer(tmp_path / "home", tmp_path / "stderr") as server:
         note = {"content": "The swordfish sleeps.", "memory_type": "notes", "fields": {"title": "fish"}}
         assert send(server, "POST", "/api/memory/entries?space=team", note, anna).status == 201
         yield Site(server.origin, bob, tmp_path / "home")
-    finally:
-        server.stop()
 
 
 def test_a_shared_space_is_chosen_and_left_again(browser: Browser, team: Site) -> None:

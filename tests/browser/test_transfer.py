@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from memory_core.core.search.memory_list import EntryFilter
 from memory_core.runebook import open_memory
-from tests.browser.conftest import Site, commit, watched_page
+from tests.browser.conftest import Site, commit, opened_page, watched_page
 from tests.server.bearers import issue
 from tests.stores import words_only
 
@@ -24,9 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def tab(browser: Browser, own_site: Site) -> Iterator[Page]:
-    with watched_page(browser, own_site) as (page, _):
-        page.goto(own_site.address)
-        page.get_by_test_id("nav-transfer").click()
+    with opened_page(browser, own_site, "#/transfer") as page:
         page.get_by_test_id("import-file").wait_for()
         yield page
 
@@ -88,9 +86,8 @@ def test_a_backup_takes_the_place_of_the_store_once_that_was_asked(tab: Page, ow
 
 def test_what_cannot_be_read_says_what_to_do(browser: Browser, own_site: Site, tmp_path: Path) -> None:
     (tmp_path / "wrong.zip").write_bytes(b"PK, and nothing behind it")
-    with watched_page(browser, own_site, locale="zh-CN", viewport={"width": 360, "height": 740}) as (page, _):
-        page.goto(own_site.address)
-        page.evaluate("location.hash = '#/transfer'")
+    phone: dict[str, Any] = {"locale": "zh-CN", "viewport": {"width": 360, "height": 740}}
+    with opened_page(browser, own_site, "#/transfer", **phone) as page:
         page.get_by_test_id("import-file").set_input_files(tmp_path / "wrong.zip")
         page.get_by_test_id("import-look").focus()
         page.keyboard.press("Enter")

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_core.core.caller import authored
-from memory_core.core.config import Config, EmbeddingConfig, MaintenanceConfig, TiersConfig
+from memory_core.core.config import MaintenanceConfig, TiersConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.search.fusion import Candidate, Question, fuse
 from memory_core.core.search.ranking import Profile, decay, rank_score
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.browser.conftest import Site, serving_page, watched_page
-from tests.browser.story import GREEN_TEA, STYLE, USER, tell
+from tests.browser.conftest import Site, opened_page, serving_page
+from tests.browser.story import GREEN_TEA, STYLE, USER, talk, tell
+from tests.stores import words_only
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -30,16 +31,8 @@ pytestmark = pytest.mark.slow
 
 _LOCALES = Path(__file__).parents[2] / "server" / "page" / "locales"
 _PLACES = (
-    "search?q=tea",
-    "history",
-    "heat",
-    "sessions",
-    "session/garden?line=2",
-    "queue",
-    "archive",
-    "health",
-    "graph",
-    "calendar",
+    *("search?q=tea", "history", "heat", "sessions", "session/garden?line=2"),
+    *("queue", "archive", "health", "graph", "calendar"),
 )
 _FERRY = f"{USER}/notes/Ferry to Gulangyu.md"
 _RANKS: tuple[Profile, ...] = ("relevance", "balanced", "decay", "weighted")
@@ -60,11 +53,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The store of ``story``, with what these views tell of: a contradiction, topics, proposals, an archive."""
     home = tmp_path_factory.mktemp("views")
     tell(home)
-    settings: dict[str, Any] = {"embedding": EmbeddingConfig(provider="none")}
-    settings |= {"maintenance": MaintenanceConfig(automatic="off"), "tiers": TiersConfig(short_term_capacity=1)}
-    with open_memory(Config(home=home, **settings)) as memory:
+    settings = {"maintenance": MaintenanceConfig(automatic="off"), "tiers": TiersConfig(short_term_capacity=1)}
+    with open_memory(words_only(home, **settings)) as memory:
         _go_on(memory, datetime.now(UTC))
-    with open_memory(Config(home=home, review="automatic", **settings)) as memory:
+    with open_memory(words_only(home, review="automatic", **settings)) as memory:
         _propose(memory)
     (home / "user" / "default" / "memories" / "notes" / "Latin.md").write_bytes("Café".encode("latin-1"))
     with serving_page(home) as site:
@@ -74,9 +66,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.fixture(scope="module")
 def tab(browser: Browser, site: Site) -> Iterator[Page]:
     """One page for all tests: each goes where it wants to be."""
-    with watched_page(browser, site) as (page, _):
-        page.goto(site.address)
-        page.wait_for_selector("main h1")
+    with opened_page(browser, site) as page:
         yield page
 
 
@@ -87,29 +77,13 @@ def _go_on(memory: Runebook, now: datetime) -> None:
     ):
         memory.commit(CommitRequest(text, memory_type="facts", fields=fields, now=now - timedelta(days=30)))
     link = {"uri": _OLD_OFFICE, "relation": "contradicts", "strength": 0.6}
-    memory.commit(
-        CommitRequest(
-            operations={"edit_operations": [{"uri": _NEW_OFFICE, "links": [link]}]}, now=now - timedelta(days=1)
-        )
-    )
+    edit = {"edit_operations": [{"uri": _NEW_OFFICE, "links": [link]}]}
+    memory.commit(CommitRequest(operations=edit, now=now - timedelta(days=1)))
     for title, text in (("Ferry to Gulangyu", "The ferry needs a passport."), ("旧测试环境", "旧的测试环境已经关闭。")):
         memory.commit(CommitRequest(text, memory_type="notes", fields={"title": title}, now=now - timedelta(days=8)))
     with authored("command line"):
         memory.run(ARCHIVE, ArchiveRequest([_FERRY, f"{USER}/notes/旧测试环境.md"], now=now - timedelta(days=7)))
-    said = [
-        "Which roses stand half shade in the garden?",
-        "Old roses such as Alba do.",
-        "And the roses by the wall of the garden, do they need a support?",
-        "Climbing roses do, from the second year on.",
-        "发票要在每月五号之前交给财务。",
-        "好的，每月一号提醒您整理发票。",
-        "财务说发票抬头要写公司全称。",
-        "明白，发票抬头写公司全称。",
-        "Thanks.",
-        "With pleasure.",
-    ]
-    roles = ("user", "assistant")
-    messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)]
+    messages = talk("garden", "Thanks.", "With pleasure.")
     memory.commit(CommitRequest(messages=messages, session_id="garden", now=now - timedelta(hours=5)))
     for question in ("green tea 喝绿茶", "还喝绿茶吗"):  # what agents find is used; what the page shows is not
         assert memory.find(FindRequest(question)).hits
@@ -415,7 +389,7 @@ def test_no_view_is_wider_than_a_phone_and_a_diff_has_one_column_there(tab: Page
 
 def test_the_graph_is_walked_and_a_relation_is_added_changed_and_removed(tab: Page, site: Site) -> None:
     def relations(uri: str) -> list[tuple[str, str, float]]:
-        with open_memory(Config(home=site.home, embedding=EmbeddingConfig(provider="none"))) as memory:
+        with open_memory(words_only(site.home)) as memory:
             links = memory.read(ReadRequest(uri)).links
         return sorted((link.uri, link.relation, link.strength) for link in links)
 

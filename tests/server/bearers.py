@@ -1,28 +1,20 @@
-"""Clients with tokens: the SDK's own over both transports and in both eras, and raw HTTP requests."""
+"""Tokens of a store, and raw HTTP requests that show them."""
 
 from __future__ import annotations
 
 import http.client
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from anyio.from_thread import BlockingPortal
-from mcp import Client
-from mcp.client.sse import sse_client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 
 from memory_core.core.store.ledger import Ledger
 from tests.waiting import PATIENCE_SECONDS as PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from tests.server.conftest import Caller, Era, HttpServer
+    from tests.server.conftest import HttpServer
 
-
-ROUTES = [("mcp", "legacy"), ("mcp", "auto"), ("sse", "legacy"), ("sse", "auto")]
 HEADERS = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 OPENING = {
     "jsonrpc": "2.0",
@@ -30,6 +22,7 @@ OPENING = {
     "method": "initialize",
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
 }
+ASK = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
 
 
 def issue(home: Path, label: str, **options: Any) -> str:
@@ -50,27 +43,6 @@ def ledger_of(home: Path) -> Iterator[Ledger]:
         yield ledger
     finally:
         ledger.close()
-
-
-@contextmanager
-def connected(portal: BlockingPortal, server: HttpServer, path: str, era: Era, token: str) -> Iterator[Caller]:
-    """A connected SDK client that shows ``token``."""
-    from tests.server.conftest import Caller
-
-    headers = {"authorization": f"Bearer {token}"}
-
-    @asynccontextmanager
-    async def streamable() -> Any:
-        async with (
-            create_mcp_http_client(headers=headers) as http_client,
-            streamable_http_client(f"{server.origin}/mcp", http_client=http_client) as streams,
-        ):
-            yield streams
-
-    transport: Any = streamable() if path == "mcp" else sse_client(f"{server.origin}/sse", headers=headers)
-    with ExitStack() as stack:
-        client = stack.enter_context(portal.wrap_async_context_manager(Client(transport, mode=era)))
-        yield Caller(portal, client)
 
 
 class Reply:

@@ -15,9 +15,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 import pytest
@@ -25,7 +24,9 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
-from mcp.types import CallToolResult, TextContent
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.types import CallToolResult, TextContent, TextResourceContents
 
 from server.cli import main
 from tests.fork_server import starter
@@ -35,6 +36,8 @@ from tests.waiting import PATIENCE_SECONDS as PATIENCE_SECONDS
 WORDS_ONLY = ("--set", "embedding.provider=none")
 
 Era = Literal["legacy", "auto"]
+ERAS = pytest.mark.parametrize("era", ["legacy", "auto"])
+HTTP_ROUTES = [("mcp", "legacy"), ("mcp", "auto"), ("sse", "legacy"), ("sse", "auto")]
 
 
 class Caller:
@@ -60,6 +63,11 @@ class Caller:
         assert facts is not None
         return facts
 
+    def resource(self, uri: str) -> TextResourceContents:
+        (content,) = self.portal.call(self.client.read_resource, uri).contents
+        assert isinstance(content, TextResourceContents)
+        return content
+
     def stderr(self) -> str:
         """What the server has written to stderr so far."""
         return self.errors.read_text(encoding="utf-8") if self.errors is not None else ""
@@ -72,8 +80,8 @@ def text_of(answer: CallToolResult) -> str:
 
 
 def serving(home: Path, *options: str) -> list[str]:
-    # A server that runs for a while would maintain its store in the middle of a test.
-    return ["serve", "--home", str(home), "--set", "maintenance.automatic=off", *options]
+    """Without a model unless ``options`` name one, and without maintenance in the middle of a test."""
+    return ["serve", "--home", str(home), "--set", "maintenance.automatic=off", *WORDS_ONLY, *options]
 
 
 def command(home: Path, *options: str) -> list[str]:
@@ -110,9 +118,7 @@ class RawClient:
         self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         with self.process.stdout:
@@ -160,13 +166,31 @@ class RawClient:
         self.process.wait(PATIENCE_SECONDS)
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def wait_until_served(port: int, process: Any, errors: Path) -> None:
+    """Until the process accepts connections at the port; it writes to ``errors`` why it does not."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            why = errors.read_text(encoding="utf-8")
+            assert process.poll() is None, why
+            assert time.monotonic() < deadline, why
+            time.sleep(0.02)
+
+
 class HttpServer:
     """A ``runebook serve --transport http`` process; both transports at ``origin``."""
 
     def __init__(self, home: Path, errors: Path, *options: str) -> None:
         self.errors = errors
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self.origin = f"http://127.0.0.1:{self.port}"
         with errors.open("wb") as target:
             self.process = starter().program(
@@ -176,16 +200,13 @@ class HttpServer:
                 stderr=target,
                 env=environment(),
             )
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return
-            except OSError:
-                said = errors.read_text(encoding="utf-8")
-                assert self.process.poll() is None, said
-                assert time.monotonic() < deadline, said
-                time.sleep(0.02)
+        wait_until_served(self.port, self.process, errors)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def stop(self) -> int:
         """Ask it to end; its exit status."""
@@ -197,29 +218,52 @@ class HttpServer:
             self.process.wait()
 
 
+StartHttp = Callable[..., HttpServer]
+Connect = Callable[..., AbstractContextManager[Caller]]
+
+
 @pytest.fixture(scope="session")
 def portal() -> Iterator[BlockingPortal]:
     with start_blocking_portal() as portal:
         yield portal
 
 
+@asynccontextmanager
+async def streamable(address: str, headers: dict[str, str]) -> Any:
+    async with (
+        create_mcp_http_client(headers=headers) as http_client,
+        streamable_http_client(address, http_client=http_client) as streams,
+    ):
+        yield streams
+
+
 @pytest.fixture(scope="session")
-def connect(portal: BlockingPortal) -> Callable[..., Any]:
+def connect(portal: BlockingPortal) -> Connect:
     """``with connect(target, era) as caller``: target is a home, an ``/mcp`` URL or an ``/sse`` URL."""
 
     @contextmanager
-    def connected(target: Path | str, era: Era, *options: str, errors: Path | None = None) -> Iterator[Caller]:
+    def connected(
+        target: Path | str,
+        era: Era = "auto",
+        *options: str,
+        cwd: Path | None = None,
+        errors: Path | None = None,
+        token: str | None = None,
+        **offered: Any,
+    ) -> Iterator[Caller]:
+        """``options`` and ``cwd`` are the server's, ``token`` and ``offered`` the client's."""
         with ExitStack() as stack:
             if isinstance(target, Path):
                 program, *arguments = command(target, *options)
-                parameters = StdioServerParameters(command=program, args=arguments, env=environment())
-                target.mkdir(parents=True, exist_ok=True)
+                parameters = StdioServerParameters(command=program, args=arguments, env=environment(), cwd=cwd)
                 errors = errors or target.with_name(f"{target.name}.stderr")
+                errors.parent.mkdir(parents=True, exist_ok=True)
                 log = stack.enter_context(errors.open("a", encoding="utf-8", newline="\n"))
                 server: Any = stdio_client(parameters, errlog=log)
             else:
-                server = sse_client(target) if target.endswith("/sse") else target
-            client = stack.enter_context(portal.wrap_async_context_manager(Client(server, mode=era)))
+                headers = {"authorization": f"Bearer {token}"} if token else {}
+                server = (sse_client if target.endswith("/sse") else streamable)(target, headers)
+            client = stack.enter_context(portal.wrap_async_context_manager(Client(server, mode=era, **offered)))
             yield Caller(portal, client, errors)
 
     return connected
@@ -233,24 +277,15 @@ def raw_client() -> type[RawClient]:
 @pytest.fixture(scope="session")
 def http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
     folder = tmp_path_factory.mktemp("http")
-    server = HttpServer(folder / "home", folder / "stderr", *WORDS_ONLY)
-    try:
+    with HttpServer(folder / "home", folder / "stderr") as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture
-def start_http() -> Iterator[Callable[..., HttpServer]]:
-    """Starts servers that end with the test."""
+def start_http(tmp_path: Path) -> Iterator[StartHttp]:
+    """Starts servers that end with the test; with these options, over the store in ``tmp_path / "home"``."""
     with ExitStack() as stack:
-
-        def start(home: Path, errors: Path, *options: str) -> HttpServer:
-            server = HttpServer(home, errors, *options)
-            stack.callback(server.stop)
-            return server
-
-        yield start
+        yield lambda *options: stack.enter_context(HttpServer(tmp_path / "home", tmp_path / "stderr", *options))
 
 
 @pytest.fixture

@@ -350,13 +350,17 @@ def test_waiting_conversations_are_extracted_by_the_configured_model(
     file.write_text(json.dumps([{"role": "user", "content": "我们五月去大阪。"}]), encoding="utf-8", newline="\n")
     run("commit", "--messages", str(file), "--session-id", "s1")
     write = {"memory_data": {"memory_type": "facts", "fields": {"topic": "大阪", "content": "五月去大阪。"}}}
-    answer = json.dumps({"reasoning": "a plan", "operations": {"write_operations": [write]}}, ensure_ascii=False)
-    with StandIn([openai_completion(answer)]) as stand_in:
+    wrong = {"memory_data": {"memory_type": "facts\u202e", "fields": {"content": "x"}}}
+    answer = json.dumps({"reasoning": "a plan", "operations": {"write_operations": [write, wrong]}})
+    with StandIn([openai_completion(answer)] * 2) as stand_in:
         settings = {"PROVIDER": "openai", "MODEL": "m", "BASE_URL": f"{stand_in.url}/v1"}
         for name, value in settings.items():
             monkeypatch.setenv(f"RUNEBOOK_LLM_{name}", value)
-        (receipt,) = facts(run("extract", "--json"))["receipts"]
-    assert receipt["status"] == "committed"
+        shown = run("extract", "--json")
+    (receipt,) = facts(shown)["receipts"]
+    assert receipt["status"] == "partial"
+    assert "facts\u202e" in receipt["results"][1]["reason"]
+    assert "\u202e" not in shown[1]  # it would turn what a terminal shows around
     assert run("extract", "--list")[1] == "No conversation waits.\n"
     assert "五月去大阪" in run("find", "大阪")[1]
 

@@ -124,6 +124,15 @@ class Program:
         assert "Traceback" not in said, said
         return status
 
+    def end(self, number: signal.Signals | None) -> None:
+        """Send a signal, or without a number end its input; it ends with the status of that."""
+        if number is None:
+            self.close_input()
+        else:
+            self.process.send_signal(number)
+        expected = {None: 0, signal.SIGKILL: -signal.SIGKILL}
+        assert self.ended() == expected.get(number, 128 + (number or 0))
+
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -159,8 +168,7 @@ def assert_kept(start: Callable[..., Program], kept: dict[str, str]) -> None:
     for uri, content in kept.items():
         assert later.call("read", uri=uri)["content"].startswith(content)
     assert later.commit("One more 再来一条")
-    later.close_input()
-    assert later.ended() == 0
+    later.end(None)
     with closing(sqlite3.connect(later.home / ".state" / "ledger.sqlite3")) as ledger:
         assert ledger.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
@@ -168,20 +176,13 @@ def assert_kept(start: Callable[..., Program], kept: dict[str, str]) -> None:
 # At rest
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_signal_at_rest_ends_with_its_own_status(start: Callable[..., Program], number: signal.Signals) -> None:
-    program = start(anew=number == signal.SIGTERM).open()
+@pytest.mark.parametrize("number", [*SIGNALS, None])
+def test_signal_at_rest_and_the_end_of_input_end_with_their_own_status(
+    start: Callable[..., Program], number: signal.Signals | None
+) -> None:
+    program = start(anew=number in (signal.SIGTERM, None)).open()
     kept = {program.commit("Tea, not coffee 喝茶"): "Tea, not coffee 喝茶"}
-    program.process.send_signal(number)
-    assert program.ended() == 128 + number
-    assert_kept(start, kept)
-
-
-def test_end_of_input_ends_with_status_zero(start: Callable[..., Program]) -> None:
-    program = start(anew=True).open()
-    kept = {program.commit("猫叫豆豆"): "猫叫豆豆"}
-    program.close_input()
-    assert program.ended() == 0
+    program.end(number)
     assert_kept(start, kept)
 
 
@@ -291,11 +292,7 @@ def test_client_that_never_reads_does_not_hold_the_server(
     program = start().open()
     kept = {program.commit("Kept 留着"): "Kept 留着"}
     fill_pipe(program, 30)
-    if number is None:
-        program.close_input()
-    else:
-        program.process.send_signal(number)
-    assert program.ended() == (0 if number is None else 128 + number)
+    program.end(number)
     assert_kept(start, kept)
 
 
@@ -332,11 +329,7 @@ def test_ending_while_the_clients_model_is_asked_keeps_the_conversation(
     messages = [{"role": "user", "content": "My sister Lin lives in Chengdu. 我妹妹住在成都。", "id": "m1"}]
     program.ask_tool("commit_memory", messages=messages, session_id="s1")
     assert program.receive()["method"] == "sampling/createMessage"
-    if number is None:
-        program.close_input()
-    else:
-        program.process.send_signal(number)
-    assert program.ended() == (0 if number is None else 128 + number)
+    program.end(number)
     later = start().open()
     found = later.call("find", query="成都")
     assert any("成都" in hit["abstract"] for hit in found["resources"])
@@ -346,11 +339,7 @@ def test_ending_while_the_clients_model_is_asked_keeps_the_conversation(
 def test_ending_while_the_model_loads_is_quiet(start: Callable[..., Program], number: signal.Signals | None) -> None:
     program = start("--set", "embedding.provider=bundled", anew=True).open()
     kept = {program.commit("Loaded in the background 后台加载"): "Loaded in the background 后台加载"}
-    if number is None:
-        program.close_input()
-    else:
-        program.process.send_signal(number)
-    assert program.ended() == (0 if number is None else 128 + number)
+    program.end(number)
     assert_kept(start, kept)
 
 
@@ -369,12 +358,7 @@ def test_ending_while_vectors_are_sent_to_a_server_of_its_own_leaves_no_orphan(
     assert receipt["status"] == "committed"
     kept = {result["uri"]: text for result, text in zip(receipt["results"][::50], contents[::50], strict=False)}
     assert soon(lambda: len(program.family()) > 1), "no server was started"
-    if number is None:
-        program.close_input()
-    else:
-        program.process.send_signal(number)
-    expected = {None: 0, signal.SIGKILL: -signal.SIGKILL}.get(number, 128 + (number or 0))
-    assert program.ended() == expected
+    program.end(number)
     assert_kept(start, kept)
 
 
@@ -387,6 +371,5 @@ def test_ending_while_vectors_are_computed_keeps_what_was_stored(start: Callable
     ]
     receipt = program.call("commit_memory", operations={"write_operations": writes})
     assert receipt["status"] == "committed"
-    program.process.send_signal(signal.SIGTERM)
-    assert program.ended() == 128 + signal.SIGTERM
+    program.end(signal.SIGTERM)
     assert_kept(start, {result["uri"]: f"{index} word0" for index, result in enumerate(receipt["results"])})

@@ -114,11 +114,6 @@ export function pathOf(uri) {
   return uri.replace(/^viking:\/\//, '').split('/').map(encodeURIComponent).join('/');
 }
 
-/** The URI that such a path stands for. */
-export function uriOf(path) {
-  return `viking://${path.split('/').map(decodeURIComponent).join('/')}`;
-}
-
 function address(path, params) {
   const given = new URLSearchParams(space() ? { space: space() } : {});
   for (const [name, value] of Object.entries(params ?? {})) {

@@ -70,7 +70,7 @@ def test_every_host_is_set_up_once_and_set_back_byte_for_byte(tmp_path: Path, ma
     assert actions(host, machine) == {"changed"}
     kept = {path: text for path, text in files_below(tmp_path).items() if not path.endswith(BACKUP)}
     assert all(kept[path] != text for path, text in before.items())
-    (finding,) = [each for each in findings(machine, WANTED) if each.host is host]
+    (finding,) = [each for each in findings(machine, WANTED) if each.name == host.name]
     assert (finding.here, finding.state) == (True, "installed")
     assert actions(host, machine) == {"unchanged"}
     assert actions(host, machine, out=True) == {"restored"}
@@ -130,7 +130,7 @@ def test_options_of_the_entry_may_change_and_what_was_added_to_it_stays(machine:
     added = jsonc.put(path.read_text(encoding="utf-8"), ("mcpServers", "runebook", "autoApprove"), ["find"])
     path.write_text(added, encoding="utf-8")
     shared = replace(WANTED, shared=True)
-    (finding,) = [each for each in findings(machine, shared) if each.host is host]
+    (finding,) = [each for each in findings(machine, shared) if each.name == host.name]
     assert finding.state == "outdated"
     install(host, machine, shared, dry_run=False)
     assert json.loads(path.read_text(encoding="utf-8"))["mcpServers"]["runebook"] == {

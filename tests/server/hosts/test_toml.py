@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memory_core.core.errors import InvalidInput
+from server.foreign_json import value_at
 from server.hosts import toml
-from server.hosts.jsonc import value_at
 
 PATH = ("mcp_servers", "runebook")
 ENTRY = {"command": "C:\\程序\\runebook.exe", "args": ["serve", "--home=/数据"]}

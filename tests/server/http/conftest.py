@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 from memory_core.core.config import Config, HttpConfig
 from memory_core.core.settings_file import SettingsFile
+from memory_core.core.store.issued_tokens import IssuedTokens
 from memory_core.runebook import open_memory
 from server.http.http_server import build_app
 from server.protocol.app import build_server
@@ -75,6 +76,16 @@ class Desk:
 
 
 @contextmanager
+def client_of(
+    store: ServedStore, tokens: IssuedTokens, limits: HttpConfig, address: str = "http://127.0.0.1", **options: Any
+) -> Iterator[TestClient]:
+    """A client of the whole app; ``options`` are those of ``build_app``."""
+    app = build_app(build_server(store), "127.0.0.1", tokens, limits, store=store, **options)
+    with TestClient(app, base_url=address, raise_server_exceptions=False) as client:
+        yield client
+
+
+@contextmanager
 def desk_at(home: Path, root: Path | None = None, **settings: Any) -> Iterator[Desk]:
     """A desk.
 
@@ -94,12 +105,18 @@ def desk_at(home: Path, root: Path | None = None, **settings: Any) -> Iterator[D
             "reader": table.issue("reader", user_space="anna", agent_space="anna", read_only=True)[0],
         }
         limits = HttpConfig(requests_per_minute=0, allowed_origins=("https://chat.example.com",))
-        app = build_app(build_server(store), "127.0.0.1", table, limits, store=store, owner_key=OWNER_KEY)
-        with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+        with client_of(store, table, limits, owner_key=OWNER_KEY) as client:
             yield Desk(client, store, tokens)
 
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     with desk_at(tmp_path_factory.mktemp("desk")) as made:
+        yield made
+
+
+@pytest.fixture
+def own_desk(tmp_path: Path) -> Iterator[Desk]:
+    """The test's own, over the store in ``tmp_path / "home"``."""
+    with desk_at(tmp_path / "home") as made:
         yield made

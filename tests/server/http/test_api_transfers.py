@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_OWNERS: tuple[tuple[str, str, dict[str, str] | None], ...] = (
-    ("POST", "/transfers", {"name": "a.md"}),
-    ("GET", "/transfers/0", None),
-    ("POST", "/transfers/0/import", {}),
-    ("POST", "/transfers/0/restore", {}),
-    ("POST", "/exports", {}),
-    ("POST", "/backups", {}),
-)
-
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
@@ -247,9 +238,3 @@ def test_what_a_killed_server_left_leaves_and_nothing_that_is_new_in_use_or_a_li
     for each in (running, follower):
         each.close()
     assert not held.exists()
-
-
-@pytest.mark.parametrize(("method", "path", "body"), _OWNERS)
-def test_nobody_but_the_owner_may(desk: Desk, method: str, path: str, body: object) -> None:
-    assert desk.anna.ask(method, path, body).status_code == 403
-    assert json.loads(desk.reader.ask(method, path, body).text)["hint"]

@@ -22,13 +22,11 @@ from memory_core.core.store.issued_tokens import IssuedTokens
 from memory_core.runebook import open_memory
 from server.http.authentication import address_of
 from server.http.authorization_server import OwnLogin, redirects_problem
-from server.http.http_server import build_app
 from server.http.login import open_login
 from server.http.page_login import challenge_of
-from server.protocol.app import build_server
 from server.protocol.session import ServedStore
 from tests.server.bearers import ledger_of
-from tests.server.http.conftest import SETTINGS, Page
+from tests.server.http.conftest import SETTINGS, Page, client_of
 from tests.server.http.issuers import BOTH
 
 URL = "http://127.0.0.1"
@@ -136,12 +134,10 @@ def house_at(home: Path, **oauth: Any) -> Iterator[House]:
 @contextmanager
 def house_of(config: Config, tokens: IssuedTokens, reached: str = URL, **oauth: Any) -> Iterator[House]:
     store = ServedStore(lambda: open_memory(config))
-    limits = HttpConfig(
-        requests_per_minute=oauth.pop("requests_per_minute", 0), oauth=OAuthConfig(issuer="own", **oauth)
-    )
+    rate = oauth.pop("requests_per_minute", 0)
+    limits = HttpConfig(requests_per_minute=rate, oauth=OAuthConfig(issuer="own", **oauth))
     login = open_login(limits.oauth, reached, tokens)
-    app = build_app(build_server(store), "127.0.0.1", tokens, limits, store=store, login=login)
-    with TestClient(app, base_url=reached, raise_server_exceptions=False) as client:
+    with client_of(store, tokens, limits, reached, login=login) as client:
         assert isinstance(login, OwnLogin)
         yield House(client, tokens, login)
 
@@ -217,10 +213,8 @@ def test_a_foreign_redirect_or_client_is_told_to_nobody_else(house: House, asked
 
 def test_on_loopback_the_port_is_the_clients_choice(house: House) -> None:
     client, other = house.known(), BACK.replace("33418", "40000")
-    assert (
-        house.exchange(client, house.code(client, house.anna, redirect_uri=other), redirect_uri=other).status_code
-        == 200
-    )
+    code = house.code(client, house.anna, redirect_uri=other)
+    assert house.exchange(client, code, redirect_uri=other).status_code == 200
     far = house.known(redirect_uris=["https://app.example:8443/callback"])
     assert house.authorize(far, redirect_uri="https://app.example:9443/callback").status_code == 400
     assert house.page(far, redirect_uri="https://app.example:8443/callback").status_code == 200
@@ -447,11 +441,8 @@ def test_a_form_of_another_site_is_not_taken(house: House) -> None:
     cookie = page.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
-    for headers in (
-        {"origin": "http://127.0.0.1:8"},
-        {"sec-fetch-site": "cross-site"},
-        {"sec-fetch-site": "same-site"},
-    ):
+    foreign = ({"origin": "http://127.0.0.1:8"}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"})
+    for headers in foreign:
         assert house.answer(page, house.anna, headers).status_code == 403
     for once in ("", "x", "x" * 32):
         assert house.answer(page, house.anna, once=once).status_code == 403
@@ -461,9 +452,7 @@ def test_a_form_of_another_site_is_not_taken(house: House) -> None:
 
 
 def test_wrong_tokens_give_no_code_and_are_soon_not_looked_at(tmp_path: Path) -> None:
-    with house_at(
-        tmp_path / "home"
-    ) as house:  # whose users nobody else needs: their tokens are not looked at for a while
+    with house_at(tmp_path / "home") as house:  # of its own: tokens of its users are not looked at for a while
         page = house.page(house.known())
         wrong = f"{house.bob[:-3]}xxx"
         for text in ("", "x", "令牌", "rb_", "x" * 5_000):

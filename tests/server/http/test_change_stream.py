@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +17,17 @@ from memory_core.runebook import open_memory
 from server.http import change_stream
 from server.http.change_stream import STREAMS_EACH
 from tests.server.bearers import PATIENCE_SECONDS, issue, revoke, send
-from tests.server.http.conftest import desk_at
 from tests.stores import words_only
 from tests.waiting import soon
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.server.conftest import HttpServer
+    from tests.server.conftest import HttpServer, StartHttp
+    from tests.server.http.conftest import Desk
 
 
 _PATH = "/api/memory/changes"
-_WORDS_ONLY = ("--set", "embedding.provider=none")
 
 
 @contextmanager
@@ -58,22 +57,22 @@ def keep(home: Path, title: str, space: str | None = None) -> None:
         view.commit(CommitRequest(f"About {title}.", memory_type="notes", fields={"title": title}))
 
 
-def test_an_answer_names_what_was_committed_since(tmp_path: Path) -> None:
-    with desk_at(tmp_path) as desk:
-        assert desk.owner.facts("GET", "/changes") == {"latest": None, "commits": [], "more": False, "review": 0}
-        desk.owner.keep("Green tea.", fields={"title": "Tea"})
-        seen = desk.owner.facts("GET", "/changes")["latest"]
-        path = desk.owner.keep("早上喝绿茶。", fields={"title": "茶"})
-        found = desk.owner.facts("GET", f"/changes?since={seen}")
-        (commit,) = found["commits"]
-        assert found["latest"] == commit["commit_id"] != seen
-        assert desk.owner.facts("GET", f"/entries/{path}")["uri"] in commit["uris"]
-        for number in range(21):
-            desk.owner.keep(f"Note {number}.", fields={"title": f"Note {number}"})
-        assert desk.owner.facts("GET", f"/changes?since={seen}")["more"]
-        assert desk.anna.facts("GET", f"/changes?since={seen}")["commits"] == []
-        head = desk.owner.ask("HEAD", "/changes", accept="text/event-stream")
-        assert (head.status_code, head.headers["content-type"]) == (200, "application/json")
+def test_an_answer_names_what_was_committed_since(own_desk: Desk) -> None:
+    owner, anna = own_desk.owner, own_desk.anna
+    assert owner.facts("GET", "/changes") == {"latest": None, "commits": [], "more": False, "review": 0}
+    owner.keep("Green tea.", fields={"title": "Tea"})
+    seen = owner.facts("GET", "/changes")["latest"]
+    path = owner.keep("早上喝绿茶。", fields={"title": "茶"})
+    found = owner.facts("GET", f"/changes?since={seen}")
+    (commit,) = found["commits"]
+    assert found["latest"] == commit["commit_id"] != seen
+    assert owner.facts("GET", f"/entries/{path}")["uri"] in commit["uris"]
+    for number in range(21):
+        owner.keep(f"Note {number}.", fields={"title": f"Note {number}"})
+    assert owner.facts("GET", f"/changes?since={seen}")["more"]
+    assert anna.facts("GET", f"/changes?since={seen}")["commits"] == []
+    head = owner.ask("HEAD", "/changes", accept="text/event-stream")
+    assert (head.status_code, head.headers["content-type"]) == (200, "application/json")
 
 
 def test_what_a_busy_store_did_not_tell_the_next_look_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,11 +91,9 @@ def test_what_a_busy_store_did_not_tell_the_next_look_tells(tmp_path: Path, monk
         assert feed.news() is None
 
 
-def test_a_stream_tells_of_other_processes_and_goes_on_where_it_was(
-    tmp_path: Path, start_http: Callable[..., Any]
-) -> None:
+def test_a_stream_tells_of_other_processes_and_goes_on_where_it_was(tmp_path: Path, start_http: StartHttp) -> None:
     home = tmp_path / "home"
-    server: HttpServer = start_http(home, tmp_path / "stderr", *_WORDS_ONLY)
+    server = start_http()
     keep(home, "Before")
     with following(server) as stream:
         assert stream.getheader("content-type").startswith("text/event-stream")
@@ -112,11 +109,11 @@ def test_a_stream_tells_of_other_processes_and_goes_on_where_it_was(
 
 
 def test_a_stream_tells_a_bearer_nothing_of_others_and_ends_with_the_token(
-    tmp_path: Path, start_http: Callable[..., Any]
+    tmp_path: Path, start_http: StartHttp
 ) -> None:
     home = tmp_path / "home"
-    anna = issue(home, "anna", user_space="anna", agent_space="anna")
-    server: HttpServer = start_http(home, tmp_path / "stderr", *_WORDS_ONLY)
+    anna = issue(home, "anna")
+    server = start_http()
     with following(server, anna) as stream:
         assert event(stream)["latest"] is None
         keep(home, "Bob's", "bob")
@@ -131,11 +128,11 @@ def test_a_stream_tells_a_bearer_nothing_of_others_and_ends_with_the_token(
 
 
 def test_a_stream_of_a_shared_space_goes_on_and_tells_of_that_space_alone(
-    tmp_path: Path, start_http: Callable[..., Any]
+    tmp_path: Path, start_http: StartHttp
 ) -> None:
     home = tmp_path / "home"
     anna = issue(home, "anna", shared=[SharedSpace("team", read_only=True)])
-    server: HttpServer = start_http(home, tmp_path / "stderr", *_WORDS_ONLY)
+    server = start_http()
     keep(home, "Before", "team")
     with following(server, anna, query="?space=team") as stream:
         assert event(stream)["latest"]
@@ -147,10 +144,9 @@ def test_a_stream_of_a_shared_space_goes_on_and_tells_of_that_space_alone(
         assert stream.status == 404
 
 
-def test_so_many_streams_of_one_client_and_no_more(tmp_path: Path, start_http: Callable[..., Any]) -> None:
-    home = tmp_path / "home"
-    anna, bob = issue(home, "anna"), issue(home, "bob")
-    server: HttpServer = start_http(home, tmp_path / "stderr", *_WORDS_ONLY)
+def test_so_many_streams_of_one_client_and_no_more(tmp_path: Path, start_http: StartHttp) -> None:
+    anna, bob = (issue(tmp_path / "home", name) for name in ("anna", "bob"))
+    server = start_http()
     with ExitStack() as open_streams:
         for _ in range(STREAMS_EACH):
             event(open_streams.enter_context(following(server, anna)))
@@ -169,12 +165,10 @@ def test_so_many_streams_of_one_client_and_no_more(tmp_path: Path, start_http: C
     assert soon(again)
 
 
-def test_a_stream_ends_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_stream, "STREAM_SECONDS", 0.2)
-    monkeypatch.setattr(change_stream, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(change_stream, "HEARTBEAT_SECONDS", 0.05)
-    with desk_at(tmp_path) as desk:
-        answer = desk.owner.ask("GET", "/changes", accept="text/event-stream")
-        assert answer.status_code == 200
-        assert answer.text.count("data: ") == 1
-        assert ": \n\n" in answer.text
+def test_a_stream_ends_after_its_time(own_desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("STREAM_SECONDS", 0.2), ("POLL_SECONDS", 0.01), ("HEARTBEAT_SECONDS", 0.05)):
+        monkeypatch.setattr(change_stream, name, seconds)
+    answer = own_desk.owner.ask("GET", "/changes", accept="text/event-stream")
+    assert answer.status_code == 200
+    assert answer.text.count("data: ") == 1
+    assert ": \n\n" in answer.text

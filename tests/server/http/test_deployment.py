@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from anyio.from_thread import BlockingPortal
 
 from bench.chroma_process import ChromaProcess
 from memory_core.core.config import Config, IndexConfig
@@ -19,15 +16,11 @@ from memory_core.features.doctor import examine
 from memory_core.features.doctor_checks import Severity
 from memory_core.open_store import load_registry
 from tests.fork_server import starter
-from tests.server.bearers import connected
-
-if TYPE_CHECKING:
-    from tests.server.conftest import Caller, HttpServer
-
+from tests.server.conftest import Caller, Connect, HttpServer
+from tests.waiting import soon
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_SECONDS = 60.0
 SAID = {
     "anna": ("The quokka lives on Rottnest island.", "短尾矮袋鼠怕高温天气。", "Grandmother's violin is in the attic."),
     "bob": ("The ferry to Naxos leaves at nine.", "渡轮票要提前两天买。", "Sourdough needs a cold night."),
@@ -40,29 +33,7 @@ ASKED = {
 
 def runebook(home: Path, *arguments: str) -> Any:
     """What a command prints, as JSON."""
-    process = starter().program(
-        *arguments,
-        "--home",
-        str(home),
-        "--json",
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert process.stdout is not None
-    with process.stdout:
-        printed = process.stdout.read()
-    process.wait(PATIENCE_SECONDS)
-    return json.loads(printed)
-
-
-def soon(outcome: Callable[[], bool]) -> bool:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not outcome():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.1)
-    return True
+    return json.loads(starter().call(*arguments, "--home", str(home), "--json").stdout)
 
 
 def away(found: dict[str, Any]) -> bool:
@@ -74,11 +45,7 @@ def texts(found: dict[str, Any]) -> str:
     return json.dumps(found.get("memories", []), ensure_ascii=False)
 
 
-def test_two_users_share_a_server_and_a_vector_server_that_comes_and_goes(
-    tmp_path: Path, portal: BlockingPortal
-) -> None:
-    from tests.server.conftest import HttpServer
-
+def test_two_users_share_a_server_and_a_vector_server_that_comes_and_goes(tmp_path: Path, connect: Connect) -> None:
     home = tmp_path / "home"
     (tmp_path / "chroma").mkdir()
     tokens = {name: runebook(home, "token", "add", name, "--user-space", name)["token"] for name in SAID}
@@ -87,6 +54,7 @@ def test_two_users_share_a_server_and_a_vector_server_that_comes_and_goes(
         settings = {
             "index.mode": "http",
             "index.url": chroma.url,
+            "embedding.provider": "bundled",
             "search.cached_queries": 0,  # answers of a cache would need no server
             "embedding.wait_seconds": 60,  # a busy machine loads the model slowly
         }
@@ -100,7 +68,7 @@ def test_two_users_share_a_server_and_a_vector_server_that_comes_and_goes(
             return bool(found) and found[0].severity is Severity.OK and "; 0 are to be sent" in found[0].detail
 
         def as_user(server: HttpServer, name: str, work: Callable[[Caller], Any]) -> Any:
-            with connected(portal, server, "mcp", "auto", tokens[name]) as caller:
+            with connect(f"{server.origin}/mcp", token=tokens[name]) as caller:
                 return work(caller)
 
         def both(server: HttpServer, work: Callable[[str, Caller], Any]) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +16,7 @@ from tests.server.bearers import HEADERS, OPENING, PATIENCE_SECONDS, issue, send
 from tests.waiting import soon
 
 if TYPE_CHECKING:
-    from tests.server.conftest import HttpServer
-
-WORDS_ONLY = ("--set", "embedding.provider=none")
-
+    from tests.server.conftest import StartHttp
 
 # Turns
 
@@ -140,11 +136,9 @@ def test_strangers_push_out_strangers_and_who_holds_most_gives_one_up() -> None:
     assert connections.known(Line(), "greedy")
 
 
-def test_silent_connections_keep_nobody_out(tmp_path: Path, start_http: Callable[..., Any]) -> None:
+def test_silent_connections_keep_nobody_out(tmp_path: Path, start_http: StartHttp) -> None:
     token = issue(tmp_path / "home", "anna")
-    server: HttpServer = start_http(
-        tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY, "--set", "http.max_connections=64"
-    )
+    server = start_http("--set", "http.max_connections=64")
     with ExitStack() as stack:
         for _ in range(200):
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port), PATIENCE_SECONDS))
@@ -155,15 +149,13 @@ def test_silent_connections_keep_nobody_out(tmp_path: Path, start_http: Callable
 # Unread answers
 
 
-def posted(server: HttpServer, token: str, path: str, body: Any) -> int:
-    return send(server, "POST", path, body, token).status
-
-
-def test_a_stream_that_is_not_read_gets_no_more_than_its_part_begun(
-    tmp_path: Path, start_http: Callable[..., Any]
-) -> None:
+def test_a_stream_that_is_not_read_gets_no_more_than_its_part_begun(tmp_path: Path, start_http: StartHttp) -> None:
     token = issue(tmp_path / "home", "anna")
-    server: HttpServer = start_http(tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY)
+    server = start_http()
+
+    def posted(path: str, body: Any) -> int:
+        return send(server, "POST", path, body, token).status
+
     long = [{"role": "user", "content": f"{index} " + "tea " * 2_000} for index in range(60)]
     opened = send(server, "POST", "/mcp", OPENING, token)
     stored = {"name": "commit_memory", "arguments": {"messages": long, "session_id": "long"}}
@@ -178,11 +170,11 @@ def test_a_stream_that_is_not_read_gets_no_more_than_its_part_begun(
             said += stream.recv(4096)
         path = "/messages/?session_id=" + said.split(b"session_id=")[1][:32].decode()
         for body in (OPENING, {"jsonrpc": "2.0", "method": "notifications/initialized"}):
-            assert posted(server, token, path, body) == 202
+            assert posted(path, body) == 202
         asked = {"method": "resources/read", "params": {"uri": "viking://session/anna/long/messages.jsonl"}}
         statuses: list[int] = []
         while 429 not in statuses and len(statuses) < 200:
-            statuses.append(posted(server, token, path, {"jsonrpc": "2.0", "id": 10 + len(statuses), **asked}))
+            statuses.append(posted(path, {"jsonrpc": "2.0", "id": 10 + len(statuses), **asked}))
         begun = statuses.count(202)
         # What the kernel holds between the two ends counts as read.
         assert OPEN_LIMIT <= begun < OPEN_LIMIT + 40
@@ -193,4 +185,4 @@ def test_a_stream_that_is_not_read_gets_no_more_than_its_part_begun(
             rest += stream.recv(1 << 20)
             *events, rest = rest.split(b"\r\n\r\n")
             answered += sum(b'"contents"' in event[:200] for event in events)
-        assert soon(lambda: posted(server, token, path, {"jsonrpc": "2.0", "id": 900, "method": "ping"}) == 202)
+        assert soon(lambda: posted(path, {"jsonrpc": "2.0", "id": 900, "method": "ping"}) == 202)

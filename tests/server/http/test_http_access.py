@@ -4,65 +4,59 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
-from anyio.from_thread import BlockingPortal
 
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 from server.http import authentication
 from server.http.rate_limits import OpenRequests, RequestRates
 from tests.fork_server import starter
-from tests.server.bearers import OPENING, PATIENCE_SECONDS, ROUTES, connected, issue, ledger_of, revoke, send
+from tests.server.bearers import ASK, OPENING, PATIENCE_SECONDS, issue, ledger_of, revoke, send
+from tests.server.conftest import HTTP_ROUTES, Connect, Era, HttpServer, StartHttp
 from tests.stores import files_below
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
-    from tests.server.conftest import HttpServer
+ROUTES = pytest.mark.parametrize(("path", "era"), HTTP_ROUTES)
 
-
-WORDS_ONLY = ("--set", "embedding.provider=none")
 PAGE = "https://chat.example.com"
 
 
 class House:
     """A server with tokens: anna's, bob's, and one of anna's that only reads."""
 
-    def __init__(self, home: Path, start: Callable[..., HttpServer]) -> None:
+    def __init__(self, home: Path) -> None:
         self.home = home
         self.anna = issue(home, "anna")
         self.bob = issue(home, "bob")
         self.reader = issue(home, "reader", user_space="anna", agent_space="anna", read_only=True)
-        self.errors = home.with_name(f"{home.name}.stderr")
-        self.server = start(home, self.errors, *WORDS_ONLY, "--set", f"http.allowed_origins={PAGE}")
+        self.server = HttpServer(home, home.with_name("stderr"), "--set", f"http.allowed_origins={PAGE}")
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    from tests.server.conftest import HttpServer
-
-    made = House(tmp_path_factory.mktemp("house") / "home", HttpServer)
-    yield made
-    made.server.stop()
+    made = House(tmp_path_factory.mktemp("house") / "home")
+    with made.server:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A house in which nobody but the reader ever reads."""
-    from tests.server.conftest import HttpServer
-
-    made = House(tmp_path_factory.mktemp("library") / "home", HttpServer)
-    yield made
-    made.server.stop()
+    made = House(tmp_path_factory.mktemp("library") / "home")
+    with made.server:
+        yield made
 
 
-@pytest.mark.parametrize(
-    "path", ["/mcp", "/sse", "/messages/", "/messages/?session_id=x", "/api/memory/about", "/nothing", "/%2e%2e/"]
-)
+PATHS = ("/mcp", "/sse", "/messages/", "/metrics", "/api/memory/about", "/nothing")
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/messages/?session_id=x", "/%2e%2e/"])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
 def test_without_a_token_every_path_says_the_same(house: House, method: str, path: str) -> None:
     reply = send(house.server, method, path, OPENING if method == "POST" else None)
@@ -111,12 +105,10 @@ def test_two_authorization_headers_are_refused(house: House) -> None:
         assert b" 401 " in connection.recv(4096).splitlines()[0]
 
 
-@pytest.mark.parametrize(("path", "era"), ROUTES)
-def test_each_token_sees_its_own_on_every_transport(portal: BlockingPortal, house: House, path: str, era: Any) -> None:
-    with (
-        connected(portal, house.server, path, era, house.anna) as anna,
-        connected(portal, house.server, path, era, house.bob) as bob,
-    ):
+@ROUTES
+def test_each_token_sees_its_own_on_every_transport(connect: Connect, house: House, path: str, era: Era) -> None:
+    address = f"{house.server.origin}/{path}"
+    with connect(address, era, token=house.anna) as anna, connect(address, era, token=house.bob) as bob:
         uri = anna.facts("commit_memory", memory_content=f"Anna's cello 大提琴 {path} {era}")["results"][0]["uri"]
         assert uri.startswith("viking://user/anna/")
         assert anna.facts("find", query=f"cello 大提琴 {path} {era}")["total"] >= 1
@@ -124,16 +116,18 @@ def test_each_token_sees_its_own_on_every_transport(portal: BlockingPortal, hous
         assert bob.call("read", uri=uri).is_error
 
 
-@pytest.mark.parametrize(("path", "era"), ROUTES)
+@ROUTES
 def test_token_that_only_reads_writes_nothing_and_leaves_no_trace(
-    portal: BlockingPortal, library: House, path: str, era: Any
+    connect: Connect, library: House, path: str, era: Era
 ) -> None:
-    with connected(portal, library.server, path, era, library.anna) as anna:
+    address = f"{library.server.origin}/{path}"
+    with connect(address, era, token=library.anna) as anna:
         said = f"The boat 小船 lies at pier {path} {era}."
         uri = anna.facts("commit_memory", memory_content=said)["results"][0]["uri"]
         anna.facts("commit_memory", messages=[{"role": "user", "content": f"Moored 停泊 {path} {era}"}], session_id=era)
     before = state_of(library.home)
-    with connected(portal, library.server, path, era, library.reader) as reader:
+    with connect(address, era, token=library.reader) as reader:
+        portal: Any = reader.portal
         assert "commit_memory" in [tool.name for tool in portal.call(reader.client.list_tools).tools]
         assert reader.facts("read", uri=uri)["content"].startswith(said)
         assert uri in [hit["uri"] for hit in reader.facts("find", query="boat 小船 pier", limit=50)["memories"]]
@@ -168,17 +162,16 @@ def state_of(home: Path) -> dict[str, Any]:
 def test_session_of_one_token_is_none_to_another(house: House) -> None:
     opened = send(house.server, "POST", "/mcp", OPENING, house.anna)
     session = opened.headers["mcp-session-id"]
-    ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
     foreign = [
-        send(house.server, "POST", "/mcp", ask, token, mcp_session_id=session) for token in (house.bob, house.reader)
+        send(house.server, "POST", "/mcp", ASK, token, mcp_session_id=session) for token in (house.bob, house.reader)
     ]
-    absent = send(house.server, "POST", "/mcp", ask, house.bob, mcp_session_id="0" * 32)
+    absent = send(house.server, "POST", "/mcp", ASK, house.bob, mcp_session_id="0" * 32)
     assert {(reply.status, reply.body) for reply in foreign} == {(absent.status, absent.body)}
     assert absent.status == 404
     assert send(house.server, "GET", "/mcp", None, house.bob, mcp_session_id=session).status == 404
     assert send(house.server, "DELETE", "/mcp", None, house.bob, mcp_session_id=session).status == 404
-    assert send(house.server, "POST", "/mcp", ask, house.anna, mcp_session_id=session).status == 200
-    assert send(house.server, "POST", "/mcp", ask, None, mcp_session_id=session).status == 401
+    assert send(house.server, "POST", "/mcp", ASK, house.anna, mcp_session_id=session).status == 200
+    assert send(house.server, "POST", "/mcp", ASK, None, mcp_session_id=session).status == 401
 
 
 def test_stream_of_one_token_takes_no_messages_of_another(house: House) -> None:
@@ -202,10 +195,9 @@ def test_revocation_counts_from_the_next_request_on(house: House) -> None:
     token = issue(house.home, "guest")
     opened = send(house.server, "POST", "/mcp", OPENING, token)
     session = opened.headers["mcp-session-id"]
-    ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-    assert send(house.server, "POST", "/mcp", ask, token, mcp_session_id=session).status == 200
+    assert send(house.server, "POST", "/mcp", ASK, token, mcp_session_id=session).status == 200
     revoke(house.home, "guest")
-    assert send(house.server, "POST", "/mcp", ask, token, mcp_session_id=session).status == 401
+    assert send(house.server, "POST", "/mcp", ASK, token, mcp_session_id=session).status == 401
     assert send(house.server, "POST", "/mcp", OPENING, token).status == 401
 
 
@@ -238,17 +230,26 @@ def test_stream_ends_once_its_token_is_revoked(tmp_path: Path, monkeypatch: pyte
     assert sent == [b"before+", b"."]
 
 
-def test_foreign_hosts_and_origins_are_refused_on_every_path(house: House) -> None:
-    for path in ("/mcp", "/sse", "/messages/", "/nothing"):
-        assert send(house.server, "GET", path, None, house.anna, host="evil.example").status == 421
-        assert send(house.server, "GET", path, None, house.anna, host="127.0.0.1.evil.example:80").status == 421
-        assert send(house.server, "GET", path, None, house.anna, origin="https://evil.example").status == 403
-        for host in ("127.0.0.1:evil", "127.0.0.1:1.evil.example", "localhost:80@evil.example", "127.0.0.1:"):
-            assert send(house.server, "GET", path, None, house.anna, host=host).status == 421
-        for origin in ("http://localhost:1.evil.com", "http://127.0.0.1:80.evil.com", "http://localhost:@evil.com"):
-            assert send(house.server, "GET", path, None, house.anna, origin=origin).status == 403
-        assert send(house.server, "GET", path, None, house.anna, origin="null").status == 403
-        assert send(house.server, "GET", path, None, house.anna, origin=f"{PAGE}.evil.example").status == 403
+FOREIGN_HOSTS = (
+    "evil.example", "127.0.0.1.evil.example:80", "127.0.0.1:evil", "127.0.0.1:1.evil.example",
+    "localhost:80@evil.example", "127.0.0.1:",
+)  # fmt: skip
+FOREIGN_ORIGINS = (
+    "https://evil.example", "http://localhost:1.evil.com", "http://127.0.0.1:80.evil.com", "http://localhost:@evil.com",
+    "null", f"{PAGE}.evil.example",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("tokens", [True, False])
+def test_foreign_hosts_and_origins_are_refused_on_every_path(
+    house: House, http_server: HttpServer, tokens: bool
+) -> None:
+    server, token = (house.server, house.anna) if tokens else (http_server, None)
+    for path in PATHS:
+        for host in FOREIGN_HOSTS:
+            assert send(server, "GET", path, None, token, host=host).status == 421
+        for origin in FOREIGN_ORIGINS:
+            assert send(server, "GET", path, None, token, origin=origin).status == 403
 
 
 def test_only_named_origins_get_cors(house: House) -> None:
@@ -276,7 +277,7 @@ def test_nothing_that_a_client_sent_is_in_the_log(house: House) -> None:
             send(house.server, "POST", path, body, secret)
     send(house.server, "GET", f"/{secret}", None, house.anna, host=secret)
     send(house.server, "GET", f"/{secret}", None, house.anna, origin=secret)
-    said = house.errors.read_text(encoding="utf-8")
+    said = house.server.errors.read_text(encoding="utf-8")
     assert secret not in said
     assert house.anna not in said
     assert "Traceback" not in said
@@ -298,28 +299,21 @@ def test_use_of_a_token_is_noted(house: House) -> None:
 # One owner, and the door that closes
 
 
-def test_without_tokens_loopback_serves_its_owner_until_the_first_token(
-    tmp_path: Path, start_http: Callable[..., Any]
-) -> None:
-    server: HttpServer = start_http(tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY)
-    ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-    opened = send(server, "POST", "/mcp", OPENING)
-    session = opened.headers["mcp-session-id"]
-    assert send(server, "POST", "/mcp", ask, None, mcp_session_id=session).status == 200
+def test_without_tokens_loopback_serves_its_owner_until_the_first_token(tmp_path: Path, start_http: StartHttp) -> None:
+    server = start_http()
+    session = send(server, "POST", "/mcp", OPENING).headers["mcp-session-id"]
+    assert send(server, "POST", "/mcp", ASK, None, mcp_session_id=session).status == 200
     token = issue(tmp_path / "home", "first")
-    assert send(server, "POST", "/mcp", ask, None, mcp_session_id=session).status == 401
-    assert (
-        send(server, "POST", "/mcp", ask, token, mcp_session_id=session).status == 404
-    )  # the owner's, not the token's
+    assert send(server, "POST", "/mcp", ASK, None, mcp_session_id=session).status == 401
+    # The session is the owner's, not the token's.
+    assert send(server, "POST", "/mcp", ASK, token, mcp_session_id=session).status == 404
     assert send(server, "POST", "/mcp", OPENING, token).status == 200
     revoke(tmp_path / "home", "first")
     assert send(server, "POST", "/mcp", OPENING).status == 401, "revoking the last token opened the door"
 
 
-def test_setting_asks_for_a_token_before_there_is_one(tmp_path: Path, start_http: Callable[..., Any]) -> None:
-    server: HttpServer = start_http(
-        tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY, "--set", "http.require_token=true"
-    )
+def test_setting_asks_for_a_token_before_there_is_one(tmp_path: Path, start_http: StartHttp) -> None:
+    server = start_http("--set", "http.require_token=true")
     assert send(server, "POST", "/mcp", OPENING).status == 401
     assert send(server, "POST", "/mcp", OPENING, issue(tmp_path / "home", "first")).status == 200
 
@@ -374,13 +368,10 @@ def test_tokens_are_managed_from_the_command_line(tmp_path: Path) -> None:
     assert run(tmp_path, "add").startswith("1 ")
 
 
-def test_round_of_one_tokens_sampling_is_not_answered_by_another(
-    tmp_path: Path, start_http: Callable[..., Any]
-) -> None:
+def test_round_of_one_tokens_sampling_is_not_answered_by_another(tmp_path: Path, start_http: StartHttp) -> None:
     """Since 2026-07-28 a call waits between two requests, which nothing but its sealed state ties together."""
-    home = tmp_path / "home"
-    anna, bob = issue(home, "anna"), issue(home, "bob")
-    server: HttpServer = start_http(home, tmp_path / "stderr", *WORDS_ONLY, "--set", "llm.provider=sampling")
+    anna, bob = (issue(tmp_path / "home", name) for name in ("anna", "bob"))
+    server = start_http("--set", "llm.provider=sampling")
     arguments = {"messages": [{"role": "user", "content": "My quokka 短尾矮袋鼠 is called Bo."}], "session_id": "s"}
     about = "io.modelcontextprotocol"
     meta = {f"{about}/protocolVersion": "2026-07-28", f"{about}/clientCapabilities": {"sampling": {}}}

@@ -10,71 +10,48 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from anyio.from_thread import BlockingPortal
 from mcp.shared.exceptions import MCPError
 
-from tests.server.bearers import PATIENCE_SECONDS, ROUTES, connected, issue
+from tests.server.bearers import PATIENCE_SECONDS, issue
+from tests.server.conftest import HTTP_ROUTES, Caller, Connect, HttpServer
 
-if TYPE_CHECKING:
-    from tests.server.conftest import Caller, HttpServer
-
-
-WORDS_ONLY = ("--set", "embedding.provider=none")
 #: Words that only anna's memories hold.
 HERS = ("quokka", "短尾矮袋鼠", "Fremantle", "弗里曼特尔")
 PRIVATE = re.compile("|".join(HERS), re.IGNORECASE)
-CALLS: list[dict[str, Any]] = [
-    {"role": "user", "content": "Measure the quokka 短尾矮袋鼠 in Fremantle."},
-    {
-        "role": "assistant",
-        "content": [{"type": "tool_use", "id": "toolu_shared", "name": "ruler", "input": {"of": "quokka"}}],
-    },
-    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_shared", "content": "45 cm"}]},
-]
-#: The very same call in both users' conversations.
-SHARED: list[dict[str, Any]] = [
-    {"role": "user", "content": "Measure the shelf."},
-    {
-        "role": "assistant",
-        "content": [{"type": "tool_use", "id": "toolu_same", "name": "ruler", "input": {"of": "shelf"}}],
-    },
-    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_same", "content": "90 cm"}]},
-]
-WRITES = {
-    "write_operations": [
-        {
-            "memory_data": {
-                "memory_type": "preferences",
-                "fields": {"topic": "Travel 旅行", "content": "Likes Fremantle."},
-            }
-        },
-        {
-            "memory_data": {
-                "memory_type": "facts",
-                "fields": {"fact": "Pet 宠物", "content": "A quokka 短尾矮袋鼠, 弗里曼特尔."},
-            }
-        },
-        {
-            "memory_data": {
-                "memory_type": "cases",
-                "fields": {"case_name": "Quokka case", "problem": "quokka", "solution": "Fremantle"},
-            }
-        },
+
+
+def measuring(request: str, thing: str, length: str, call: str) -> list[dict[str, Any]]:
+    """A conversation in which a tool was called."""
+    used = {"type": "tool_use", "id": call, "name": "ruler", "input": {"of": thing}}
+    result = {"type": "tool_result", "tool_use_id": call, "content": length}
+    return [
+        {"role": "user", "content": request},
+        {"role": "assistant", "content": [used]},
+        {"role": "user", "content": [result]},
     ]
+
+
+CALLS = measuring("Measure the quokka 短尾矮袋鼠 in Fremantle.", "quokka", "45 cm", "toolu_shared")
+#: The very same call in both users' conversations.
+SHARED = measuring("Measure the shelf.", "shelf", "90 cm", "toolu_same")
+MEMORIES = {
+    "preferences": {"topic": "Travel 旅行", "content": "Likes Fremantle."},
+    "facts": {"fact": "Pet 宠物", "content": "A quokka 短尾矮袋鼠, 弗里曼特尔."},
+    "cases": {"case_name": "Quokka case", "problem": "quokka", "solution": "Fremantle"},
 }
+WRITES = [{"memory_data": {"memory_type": kind, "fields": fields}} for kind, fields in MEMORIES.items()]
 
 
 class Two:
     """One server; anna has stored things through one route, bob asks through each."""
 
-    def __init__(self, home: Path, errors: Path, start: Callable[..., HttpServer], portal: BlockingPortal) -> None:
-        self.home = home
-        self.portal = portal
-        self.tokens = {name: issue(home, name) for name in ("anna", "bob")}
-        self.server = start(home, errors, *WORDS_ONLY, "--set", "http.requests_per_minute=0")
+    def __init__(self, home: Path, connect: Connect) -> None:
+        self._connect = connect
+        self._tokens = {name: issue(home, name) for name in ("anna", "bob")}
+        self.server = HttpServer(home, home.with_name("stderr"), "--set", "http.requests_per_minute=0")
         with self.as_user("anna") as anna:
             self.note = anna.facts(
                 "commit_memory",
@@ -83,7 +60,7 @@ class Two:
                 request_id="same-request",
             )
             self.uri = self.note["results"][0]["uri"]
-            stored = anna.facts("commit_memory", operations=WRITES)["results"]
+            stored = anna.facts("commit_memory", operations={"write_operations": WRITES})["results"]
             self.uris = [self.uri, *[result["uri"] for result in stored if result.get("uri")]]
             anna.facts("commit_memory", messages=CALLS, session_id="same-session")
             anna.facts("commit_memory", messages=CALLS[:1], session_id="her-session")
@@ -97,7 +74,7 @@ class Two:
             self.before = self.listed(anna)
 
     def as_user(self, name: str, path: str = "mcp", era: Any = "auto") -> Any:
-        return connected(self.portal, self.server, path, era, self.tokens[name])
+        return self._connect(f"{self.server.origin}/{path}", era, token=self._tokens[name])
 
     def listed(self, caller: Caller) -> dict[str, str]:
         """All that a user has, by URI with its text."""
@@ -108,16 +85,13 @@ class Two:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory, portal: BlockingPortal) -> Iterator[Two]:
-    from tests.server.conftest import HttpServer
-
-    folder = tmp_path_factory.mktemp("two")
-    made = Two(folder / "home", folder / "stderr", HttpServer, portal)
-    yield made
-    made.server.stop()
+def two(tmp_path_factory: pytest.TempPathFactory, connect: Connect) -> Iterator[Two]:
+    made = Two(tmp_path_factory.mktemp("two") / "home", connect)
+    with made.server:
+        yield made
 
 
-@pytest.fixture(scope="module", params=ROUTES, ids=[" ".join(route) for route in ROUTES])
+@pytest.fixture(scope="module", params=HTTP_ROUTES, ids=[" ".join(route) for route in HTTP_ROUTES])
 def bob(two: Two, request: pytest.FixtureRequest) -> Iterator[Caller]:
     path, era = request.param
     with two.as_user("bob", path, era) as bob:
@@ -132,25 +106,23 @@ def said(answer: Any) -> str:
     return re.sub(r'"io\.modelcontextprotocol/[^"]*": \{[^}]*\}', "", text)
 
 
-def asked(caller: Caller, tool: str, arguments: dict[str, Any]) -> str:
+def answered(ask: Callable[..., Any], *arguments: Any) -> str:
     try:
-        return said(caller.call(tool, **arguments))
+        return said(ask(*arguments))
     except MCPError as error:
         return said({"code": error.error.code, "message": error.error.message})
+
+
+def asked(caller: Caller, tool: str, arguments: dict[str, Any]) -> str:
+    return answered(lambda: caller.call(tool, **arguments))
 
 
 def resource(caller: Caller, uri: str) -> str:
-    try:
-        return said(caller.portal.call(caller.client.read_resource, uri))
-    except MCPError as error:
-        return said({"code": error.error.code, "message": error.error.message})
+    return answered(caller.portal.call, caller.client.read_resource, uri)
 
 
 def prompt(caller: Caller, name: str, **arguments: str) -> str:
-    try:
-        return said(caller.portal.call(caller.client.get_prompt, name, arguments))
-    except MCPError as error:
-        return said({"code": error.error.code, "message": error.error.message})
+    return answered(caller.portal.call, caller.client.get_prompt, name, arguments)
 
 
 def edit(uri: str) -> dict[str, Any]:
@@ -215,7 +187,8 @@ QUESTIONS: dict[str, Callable[[Any, str], str]] = {
 
 #: A route decides whose view answers; these go through all that a view is made of, the others ask one route.
 ON_EVERY_ROUTE = ("read", "tree of its folder", "find below", "resource", "edit")
-ASKED = [(route, question) for route in ROUTES for question in (QUESTIONS if route == ROUTES[-1] else ON_EVERY_ROUTE)]
+ASKED = [(HTTP_ROUTES[-1], question) for question in QUESTIONS]
+ASKED += [(route, question) for route in HTTP_ROUTES[:-1] for question in ON_EVERY_ROUTE]
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,14 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from server.http.local_peer import Address, can_tell_users, is_own
-from tests.server.bearers import OPENING
-from tests.server.conftest import WORDS_ONLY, HttpServer
+from tests.server.bearers import HEADERS, OPENING
+from tests.server.conftest import StartHttp
 from tests.server.http.test_http_limits import head
 from tests.waiting import PATIENCE_SECONDS, soon
 
@@ -94,22 +93,17 @@ def test_a_caller_through_an_ipv6_socket_is_known_by_its_ipv4_address() -> None:
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be somebody else")
 @pytest.mark.parametrize(("setting", "status"), [("owner", 401), ("anyone", 200)])
 def test_another_user_of_the_machine_is_let_in_only_where_the_owner_says_so(
-    tmp_path: Path, start_http: Callable[..., Any], setting: str, status: int
+    start_http: StartHttp, setting: str, status: int
 ) -> None:
-    options = (*WORDS_ONLY, "--set", f"http.without_token={setting}")
-    server: HttpServer = start_http(tmp_path / "home", tmp_path / "stderr", *options)
+    server = start_http("--set", f"http.without_token={setting}")
     said = {}
     body = json.dumps(OPENING)
-    fields = (
-        f"Content-Length: {len(body)}",
-        "Content-Type: application/json",
-        "Accept: application/json, text/event-stream",
-    )
-    request = head(server, "POST /mcp HTTP/1.1", *fields).decode() + body
+    fields = HEADERS | {"content-length": str(len(body))}
+    lines = [f"{name}: {value}" for name, value in fields.items()]
+    request = head(server, "POST /mcp HTTP/1.1", *lines).decode() + body
     for user in (os.geteuid(), NOBODY):
         call = [sys.executable, "-c", AS_ANOTHER, str(user), str(server.port), request]
         done = subprocess.run(call, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True)
         said[user] = int(done.stdout)
     assert said == {os.geteuid(): 200, NOBODY: status}
-    told = (tmp_path / "stderr").read_text(encoding="utf-8")
-    assert ("EVERY USER" in told) is (setting == "anyone")
+    assert ("EVERY USER" in server.errors.read_text(encoding="utf-8")) is (setting == "anyone")

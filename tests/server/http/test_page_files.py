@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from server.http import page_files
-from server.http.page_files import inspector_routes
+from server.http.page_files import page_routes
 
 STATIC = Path(page_files.__file__).parents[1] / "page"
 SCRIPTS = sorted(STATIC.rglob("*.js"))
@@ -25,7 +25,7 @@ ALIKE = {"Runebook", "English"}
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(Starlette(routes=inspector_routes()), base_url="http://127.0.0.1") as client:
+    with TestClient(Starlette(routes=page_routes()), base_url="http://127.0.0.1") as client:
         yield client
 
 

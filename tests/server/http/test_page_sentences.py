@@ -10,16 +10,10 @@ from itertools import chain
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[3]
-_LOCALES = _ROOT / "server" / "page" / "locales"
 _SPEAKERS = ("doctor", "doctor_checks", "history", "undo", "purge", "forgetting", "rebuild")
 _PLACE = re.compile(r"\{\w+\}")
 #: A text that says less of its own would be found in anything.
 _LEAST_OWN_CHARS = 10
-
-
-def _texts(language: str) -> dict[str, str]:
-    texts = json.loads((_LOCALES / f"{language}.json").read_text(encoding="utf-8"))
-    return {key: text for key, text in texts.items() if key.startswith("says.")}
 
 
 def _said() -> Iterator[re.Pattern[str]]:
@@ -44,13 +38,7 @@ def _said() -> Iterator[re.Pattern[str]]:
 
 def test_every_sentence_that_the_page_translates_is_one_that_the_server_says() -> None:
     said = list(_said())
-    unsaid = {text for text in _texts("en").values() if not any(known.fullmatch(text) for known in said)}
-    assert unsaid == set()
-
-
-def test_what_varies_in_a_sentence_is_in_its_translation_too() -> None:
-    english, chinese = _texts("en"), _texts("zh")
-    assert len(english) > 50
-    for key, text in english.items():
-        assert sorted(_PLACE.findall(chinese[key])) == sorted(_PLACE.findall(text)), key
-        assert re.search("[\u4e00-\u9fff]", chinese[key]), key
+    texts = json.loads((_ROOT / "server" / "page" / "locales" / "en.json").read_text(encoding="utf-8"))
+    translated = {text for key, text in texts.items() if key.startswith("says.")}
+    assert len(translated) > 50
+    assert {text for text in translated if not any(known.fullmatch(text) for known in said)} == set()

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -49,6 +49,12 @@ class PageServer:
     def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> Reply:
         return send(SimpleNamespace(port=self.port), method, path, body, token)  # type: ignore[arg-type]
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.stop() in (0, 128 + signal.SIGTERM, -signal.SIGTERM)
+
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         try:
@@ -65,26 +71,19 @@ def test_the_key_is_in_no_command_line(tmp_path: Path) -> None:
     browser, seen = tmp_path / "browser", tmp_path / "seen"
     browser.write_text(f'#!/bin/sh\necho "$*" > {seen}.part\nmv {seen}.part {seen}\n', encoding="utf-8")
     browser.chmod(0o700)
-    served = PageServer(tmp_path / "home", f"{browser} %s")
-    try:
+    with PageServer(tmp_path / "home", f"{browser} %s") as served:
         assert soon(seen.exists)
         given = seen.read_text(encoding="utf-8").strip()
         assert served.key not in given
         leading = Path(url2pathname(urlsplit(given).path))
         assert stat.S_IMODE(leading.stat().st_mode) == 0o600
         assert f"url=http://127.0.0.1:{served.port}/#key={served.key}" in leading.read_text(encoding="utf-8")
-    finally:
-        served.stop()
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    home = tmp_path_factory.mktemp("ui") / "home"
-    served = PageServer(home)
-    try:
+    with PageServer(tmp_path_factory.mktemp("ui") / "home") as served:
         yield served
-    finally:
-        served.stop()
 
 
 def test_key_of_the_process_opens_the_store_and_nothing_else_does(page: PageServer) -> None:
@@ -99,31 +98,21 @@ def test_key_of_the_process_opens_the_store_and_nothing_else_does(page: PageServ
 
 def test_what_the_page_keeps_is_in_the_store_after_the_end(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    first = PageServer(home)
-    try:
+    with PageServer(home) as first:
         kept = first.ask("POST", "/api/memory/entries", {"content": "茶 Tea for the page."}, first.key)
         assert kept.status == 201
-    finally:
-        assert first.stop() in (0, 128 + signal.SIGTERM, -signal.SIGTERM)
-    second = PageServer(home)
-    try:
+    with PageServer(home) as second:
         assert second.key != first.key
         assert second.ask("GET", "/api/memory/entries", token=first.key).status == 401
         listed = json.loads(second.ask("GET", "/api/memory/entries", token=second.key).body)
         assert [entry["abstract"] for entry in listed["entries"]] == ["茶 Tea for the page."]
-    finally:
-        second.stop()
 
 
 def test_token_opens_the_page_server_too_and_sees_its_own(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    token = issue(home, "anna")
-    served = PageServer(home)
-    try:
+    token = issue(tmp_path / "home", "anna")
+    with PageServer(tmp_path / "home") as served:
         about = json.loads(served.ask("GET", "/api/memory/about", token=token).body)
         assert (about["owner"], about["user_space"], about["label"]) == (False, "anna", "anna")
-    finally:
-        served.stop()
 
 
 def test_open_server_on_loopback_serves_the_api_and_refuses_other_sites(http_server: HttpServer) -> None:

@@ -6,20 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from anyio.from_thread import BlockingPortal
 
 from memory_core.core.errors import InvalidInput
 from memory_core.core.store.issued_tokens import SharedSpace
-from tests.server.bearers import connected, issue, ledger_of, revoke, send
+from tests.server.bearers import issue, ledger_of, revoke, send
 from tests.server.conftest import text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.server.command_line import Run
-    from tests.server.conftest import Caller, HttpServer
+    from tests.server.conftest import Caller, Connect, StartHttp
 
-WORDS_ONLY = ("--set", "embedding.provider=none")
 TEAM, READS = [SharedSpace("team")], [SharedSpace("team", read_only=True)]
 
 
@@ -37,16 +33,17 @@ def refusal(caller: Caller, tool: str, **arguments: Any) -> str:
 
 
 def test_a_team_shares_memories_through_the_tools(
-    tmp_path: Path, tokens: dict[str, str], start_http: Callable[..., HttpServer], portal: BlockingPortal
+    tmp_path: Path, tokens: dict[str, str], start_http: StartHttp, connect: Connect
 ) -> None:
-    server = start_http(tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY)
-    with connected(portal, server, "mcp", "auto", tokens["anna"]) as anna:
+    server = start_http()
+    address = f"{server.origin}/mcp"
+    with connect(address, token=tokens["anna"]) as anna:
         fields = {"title": "fish"}
         kept = anna.facts("commit_memory", memory_content="The swordfish sleeps.", fields=fields, space="team")
         assert kept["space"] == "team"
         assert kept["author"].startswith("anna")
         uri = kept["results"][0]["uri"]
-    with connected(portal, server, "mcp", "auto", tokens["bob"]) as bob:
+    with connect(address, token=tokens["bob"]) as bob:
         (hit,) = bob.facts("find", query="swordfish")["memories"]
         assert (hit["uri"], hit["space"]) == (uri, "team")
         assert hit["author"].startswith("anna")
@@ -54,7 +51,7 @@ def test_a_team_shares_memories_through_the_tools(
         assert "may only read" in refusal(bob, "commit_memory", memory_content="A lie.", space="team")
         assert "may only read" in refusal(bob, "commit_memory", operations={"delete_operations": [{"uri": uri}]})
         assert "may only read" in refusal(bob, "commit_memory", undo=kept["commit_id"], space="team")
-    with connected(portal, server, "mcp", "auto", tokens["carl"]) as carl:
+    with connect(address, token=tokens["carl"]) as carl:
         assert carl.facts("find", query="swordfish")["total"] == 0
         assert "no space" in refusal(carl, "commit_memory", memory_content="A lie.", space="team")
         assert "no space" in refusal(carl, "commit_memory", memory_content="A lie.", space="nobody")

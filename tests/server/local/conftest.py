@@ -5,22 +5,20 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from anyio.from_thread import BlockingPortal
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
 from mcp.types import Implementation
 
 from server.local.channel import announced
 from server.local.shared_server import stop_shared
-from tests.server.conftest import WORDS_ONLY, Caller, Era, command, environment
+from tests.server.conftest import Connect, Era
 from tests.waiting import soon
 
 #: A server that nobody found any more ends soon by itself.
-SHARED = ("--shared", *WORDS_ONLY, "--set", "sharing.idle_minutes=0.3")
+SHARED = ("--shared", "--set", "sharing.idle_minutes=0.3")
 
 
 def lives(pid: int) -> bool:
@@ -64,30 +62,15 @@ def kept_clean(home: Path) -> Iterator[Path]:
                 os.kill(pid, signal.SIGKILL)
 
 
-class Host:
-    """Starts programs as a host does: in a folder of its own, under its own name."""
-
-    def __init__(self, portal: BlockingPortal, log: Path) -> None:
-        self._portal = portal
-        self._log = log
-
-    @contextmanager
-    def connected(self, home: Path, cwd: Path, era: Era, *options: str, name: str = "host") -> Iterator[Caller]:
-        """The SDK's client over ``serve --shared``."""
-        cwd.mkdir(parents=True, exist_ok=True)
-        program, *arguments = command(home, *SHARED, *options)
-        parameters = StdioServerParameters(command=program, args=arguments, env=environment(), cwd=cwd)
-        with ExitStack() as stack:
-            errors = stack.enter_context(self._log.open("a", encoding="utf-8", newline="\n"))
-            client = Client(
-                stdio_client(parameters, errlog=errors), mode=era, client_info=Implementation(name=name, version="1")
-            )
-            yield Caller(self._portal, stack.enter_context(self._portal.wrap_async_context_manager(client)), self._log)
-
-
 @pytest.fixture(scope="module")
-def host(portal: BlockingPortal, tmp_path_factory: pytest.TempPathFactory) -> Host:
-    return Host(portal, tmp_path_factory.mktemp("hosts") / "stderr")
+def host(connect: Connect) -> Connect:
+    """``with host(home, era, cwd=…, name=…) as caller``: a client of ``serve --shared``, as hosts start it."""
+
+    def connected(home: Path, era: Era = "auto", *options: str, cwd: Path | None = None, name: str = "host") -> Any:
+        who = Implementation(name=name, version="1")
+        return connect(home, era, *SHARED, *options, cwd=cwd or home.parent, client_info=who)
+
+    return connected
 
 
 @pytest.fixture

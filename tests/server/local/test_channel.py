@@ -10,8 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +50,8 @@ class Answers:
         return {"ok": True, "heard": request}
 
 
-@contextmanager
-def listening(
-    state: Path, answer: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
-) -> Iterator[Listener]:
-    listener = Listener(state, answer or Answers())
-    try:
-        yield listener
-    finally:
-        listener.close()
+def listening(state: Path, answer: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None) -> closing[Listener]:
+    return closing(Listener(state, answer or Answers()))
 
 
 def only_announcement(state: Path) -> Path:
@@ -121,7 +114,7 @@ def test_a_command_asks_the_running_server_of_its_store_and_settings(tmp_path: P
     home = tmp_path / "家"
     place = place_of(str(home), None, ("maintenance.automatic=off", WORDS_ONLY[1]), environment())
     assert submit(place.state, "ping", {}, SHORT_SECONDS) is None
-    with RawClient(home, *WORDS_ONLY) as server:
+    with RawClient(home) as server:
         server.call("ls", uri="viking://")
         assert soon(lambda: bool(announced(place.state)))
         answer = submit(place.state, "ping", {}, PATIENCE_SECONDS, settings=place.settings)

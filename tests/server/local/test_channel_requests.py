@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,9 @@ def test_a_verb_that_is_registered_is_told_its_name_the_request_and_who_asks(
 
     with open_memory(config_of(tmp_path)) as memory:
         monkeypatch.setattr(channel_requests, "VERBS", dict.fromkeys(("find", "ls"), told))
-        listener = Listener(tmp_path / ".state", ChannelRequests(ServedStore(lambda: memory)))
-        try:
-            given = {"query": "渡轮", "wishes": {"user_space": "work"}}
-            answers = [submit(tmp_path / ".state", name, given, PATIENCE_SECONDS) for name in ("find", "ls")]
-        finally:
-            listener.close()
+        with closing(Listener(tmp_path / ".state", ChannelRequests(ServedStore(lambda: memory)))):
+            sent = {"query": "渡轮", "wishes": {"user_space": "work"}}
+            answers = [submit(tmp_path / ".state", name, sent, PATIENCE_SECONDS) for name in ("find", "ls")]
     facts = {"author": "command line", "folder": str(Path.cwd()), "spaces": "work"}
     assert answers == [{"name": name, "query": "渡轮", **facts} for name in ("find", "ls")]
 

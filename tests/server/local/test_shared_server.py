@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,8 +17,8 @@ from memory_core.core.config import load
 from server.local.channel import FOLDER_NAME, announced
 from server.local.shared_server import Place, place_of
 from tests.fork_server import starter
-from tests.server.conftest import Caller, HttpServer, RawClient, environment
-from tests.server.local.conftest import SHARED, Host, ends_soon, kept_clean, kill_server, lives, servers
+from tests.server.conftest import ERAS, Caller, Connect, Era, RawClient, StartHttp, environment
+from tests.server.local.conftest import SHARED, ends_soon, kept_clean, kill_server, lives, servers
 from tests.stores import files_below
 from tests.waiting import PATIENCE_SECONDS
 
@@ -43,13 +42,13 @@ def project_folder(parent: Path, name: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pair(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Caller, Caller]]:
+def pair(host: Connect, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Caller, Caller]]:
     """Two hosts, one of each era, on one server."""
     parent = tmp_path_factory.mktemp("shared")
     with (
         kept_clean(parent / "home") as home,
-        host.connected(home, project_folder(parent, "ferry"), "legacy", name="editor") as one,
-        host.connected(home, project_folder(parent, "渡轮"), "auto", name="终端") as two,
+        host(home, "legacy", cwd=project_folder(parent, "ferry"), name="editor") as one,
+        host(home, cwd=project_folder(parent, "渡轮"), name="终端") as two,
     ):
         yield home, one, two
 
@@ -119,10 +118,11 @@ def test_a_bridge_that_is_told_to_end_does_so_as_a_server_would(pair: tuple[Path
     assert one.facts("ls", uri="viking://")
 
 
-def test_hosts_with_other_settings_are_served_apart(host: Host, home: Path) -> None:
-    with host.connected(home, home.parent, "auto") as one:
+def test_hosts_with_other_settings_are_served_apart(host: Connect, home: Path) -> None:
+    (home.parent / "elsewhere").mkdir()
+    with host(home) as one:
         assert one.facts("ls", uri="viking://")
-        with host.connected(home, home.parent / "elsewhere", "auto", "--set", "private_mode=true") as other:
+        with host(home, "auto", "--set", "private_mode=true", cwd=home.parent / "elsewhere") as other:
             assert other.call("commit_memory", memory_content="not kept 不留").is_error
             assert len(servers(home)) == 2
         assert one.facts("commit_memory", memory_content="kept 留下")["status"] == "committed"
@@ -134,25 +134,22 @@ def test_where_no_server_can_be_had_the_host_is_served_all_the_same(tmp_path: Pa
     (home / ".state" / FOLDER_NAME).write_text("in the way", encoding="utf-8")
     log = tmp_path / "stderr"
     with raw(home, errors=log) as client:
-        assert (
-            client.call("commit_memory", memory_content="The ferry 渡轮.")["structuredContent"]["status"] == "committed"
-        )
+        receipt = client.call("commit_memory", memory_content="The ferry 渡轮.")["structuredContent"]
+        assert receipt["status"] == "committed"
     assert client.process.wait(PATIENCE_SECONDS) == 0
     assert "served by a process of its own" in log.read_text(encoding="utf-8")
 
 
-def test_hosts_attach_to_an_http_server_of_the_same_store(host: Host, tmp_path: Path, start_http: Any) -> None:
-    home = tmp_path / "home"
-    with kept_clean(home):
-        server: HttpServer = start_http(home, tmp_path / "errors", *SHARED[1:])
-        with host.connected(home, tmp_path / "work", "legacy") as caller:
-            assert caller.facts("commit_memory", memory_content="渡轮")["status"] == "committed"
-            assert servers(home) == []
-            assert [each.pid for each in announced(home / ".state")] == [server.process.pid]
+def test_hosts_attach_to_an_http_server_of_the_same_store(host: Connect, home: Path, start_http: StartHttp) -> None:
+    server = start_http(*SHARED[1:])
+    with host(home, "legacy") as caller:
+        assert caller.facts("commit_memory", memory_content="渡轮")["status"] == "committed"
+        assert servers(home) == []
+        assert [each.pid for each in announced(home / ".state")] == [server.process.pid]
 
 
-def test_stop_ends_the_background_server_and_the_next_call_starts_another(host: Host, home: Path) -> None:
-    with host.connected(home, home.parent, "legacy") as caller:
+def test_stop_ends_the_background_server_and_the_next_call_starts_another(host: Connect, home: Path) -> None:
+    with host(home, "legacy") as caller:
         caller.facts("commit_memory", memory_content="渡轮 ferry")
         (first,) = servers(home)
         stopped = starter().call("stop", "--home", str(home), env=environment())
@@ -168,8 +165,8 @@ def test_stop_ends_the_background_server_and_the_next_call_starts_another(host: 
 
 
 @pytest.mark.slow
-def test_the_server_ends_by_itself_after_the_last_host_and_never_before(host: Host, home: Path) -> None:
-    with host.connected(home, home.parent, "auto", "--set", "sharing.idle_minutes=0.01") as caller:
+def test_the_server_ends_by_itself_after_the_last_host_and_never_before(host: Connect, home: Path) -> None:
+    with host(home, "auto", "--set", "sharing.idle_minutes=0.01") as caller:
         caller.facts("ls", uri="viking://")
         (pid,) = servers(home)
         assert not threading.Event().wait(2.0)  # longer than it may be idle
@@ -179,9 +176,11 @@ def test_the_server_ends_by_itself_after_the_last_host_and_never_before(host: Ho
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("era", ["legacy", "auto"])
-def test_a_killed_server_costs_a_session_nothing_but_its_private_mode_stays(host: Host, home: Path, era: Any) -> None:
-    with host.connected(home, project_folder(home.parent, "ferry"), era, name="editor") as caller:
+@ERAS
+def test_a_killed_server_costs_a_session_nothing_but_its_private_mode_stays(
+    host: Connect, home: Path, era: Era
+) -> None:
+    with host(home, era, cwd=project_folder(home.parent, "ferry"), name="editor") as caller:
         caller.facts("commit_memory", memory_content="acknowledged 确认", **COMMIT, project=".")
         caller.facts("commit_memory", private_mode=True)
         for _ in range(2):
@@ -242,15 +241,15 @@ def test_hosts_that_start_at_once_start_one_server(home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_of_another_version_is_not_attached_to(host: Host, home: Path) -> None:
-    with host.connected(home, home.parent, "auto") as caller:
+def test_a_server_of_another_version_is_not_attached_to(host: Connect, home: Path) -> None:
+    with host(home) as caller:
         caller.facts("ls", uri="viking://")
         (old,) = servers(home)
         (path,) = (home / ".state" / FOLDER_NAME).glob("*.json")
         facts = json.loads(path.read_text(encoding="utf-8"))
         path.write_text(json.dumps({**facts, "version": "0.0.1", "settings": "of an older version"}), encoding="utf-8")
         (home / ".state" / FOLDER_NAME / f"{facts['settings'][:16]}.lock").unlink()  # an older one has another lock
-        with host.connected(home, home.parent, "auto") as upgraded:
+        with host(home) as upgraded:
             assert upgraded.facts("commit_memory", memory_content="渡轮")["status"] == "committed"
             assert len(servers(home)) == 2
         assert caller.facts("ls", uri="viking://")

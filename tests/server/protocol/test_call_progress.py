@@ -13,48 +13,33 @@ from typing import Any
 import anyio
 import pytest
 from anyio.from_thread import BlockingPortal
-from mcp import Client, StdioServerParameters
+from mcp import Client
 from mcp.types import CallToolResult, CreateMessageRequestParams, CreateMessageResult, TextContent
 
-from memory_core.core.config import Config
+from memory_core.core.config import MaintenanceConfig
 from memory_core.core.errors import StorageFailed
 from memory_core.core.index.encoder import BackgroundModel
 from memory_core.core.progress import listening
 from memory_core.core.store.locks import store_lock
 from memory_core.runebook import open_memory
 from server.protocol.app import build_server
-from tests.server.conftest import WORDS_ONLY, Caller, Era, HttpServer, RawClient, command, environment
+from tests.server.conftest import ERAS, Caller, Connect, Era, RawClient, StartHttp
+from tests.stores import words_only
 from tests.waiting import soon
 
 TALK = [{"role": "user", "content": "From now on I only drink green tea. 我住在大阪。"}]
 LOOK = json.dumps({"actions": [{"action_type": "tree", "params": {"uri": "viking://user/default/memories"}}]})
 PREFERENCE = {"memory_data": {"memory_type": "preferences", "fields": {"topic": "Tea", "content": "Only green."}}}
 ANSWER = json.dumps({"reasoning": "a preference", "operations": {"write_operations": [PREFERENCE]}})
-ERAS: tuple[Era, ...] = ("legacy", "auto")
 Heard = list[tuple[float, str]]
 
 
-@contextmanager
-def client(
-    portal: BlockingPortal, target: Path | str, era: Era, *, model: Any = None, llm: str = "none"
-) -> Iterator[Caller]:
-    """A client of a server for a home, or of one at an address.
-
-    The server is in this process where that is the same: the SDK's short way there passes no tokens since 2026-07-28.
-    """
-    given: Any = target
-    if isinstance(target, Path) and era == "auto":
-        program, *arguments = command(target, *WORDS_ONLY, "--set", f"llm.provider={llm}")
-        given = StdioServerParameters(command=program, args=arguments, env=environment())
-    elif isinstance(target, Path):
-        settings = {
-            "home": str(target),
-            "embedding": {"provider": "none"},
-            "maintenance": {"automatic": "off"},
-            "llm": {"provider": llm},
-        }
-        given = build_server(lambda: open_memory(Config.model_validate(settings)))
-    with portal.wrap_async_context_manager(Client(given, mode=era, sampling_callback=model)) as connected:
+@pytest.fixture
+def caller(portal: BlockingPortal, tmp_path: Path) -> Iterator[Caller]:
+    """A client of a server in this process; the SDK's short way there passes no tokens since 2026-07-28."""
+    config = words_only(tmp_path / "home", maintenance=MaintenanceConfig(automatic="off"))
+    client = Client(build_server(lambda: open_memory(config)), mode="legacy")
+    with portal.wrap_async_context_manager(client) as connected:
         yield Caller(portal, connected)
 
 
@@ -106,17 +91,15 @@ def rises(heard: Heard) -> bool:
     return all(one < next_one for one, next_one in pairwise(figures))
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_extraction_with_the_clients_model_is_told_step_by_step(
-    portal: BlockingPortal, tmp_path: Path, era: Era
-) -> None:
+@ERAS
+def test_extraction_with_the_clients_model_is_told_step_by_step(connect: Connect, tmp_path: Path, era: Era) -> None:
     answers = [LOOK, ANSWER]
 
     async def model(_context: Any, _asked: CreateMessageRequestParams) -> CreateMessageResult:
         text = TextContent(type="text", text=answers.pop(0))
         return CreateMessageResult(role="assistant", content=text, model="scripted", stop_reason="endTurn")
 
-    with client(portal, tmp_path / "home", era, model=model, llm="sampling") as caller:
+    with connect(tmp_path / "home", era, "--set", "llm.provider=sampling", sampling_callback=model) as caller:
         answer, heard = told(caller, "commit_memory", {"messages": TALK, "session_id": "s1"})
     assert (answer.structured_content or {})["status"] == "committed"
     messages = [message for _, message in heard if message != "the client's model answered"]
@@ -129,15 +112,12 @@ def test_extraction_with_the_clients_model_is_told_step_by_step(
     assert rises(heard)
 
 
-@pytest.mark.parametrize(("transport", "era"), [("none", "legacy"), ("stdio", "auto"), ("http", "auto")])
+@pytest.mark.parametrize(("transport", "era"), [("stdio", "legacy"), ("stdio", "auto"), ("http", "auto")])
 def test_commit_that_waits_for_another_writer_says_so(
-    portal: BlockingPortal, tmp_path: Path, start_http: Callable[..., HttpServer], transport: str, era: Era
+    connect: Connect, tmp_path: Path, start_http: StartHttp, transport: str, era: Era
 ) -> None:
     home = tmp_path / "home"
-    target: Path | str = home
-    if transport == "http":
-        target = f"{start_http(home, tmp_path / 'stderr', *WORDS_ONLY).origin}/mcp"
-    with client(portal, target, era) as caller:
+    with connect(home if transport == "stdio" else f"{start_http().origin}/mcp", era) as caller:
         caller.facts("commit_memory", memory_content="绿茶", memory_type="notes")
         told_once = threading.Event()
         with written_by_another(home, until=told_once):
@@ -148,10 +128,9 @@ def test_commit_that_waits_for_another_writer_says_so(
 
 
 def test_a_call_in_which_nothing_moves_is_heard_of_again_and_again(
-    portal: BlockingPortal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("server.protocol.call_progress._SILENT_SECONDS", 0.05)
-    home = tmp_path / "home"
     heard_enough = threading.Event()
     messages: list[str] = []
 
@@ -160,35 +139,33 @@ def test_a_call_in_which_nothing_moves_is_heard_of_again_and_again(
         if messages.count("waiting for another writer of the store") == 3:
             heard_enough.set()
 
-    with client(portal, home, "legacy") as caller, written_by_another(home, until=heard_enough):
+    with written_by_another(tmp_path / "home", until=heard_enough):
         answer, heard = told(caller, "commit_memory", {"memory_content": "龙井 longjing"}, hear)
     assert not answer.is_error
     assert heard_enough.is_set()
     assert rises(heard)
 
 
-def test_many_operations_are_told_of_and_the_figure_rises(portal: BlockingPortal, tmp_path: Path) -> None:
+def test_many_operations_are_told_of_and_the_figure_rises(caller: Caller) -> None:
     writes = [
         {"memory_data": {"memory_type": "notes", "fields": {"title": f"Note {number} 笔记", "content": f"{number}"}}}
         for number in range(120)
     ]
-    with client(portal, tmp_path / "home", "legacy") as caller:
-        answer, heard = told(caller, "commit_memory", {"operations": {"write_operations": writes}})
+    answer, heard = told(caller, "commit_memory", {"operations": {"write_operations": writes}})
     assert not answer.is_error
     assert "the commit is recorded" in " ".join(message for _, message in heard)
     assert rises(heard)
 
 
-def test_quick_calls_tell_nothing(portal: BlockingPortal, tmp_path: Path) -> None:
-    with client(portal, tmp_path / "home", "legacy") as caller:
-        for tool, given in (
-            ("commit_memory", {"memory_content": "茶 tea"}),
-            ("find", {"query": "茶"}),
-            ("ls", {"uri": "viking://user"}),
-            ("read", {"uri": "viking://nowhere"}),
-            ("find", {"no": "such argument"}),
-        ):
-            assert told(caller, tool, given)[1] == []
+def test_quick_calls_tell_nothing(caller: Caller) -> None:
+    for tool, arguments in (
+        ("commit_memory", {"memory_content": "茶 tea"}),
+        ("find", {"query": "茶"}),
+        ("ls", {"uri": "viking://user"}),
+        ("read", {"uri": "viking://nowhere"}),
+        ("find", {"no": "such argument"}),
+    ):
+        assert told(caller, tool, arguments)[1] == []
 
 
 def test_who_waits_for_a_model_is_told_that_it_is_being_loaded() -> None:
@@ -214,7 +191,7 @@ def test_call_without_a_token_is_told_nothing_and_a_cancelled_one_nothing_more(
     tmp_path: Path, raw_client: type[RawClient]
 ) -> None:
     home = tmp_path / "home"
-    with raw_client(home, *WORDS_ONLY) as raw:
+    with raw_client(home) as raw:
         raw.call("commit_memory", memory_content="绿茶")
         with store_lock(home / ".state").held():
             ask = {"name": "commit_memory", "arguments": {"memory_content": "红茶 black tea"}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,8 +13,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.types import ClientCapabilities, Implementation, InitializeRequestParams
 
 from server.protocol.app import caller_name
-
-WORDS_ONLY = ("--set", "embedding.provider=none")
+from tests.server.conftest import ERAS, Connect, Era, RawClient, StartHttp
 
 
 def authors(home: Path) -> list[str]:
@@ -31,34 +29,25 @@ def request_of(info: Implementation | None) -> ServerRequestContext[Any, Any]:
     return cast("ServerRequestContext[Any, Any]", SimpleNamespace(session=SimpleNamespace(client_params=params)))
 
 
-@pytest.mark.parametrize("era", ["legacy", "auto"])
-def test_commit_over_stdio_is_recorded_as_the_clients(tmp_path: Path, connect: Callable[..., Any], era: str) -> None:
+@ERAS
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_commit_is_recorded_as_the_clients(
+    tmp_path: Path, connect: Connect, start_http: StartHttp, transport: str, era: Era
+) -> None:
     home = tmp_path / "home"
-    with connect(home, era, *WORDS_ONLY) as caller:
+    with connect(home if transport == "stdio" else f"{start_http().origin}/mcp", era) as caller:
         caller.facts("commit_memory", memory_content="The cat is called 豆豆.")
     assert authors(home) == ["mcp 0.1.0"]
 
 
-@pytest.mark.parametrize("era", ["legacy", "auto"])
-def test_commit_over_http_is_recorded_as_the_clients(
-    tmp_path: Path, connect: Callable[..., Any], start_http: Callable[..., Any], era: str
-) -> None:
+def test_hostile_name_is_recorded_short_and_printable(tmp_path: Path, raw_client: type[RawClient]) -> None:
     home = tmp_path / "home"
-    server = start_http(home, tmp_path / "stderr", *WORDS_ONLY)
-    with connect(f"{server.origin}/mcp", era) as caller:
-        caller.facts("commit_memory", memory_content="猫叫豆豆")
-    assert authors(home) == ["mcp 0.1.0"]
-
-
-def test_hostile_name_is_recorded_short_and_printable(tmp_path: Path, raw_client: Callable[..., Any]) -> None:
-    home = tmp_path / "home"
-    client = raw_client(home, *WORDS_ONLY)
+    client = raw_client(home)
     info = {"name": "\u001b[31m\u202e坏\n" + "x" * 100_000, "version": "\ud83d\udc09" * 5_000}
     client.request("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=info)
     client.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
-    assert (
-        client.call("commit_memory", memory_content="stored all the same")["structuredContent"]["status"] == "committed"
-    )
+    receipt = client.call("commit_memory", memory_content="stored all the same")["structuredContent"]
+    assert receipt["status"] == "committed"
     client.__exit__(None, None, None)
     (author,) = authors(home)
     assert author.startswith("[31m 坏 xxx")
@@ -66,10 +55,7 @@ def test_hostile_name_is_recorded_short_and_printable(tmp_path: Path, raw_client
     assert author.isprintable()
 
 
-def test_client_that_does_not_say_who_it_is_has_no_name() -> None:
+def test_name_and_version_are_both_said_if_there_are_any() -> None:
     assert caller_name(request_of(None)) == ""
     assert caller_name(request_of(Implementation(name="", version=""))) == ""
-
-
-def test_name_and_version_are_both_said() -> None:
     assert caller_name(request_of(Implementation(name="claude-code", version="2.1"))) == "claude-code 2.1"

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.server.command_line import Run, facts
-from tests.server.conftest import WORDS_ONLY, text_of
+from tests.server.conftest import Caller, Connect, text_of
 from tests.stores import files_below
 
 NOTES = "viking://user/default/memories/notes"
 
 
 @pytest.fixture
-def caller(connect: Callable[..., AbstractContextManager[Any]], tmp_path: Path) -> Iterator[Any]:
-    with connect(tmp_path / "home", "auto", "--set", "embedding.provider=none") as caller:
+def caller(connect: Connect, tmp_path: Path) -> Iterator[Caller]:
+    with connect(tmp_path / "home") as caller:
         yield caller
 
 
-def note(caller: Any, title: str, content: str) -> dict[str, Any]:
-    facts: dict[str, Any] = caller.facts(
-        "commit_memory", memory_content=content, memory_type="notes", fields={"title": title}
-    )
-    return facts
+def note(caller: Caller, title: str, content: str) -> dict[str, Any]:
+    return caller.facts("commit_memory", memory_content=content, memory_type="notes", fields={"title": title})
 
 
-def test_a_client_sees_and_takes_back_what_it_did(caller: Any) -> None:
+def test_a_client_sees_and_takes_back_what_it_did(caller: Caller) -> None:
     note(caller, "猫", "猫喜欢鱼。")
     second = note(caller, "猫", "猫喜欢虾。")
     listing = caller.text("read", uri="viking://history")
@@ -44,17 +40,16 @@ def test_a_client_sees_and_takes_back_what_it_did(caller: Any) -> None:
     assert "猫喜欢鱼" in caller.text("read", uri=f"{NOTES}/猫.md")
     again = caller.call("commit_memory", undo=second["commit_id"])
     assert again.is_error
-    assert undone["commit_id"] in again.content[0].text
+    assert undone["commit_id"] in text_of(again)
 
 
-def test_the_resource_of_history_is_its_page(caller: Any) -> None:
+def test_the_resource_of_history_is_its_page(caller: Caller) -> None:
     note(caller, "a", "Alpha.")
     for uri in ("viking://history", "viking://history/user/default/memories/notes/a.md"):
-        read = caller.portal.call(caller.client.read_resource, uri)
-        assert "created" in read.contents[0].text
+        assert "created" in caller.resource(uri).text
 
 
-def test_a_client_forgets_by_search_after_a_preview(caller: Any) -> None:
+def test_a_client_forgets_by_search_after_a_preview(caller: Caller) -> None:
     note(caller, "tax", "The tax adviser is Ms Blum.")
     preview = caller.facts("commit_memory", forget={"query": "tax adviser"})
     assert preview["status"] == "dry_run"
@@ -65,17 +60,16 @@ def test_a_client_forgets_by_search_after_a_preview(caller: Any) -> None:
     assert caller.facts("find", query="tax adviser")["total"] == 0
 
 
-def test_a_preview_says_in_its_first_words_that_nothing_was_changed(caller: Any) -> None:
+def test_a_preview_says_in_its_first_words_that_nothing_was_changed(caller: Caller) -> None:
     note(caller, "猫", "猫喜欢鱼。")
-    for arguments in (
-        {"undo": "last", "dry_run": True},
-        {"forget": {"query": "猫"}},
-        {"memory_content": "狗", "dry_run": True},
-    ):
+    previews: tuple[dict[str, Any], ...] = (
+        {"undo": "last", "dry_run": True}, {"forget": {"query": "猫"}}, {"memory_content": "狗", "dry_run": True},
+    )  # fmt: skip
+    for arguments in previews:
         assert caller.text("commit_memory", **arguments).startswith("dry_run: nothing was changed")
 
 
-def test_what_was_forgotten_of_a_conversation_leaves_no_empty_lines_in_context(caller: Any) -> None:
+def test_what_was_forgotten_of_a_conversation_leaves_no_empty_lines_in_context(caller: Caller) -> None:
     talk = [{"role": "user", "content": "My sister Mei lives in Chengdu."}, {"role": "assistant", "content": "好的。"}]
     caller.facts("commit_memory", messages=talk, session_id="one")
     lines = [f"viking://session/default/one/messages.jsonl#{line}" for line in (0, 1)]
@@ -87,7 +81,7 @@ def test_what_was_forgotten_of_a_conversation_leaves_no_empty_lines_in_context(c
     assert "user:" not in told
 
 
-def test_what_cannot_be_taken_back_is_refused_with_the_next_step(caller: Any) -> None:
+def test_what_cannot_be_taken_back_is_refused_with_the_next_step(caller: Caller) -> None:
     wrong: tuple[dict[str, Any], ...] = (
         {"undo": "last", "forget": {"query": "x"}},
         {"undo": "last", "memory_content": "and this"},
@@ -98,7 +92,7 @@ def test_what_cannot_be_taken_back_is_refused_with_the_next_step(caller: Any) ->
     for arguments in wrong:
         answer = caller.call("commit_memory", **arguments)
         assert answer.is_error, arguments
-        assert "Next:" in answer.content[0].text
+        assert "Next:" in text_of(answer)
 
 
 def commit(run: Run, title: str, content: str) -> str:
@@ -185,8 +179,7 @@ def test_a_line_of_history_says_once_by_whom_and_what_moved_where(run: Run, tmp_
 
 
 @pytest.mark.parametrize("tool", ["ls", "tree"])
-def test_listing_history_says_that_it_is_read(connect: Callable[..., Any], tmp_path: Path, tool: str) -> None:
-    with connect(tmp_path / "home", "auto", *WORDS_ONLY) as caller:
-        answer = caller.call(tool, uri="viking://history")
-        assert answer.is_error
-        assert 'read("viking://history")' in text_of(answer)
+def test_listing_history_says_that_it_is_read(caller: Caller, tool: str) -> None:
+    answer = caller.call(tool, uri="viking://history")
+    assert answer.is_error
+    assert 'read("viking://history")' in text_of(answer)

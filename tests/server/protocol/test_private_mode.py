@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +16,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadReq
 from memory_core.features.migrate import MIGRATE, MigrateRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import open_memory
-from tests.server.conftest import WORDS_ONLY, Caller, Era, HttpServer, text_of
+from tests.server.conftest import ERAS, Caller, Connect, Era, HttpServer, text_of
 from tests.stores import files_below
 
 BEFORE = "The user's cat is called Mochi."
@@ -53,10 +51,10 @@ def read_uri(caller: Caller) -> str:
     return uri
 
 
-@pytest.mark.parametrize("era", ["legacy", "auto"])
-def test_nothing_is_written_while_private_mode_is_on(connect: Callable[..., Any], tmp_path: Path, era: Era) -> None:
+@ERAS
+def test_nothing_is_written_while_private_mode_is_on(connect: Connect, tmp_path: Path, era: Era) -> None:
     home = tmp_path / "home"
-    with connect(home, era, *WORDS_ONLY) as caller:
+    with connect(home, era) as caller:
         caller.facts("commit_memory", memory_content=BEFORE)
         uri = read_uri(caller)
         switched = caller.facts("commit_memory", private_mode=True)
@@ -72,33 +70,28 @@ def test_nothing_is_written_while_private_mode_is_on(connect: Callable[..., Any]
         assert settled(home) == before
         assert caller.facts("commit_memory", private_mode=False)["status"] == "unchanged"
         # The refused request was not remembered either: the same id is free.
-        assert (
-            caller.facts("commit_memory", memory_content="Tea, not coffee.", request_id="one")["status"] == "committed"
-        )
+        again = caller.facts("commit_memory", memory_content="Tea, not coffee.", request_id="one")
+        assert again["status"] == "committed"
     assert not [path for path, text in files_below(home) if b"zanzibar" in text]
 
 
-def test_what_stands_beside_the_switch_is_refused_not_dropped(connect: Callable[..., Any], tmp_path: Path) -> None:
-    with connect(tmp_path / "home", "auto", *WORDS_ONLY) as caller:
+def test_what_stands_beside_the_switch_is_refused_not_dropped(connect: Connect, tmp_path: Path) -> None:
+    with connect(tmp_path / "home") as caller:
         refused = caller.call("commit_memory", private_mode=True, memory_content=BEFORE)
         assert refused.is_error
         assert "memory_content" in text_of(refused)
         assert caller.facts("commit_memory", memory_content=BEFORE)["status"] == "committed"
 
 
-def test_private_mode_of_one_http_session_is_not_that_of_another(
-    connect: Callable[..., Any], http_server: HttpServer
-) -> None:
+def test_private_mode_of_one_http_session_is_not_that_of_another(connect: Connect, http_server: HttpServer) -> None:
     with connect(f"{http_server.origin}/mcp", "legacy") as one, connect(f"{http_server.origin}/mcp", "legacy") as two:
         one.facts("commit_memory", private_mode=True)
         assert one.call("commit_memory", memory_content="Kept from one.").is_error
         assert two.facts("commit_memory", memory_content="Told by the other.")["status"] == "committed"
 
 
-def test_private_mode_is_refused_where_nothing_tells_clients_apart(
-    connect: Callable[..., Any], http_server: HttpServer
-) -> None:
-    with connect(f"{http_server.origin}/mcp", "auto") as caller:
+def test_private_mode_is_refused_where_nothing_tells_clients_apart(connect: Connect, http_server: HttpServer) -> None:
+    with connect(f"{http_server.origin}/mcp") as caller:
         answer = caller.call("commit_memory", private_mode=True)
         assert answer.is_error
         assert "has no sessions" in text_of(answer)

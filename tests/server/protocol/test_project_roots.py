@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import pytest
-from anyio.from_thread import BlockingPortal
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
-from mcp.types import CallToolResult, CreateMessageResult, ErrorData, ListRootsResult, Root, TextContent
+from mcp.types import CreateMessageResult, ErrorData, ListRootsResult, Root, TextContent
 
 from memory_core.core.memory.trailer import split
 from tests.fork_server import starter
-from tests.server.conftest import PATIENCE_SECONDS, WORDS_ONLY, HttpServer, command, environment
-
-Era = Literal["legacy", "auto"]
-ERAS = pytest.mark.parametrize("era", ["legacy", "auto"])
+from tests.server.conftest import ERAS, Caller, Connect, Era, StartHttp, environment, text_of
 
 
 class Roots:
@@ -43,29 +35,12 @@ class Roots:
         return ListRootsResult(roots=[Root(uri=uri) for uri in uris])
 
 
-class Caller:
-    def __init__(self, portal: BlockingPortal, client: Client) -> None:
-        self.portal = portal
-        self.client = client
-
-    def call(self, tool: str, **arguments: Any) -> CallToolResult:
-        answer = self.portal.call(self.client.call_tool, tool, arguments, PATIENCE_SECONDS)
-        assert isinstance(answer, CallToolResult)
-        return answer
-
-    def facts(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        answer = self.call(tool, **arguments)
-        assert not answer.is_error, answer.content
-        facts: dict[str, Any] | None = answer.structured_content
-        assert facts is not None
-        return facts
-
-    def project_of_a_new_case(self, name: str, **arguments: Any) -> str | None:
-        fields = {"case_name": name, "content": "部署 deploy"}
-        (result,) = self.facts("commit_memory", memory_type="cases", fields=fields, **arguments)["results"]
-        text = self.facts("read", uri=result["uri"])["content"]
-        project: str | None = (split(text).trailer or {}).get("project")
-        return project
+def project_of_a_new_case(caller: Caller, name: str, **arguments: Any) -> str | None:
+    fields = {"case_name": name, "content": "部署 deploy"}
+    (result,) = caller.facts("commit_memory", memory_type="cases", fields=fields, **arguments)["results"]
+    text = caller.facts("read", uri=result["uri"])["content"]
+    project: str | None = (split(text).trailer or {}).get("project")
+    return project
 
 
 def repository(folder: Path, origin: str = "") -> Path:
@@ -75,41 +50,14 @@ def repository(folder: Path, origin: str = "") -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def connected(portal: BlockingPortal) -> Callable[..., Any]:
-    @contextmanager
-    def connect(
-        target: Path | str,
-        era: Era,
-        roots: Roots | None,
-        *options: str,
-        folder: Path | None = None,
-        model: Callable[..., Awaitable[Any]] | None = None,
-    ) -> Iterator[Caller]:
-        with ExitStack() as stack:
-            server: Any = target
-            if isinstance(target, Path):
-                program, *arguments = command(target, *WORDS_ONLY, *options)
-                parameters = StdioServerParameters(
-                    command=program, args=arguments, env=environment() | {"PYTHONPATH": str(Path.cwd())}, cwd=folder
-                )
-                target.mkdir(parents=True, exist_ok=True)
-                log = stack.enter_context(target.with_name("stderr").open("a", encoding="utf-8", newline="\n"))
-                server = stdio_client(parameters, errlog=log)
-            offered: dict[str, Any] = {"list_roots_callback": roots, "sampling_callback": model}
-            client = Client(server, mode=era, **offered)
-            yield Caller(portal, stack.enter_context(portal.wrap_async_context_manager(client)))
-
-    return connect
-
-
 @ERAS
-def test_memories_belong_to_the_project_of_the_clients_roots(connected: Any, tmp_path: Path, era: Era) -> None:
+def test_memories_belong_to_the_project_of_the_clients_roots(connect: Connect, tmp_path: Path, era: Era) -> None:
     repository(tmp_path / "back end", "git@github.com:Acme/Backend.git")
     roots = Roots(tmp_path / "no project", "file://elsewhere/share", tmp_path / "back end" / "src")
-    with connected(tmp_path / "home", era, roots, folder=repository(tmp_path / "around")) as caller:
-        assert caller.project_of_a_new_case("a → b") == "github.com/acme/backend"
-        assert caller.project_of_a_new_case("c → d") == "github.com/acme/backend"
+    around = repository(tmp_path / "around")
+    with connect(tmp_path / "home", era, cwd=around, list_roots_callback=roots) as caller:
+        assert project_of_a_new_case(caller, "a → b") == "github.com/acme/backend"
+        assert project_of_a_new_case(caller, "c → d") == "github.com/acme/backend"
         found = caller.facts("find", query="deploy", project=".")["memories"]
         assert {hit["project"] for hit in found} == {"github.com/acme/backend"}
         assert caller.facts("find", query="deploy", project="around")["total"] == 0
@@ -117,41 +65,34 @@ def test_memories_belong_to_the_project_of_the_clients_roots(connected: Any, tmp
 
 
 @ERAS
-def test_roots_without_a_project_leave_the_servers_folder(connected: Any, tmp_path: Path, era: Era) -> None:
+def test_roots_without_a_project_leave_the_servers_folder(connect: Connect, tmp_path: Path, era: Era) -> None:
     around = repository(tmp_path / "周围") / "src"
     around.mkdir()
     for roots in (Roots(tmp_path / "plain"), Roots(), None):
-        with connected(tmp_path / f"home {id(roots)}", era, roots, folder=around) as caller:
-            assert caller.project_of_a_new_case("a → b") == "周围"
+        with connect(tmp_path / f"home {id(roots)}", era, cwd=around, list_roots_callback=roots) as caller:
+            assert project_of_a_new_case(caller, "a → b") == "周围"
 
 
-def test_changed_roots_are_asked_for_again(connected: Any, tmp_path: Path) -> None:
+def test_changed_roots_are_asked_for_again(connect: Connect, tmp_path: Path) -> None:
     roots = Roots(repository(tmp_path / "one"))
-    with connected(tmp_path / "home", "legacy", roots) as caller:
-        assert caller.project_of_a_new_case("a → b") == "one"
+    with connect(tmp_path / "home", "legacy", list_roots_callback=roots) as caller:
+        assert project_of_a_new_case(caller, "a → b") == "one"
         roots.folders = (repository(tmp_path / "two"),)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the capability is deprecated; clients of the era have it
             caller.portal.call(caller.client.send_roots_list_changed)
-        assert caller.project_of_a_new_case("a → b") == "two"
+        assert project_of_a_new_case(caller, "a → b") == "two"
         assert roots.asked == 2
 
 
-def test_a_client_that_does_not_answer_costs_two_seconds_once(connected: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("manner", ["sleeps", "refuses"])
+def test_a_client_that_does_not_answer_or_refuses_is_asked_once(connect: Connect, tmp_path: Path, manner: str) -> None:
     roots = Roots()
-    roots.sleeps = True
-    with connected(tmp_path / "home", "legacy", roots, folder=repository(tmp_path / "around")) as caller:
+    setattr(roots, manner, True)
+    around = repository(tmp_path / "around")
+    with connect(tmp_path / "home", "legacy", cwd=around, list_roots_callback=roots) as caller:
         for name in ("a → b", "c → d", "e → f"):
-            assert caller.project_of_a_new_case(name) == "around"
-        assert roots.asked == 1
-
-
-def test_a_client_that_refuses_is_left_alone(connected: Any, tmp_path: Path) -> None:
-    roots = Roots()
-    roots.refuses = True
-    with connected(tmp_path / "home", "legacy", roots, folder=repository(tmp_path / "around")) as caller:
-        assert caller.project_of_a_new_case("a → b") == "around"
-        assert caller.project_of_a_new_case("c → d") == "around"
+            assert project_of_a_new_case(caller, name) == "around"
         assert roots.asked == 1
 
 
@@ -166,35 +107,36 @@ def test_a_client_that_refuses_is_left_alone(connected: Any, tmp_path: Path) -> 
     ],
 )
 def test_roots_are_not_asked_for_where_they_do_not_count(
-    connected: Any, tmp_path: Path, era: Era, options: tuple[str, ...], arguments: dict[str, str], project: str | None
+    connect: Connect, tmp_path: Path, era: Era, options: tuple[str, ...], arguments: dict[str, str], project: str | None
 ) -> None:
     roots = Roots(repository(tmp_path / "one"))
-    with connected(tmp_path / "home", era, roots, *options, folder=repository(tmp_path / "around")) as caller:
-        assert caller.project_of_a_new_case("a → b", **arguments) == project
+    around = repository(tmp_path / "around")
+    with connect(tmp_path / "home", era, *options, cwd=around, list_roots_callback=roots) as caller:
+        assert project_of_a_new_case(caller, "a → b", **arguments) == project
         assert roots.asked == 0
 
 
 @ERAS
 def test_two_clients_of_one_server_keep_their_projects(
-    connected: Any, tmp_path: Path, era: Era, start_http: Callable[..., HttpServer]
+    connect: Connect, tmp_path: Path, era: Era, start_http: StartHttp
 ) -> None:
-    server = start_http(tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY)
+    address = f"{start_http().origin}/mcp"
     first, second = Roots(repository(tmp_path / "one")), Roots(repository(tmp_path / "two"))
     with (
-        connected(f"{server.origin}/mcp", era, first) as one,
-        connected(f"{server.origin}/mcp", era, second) as two,
-        connected(f"{server.origin}/mcp", era, None) as plain,
+        connect(address, era, list_roots_callback=first) as one,
+        connect(address, era, list_roots_callback=second) as two,
+        connect(address, era) as plain,
     ):
         for number in range(2):
-            assert one.project_of_a_new_case(f"a{number} → b", private=True) == "one"
-            assert two.project_of_a_new_case(f"a{number} → b", private=True) == "two"
-            assert plain.project_of_a_new_case(f"a{number} → b") is None
+            assert project_of_a_new_case(one, f"a{number} → b", private=True) == "one"
+            assert project_of_a_new_case(two, f"a{number} → b", private=True) == "two"
+            assert project_of_a_new_case(plain, f"a{number} → b") is None
         assert {hit["project"] for hit in one.facts("find", query="deploy")["memories"] if "project" in hit} == {"one"}
         assert all("project" not in hit for hit in plain.facts("find", query="deploy")["memories"])
 
 
 @ERAS
-def test_a_client_that_gives_roots_and_its_model_gets_both_asked(connected: Any, tmp_path: Path, era: Era) -> None:
+def test_a_client_that_gives_roots_and_its_model_gets_both_asked(connect: Connect, tmp_path: Path, era: Era) -> None:
     said = {"case_name": "Stuck → Fixed", "content": "重启队列"}
     operations = {"write_operations": [{"memory_data": {"memory_type": "cases", "fields": said}}]}
     answer = json.dumps({"reasoning": "worth it", "operations": operations}, ensure_ascii=False)
@@ -203,26 +145,24 @@ def test_a_client_that_gives_roots_and_its_model_gets_both_asked(connected: Any,
         return CreateMessageResult(role="assistant", content=TextContent(type="text", text=answer), model="m")
 
     roots = Roots(repository(tmp_path / "one"))
-    with connected(tmp_path / "home", era, roots, "--set", "llm.provider=sampling", model=model) as caller:
+    options, offered = ("--set", "llm.provider=sampling"), {"list_roots_callback": roots, "sampling_callback": model}
+    with connect(tmp_path / "home", era, *options, **offered) as caller:
         messages = [{"role": "user", "content": "How did we fix the stuck queue?"}]
         facts = caller.facts("commit_memory", messages=messages, session_id="s")
         assert facts["status"] == "committed"
         text = caller.facts("read", uri="viking://agent/default/memories/cases/Stuck → Fixed.md")["content"]
         assert (split(text).trailer or {})["project"] == "one"
-        assert (
-            json.loads(caller.facts("read", uri="viking://session/default/s/messages.jsonl")["content"])["project"]
-            == "one"
-        )
+        (message,) = caller.facts("read", uri="viking://session/default/s/messages.jsonl")["content"].splitlines()
+        assert json.loads(message)["project"] == "one"
 
 
 @ERAS
-def test_a_forged_project_is_refused_with_the_next_step(connected: Any, tmp_path: Path, era: Era) -> None:
-    with connected(tmp_path / "home", era, None) as caller:
+def test_a_forged_project_is_refused_with_the_next_step(connect: Connect, tmp_path: Path, era: Era) -> None:
+    with connect(tmp_path / "home", era) as caller:
         for forged in ("a\nb", "x" * 300):
             answer = caller.call("commit_memory", memory_content="x", project=forged)
             assert answer.is_error
-            assert isinstance(answer.content[0], TextContent)
-            assert "github.com/acme/backend" in answer.content[0].text
+            assert "github.com/acme/backend" in text_of(answer)
 
 
 def test_the_command_line_works_in_the_project_of_its_folder(tmp_path: Path) -> None:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -47,13 +45,12 @@ from server.protocol.sampling import ROUNDS_LIMIT, Sampling, offers_sampling
 from server.protocol.stdio_pipes import standard_pipes
 from server.protocol.stdio_transport import scrub_results, serve_pipe
 from tests.fork_server import starter
+from tests.server.conftest import Era, free_port, wait_until_served
 from tests.waiting import PATIENCE_SECONDS, soon
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-
-Era = Literal["legacy", "auto"]
 Answer = CreateMessageResult | CreateMessageResultWithTools | ErrorData
 Model = Callable[[Any, CreateMessageRequestParams], Awaitable[Answer]]
 Loop = Generator[LLMRequest, Completion, dict[str, Any]]
@@ -196,25 +193,12 @@ def probe_command(evidence: Path, *port: str) -> list[str]:
 @pytest.fixture(scope="module")
 def http_probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
     folder = tmp_path_factory.mktemp("probe")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = free_port()
     with (folder / "stderr").open("wb") as errors:
-        process = subprocess.Popen(
-            probe_command(folder / "evidence", str(port)),
-            stdin=subprocess.DEVNULL,
-            stderr=errors,
-            env={**os.environ},
-        )
-    until = time.monotonic() + PATIENCE_SECONDS
+        command = probe_command(folder / "evidence", str(port))
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=errors)
     try:
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert process.poll() is None, (folder / "stderr").read_text(encoding="utf-8")
-                assert time.monotonic() < until
-                time.sleep(0.02)
+        wait_until_served(port, process, folder / "stderr")
         yield folder, port
     finally:
         process.terminate()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,19 +11,15 @@ import pytest
 from mcp.types import TextContent
 
 from tests.fork_server import starter
-from tests.server.conftest import environment
+from tests.server.conftest import WORDS_ONLY, environment
 
 if TYPE_CHECKING:
-    from tests.server.conftest import Caller
-
-
-WORDS_ONLY = ("--set", "embedding.provider=none")
-FACTS = "viking://user/default/memories/facts"
+    from tests.server.conftest import Caller, Connect
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, connect: Callable[..., Any]) -> Iterator[Caller]:
-    with connect(tmp_path_factory.mktemp("standing") / "home", "legacy", *WORDS_ONLY) as caller:
+def server(tmp_path_factory: pytest.TempPathFactory, connect: Connect) -> Iterator[Caller]:
+    with connect(tmp_path_factory.mktemp("standing") / "home", "legacy") as caller:
         yield caller
 
 
@@ -34,6 +30,14 @@ def store(server: Caller, topic: str, content: str, **more: Any) -> str:
 
 def edit(server: Caller, uri: str, **said: Any) -> dict[str, Any]:
     return server.facts("commit_memory", operations={"edit_operations": [{"uri": uri, **said}]})
+
+
+def refused(server: Caller, uri: str, **said: Any) -> dict[str, Any]:
+    answer = server.call("commit_memory", operations={"edit_operations": [{"uri": uri, **said}]})
+    assert answer.is_error
+    assert answer.structured_content is not None
+    (result,) = answer.structured_content["results"]
+    return dict(result)
 
 
 def found(server: Caller, query: str, **more: Any) -> list[dict[str, Any]]:
@@ -70,12 +74,7 @@ def test_an_expiry_that_is_no_date_is_refused_with_the_way_to_write_one(
     server: Caller, topic: str, content: str
 ) -> None:
     uri = store(server, topic, content)
-    answer = server.call(
-        "commit_memory", operations={"edit_operations": [{"uri": uri, "expires_at": "下周 next week"}]}
-    )
-    assert answer.is_error
-    assert answer.structured_content is not None
-    (result,) = answer.structured_content["results"]
+    result = refused(server, uri, expires_at="下周 next week")
     assert "no date" in result["reason"]
     assert "ISO date" in result["hint"]
     assert [hit["uri"] for hit in found(server, content)] == [uri]
@@ -83,10 +82,7 @@ def test_an_expiry_that_is_no_date_is_refused_with_the_way_to_write_one(
 
 def test_a_member_of_the_wrong_kind_is_named(server: Caller) -> None:
     uri = store(server, "Lamp", "The lamp is on the desk.")
-    answer = server.call("commit_memory", operations={"edit_operations": [{"uri": uri, "confidence": 7}]})
-    assert answer.is_error
-    assert answer.structured_content is not None
-    assert "confidence" in answer.structured_content["results"][0]["reason"]
+    assert "confidence" in refused(server, uri, confidence=7)["reason"]
 
 
 def test_a_contradiction_is_shown_in_find_read_and_retrieve(server: Caller) -> None:
@@ -114,14 +110,12 @@ def test_the_instructions_name_pinning_ending_and_review(server: Caller) -> None
         assert word in instructions
 
 
-def test_a_proposal_is_seen_in_a_conversation_and_decided_on_the_command_line(
-    tmp_path: Path, connect: Callable[..., Any]
-) -> None:
+def test_a_proposal_is_seen_in_a_conversation_and_decided_on_the_command_line(tmp_path: Path, connect: Connect) -> None:
     home = tmp_path / "home"
     said = [{"role": "user", "content": "我只喝绿茶。"}]
     write = {"memory_data": {"memory_type": "preferences", "fields": {"topic": "茶", "content": "只喝绿茶。"}}}
     review = "viking://user/default/review"
-    with connect(home, "legacy", *WORDS_ONLY, "--set", "review=automatic") as caller:
+    with connect(home, "legacy", "--set", "review=automatic") as caller:
         assert "brief" in caller.facts("commit_memory", messages=said, session_id="s1", brief=True)
         receipt = caller.facts("commit_memory", operations={"write_operations": [write]}, session_id="s1")
         (result,) = receipt["results"]

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from mcp.types import TextContent
 
 from memory_core.core.config import Config
 from memory_core.core.memory.metadata import METADATA
 from memory_core.open_store import load_registry
 from server.protocol.session import MemorySession
 from server.protocol.tools import build_tools
+from tests.server.conftest import text_of
 
 if TYPE_CHECKING:
-    from tests.server.conftest import Caller
+    from tests.server.conftest import Caller, Connect
 
-WORDS_ONLY = ("--set", "embedding.provider=none")
 NOTES = "viking://user/default/memories/notes"
 TYPES = {"string", "number", "integer", "boolean", "array", "object"}
 #: What a property may be declared with; adapters for Gemini take ``additionalProperties`` out.
@@ -194,11 +193,9 @@ FILLINGS: dict[str, Callable[[str], dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, connect: Callable[..., Any]) -> Iterator[Caller]:
-    with connect(tmp_path_factory.mktemp("filled") / "home", "legacy", *WORDS_ONLY) as caller:
-        caller.facts(
-            "commit_memory", memory_content="The ferry 渡轮 leaves at nine.", fields={"title": "Ferry"}, tags=["boats"]
-        )
+def server(tmp_path_factory: pytest.TempPathFactory, connect: Connect) -> Iterator[Caller]:
+    with connect(tmp_path_factory.mktemp("filled") / "home", "legacy") as caller:
+        caller.facts("commit_memory", **NEEDED["commit_memory"], tags=["boats"])
         yield caller
 
 
@@ -219,9 +216,7 @@ def test_what_is_required_and_empty_is_named(server: Caller, name: str, empty: A
     (required,) = SCHEMAS[name]["required"]
     answer = server.call(name, **{required: empty})
     assert answer.is_error
-    (block,) = answer.content
-    assert isinstance(block, TextContent)
-    assert block.text.startswith(f"'{required}' is empty. Next: ")
+    assert text_of(answer).startswith(f"'{required}' is empty. Next: ")
 
 
 @pytest.mark.parametrize("filling", ["null", "empty", "null inside", "empty inside"])
@@ -236,17 +231,12 @@ def test_a_commit_of_nothing_stores_nothing_and_says_what_to_send(server: Caller
 def test_empty_members_of_an_edit_change_nothing_and_empty_replacements_do(server: Caller) -> None:
     uri = server.facts("commit_memory", memory_content="Tea, black, hot.", fields={"title": "Tea"})["results"][0]["uri"]
     edit = filled(SCHEMAS["commit_memory"]["properties"]["operations"]["properties"]["edit_operations"], lambda _: None)
-    edit[0] |= {
-        "uri": uri,
-        "patches": {"content": [{"search": ", hot", "replace": "", "start_line": None}], "state": ""},
-    }
+    cut = {"search": ", hot", "replace": "", "start_line": None}
+    edit[0] |= {"uri": uri, "patches": {"content": [cut], "state": ""}}
     server.facts("commit_memory", operations={"edit_operations": edit, "write_operations": None}, memory_content="")
     assert server.facts("read", uri=uri)["content"].startswith("Tea, black.\n")
-    server.facts(
-        "commit_memory",
-        operations={"edit_operations": [{"uri": uri, "pinned": True, "patches": None}]},
-        private_mode=False,
-    )
+    pin = {"edit_operations": [{"uri": uri, "pinned": True, "patches": None}]}
+    server.facts("commit_memory", operations=pin, private_mode=False)
     assert '"pinned": true' in server.facts("read", uri=uri)["content"]
 
 
@@ -257,8 +247,8 @@ def test_a_filter_filled_with_nothing_filters_nothing_and_one_member_still_does(
     assert server.facts("find", query="ferry", filter={**empty, "tags": "planes"})["total"] == 0
 
 
-def test_private_mode_is_not_ended_by_a_filled_in_false(tmp_path: Path, connect: Callable[..., Any]) -> None:
-    with connect(tmp_path / "home", "legacy", *WORDS_ONLY) as caller:
+def test_private_mode_is_not_ended_by_a_filled_in_false(tmp_path: Path, connect: Connect) -> None:
+    with connect(tmp_path / "home", "legacy") as caller:
         caller.facts("commit_memory", private_mode=True)
         caller.call("commit_memory", memory_content="Nothing of this 私.", private_mode=False)
         assert caller.facts("find", query="Nothing of this 私")["total"] == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -11,24 +11,23 @@ from urllib.parse import quote
 import jsonschema
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp.types import INVALID_PARAMS, CallToolResult, TextContent, TextResourceContents
+from mcp.types import INVALID_PARAMS, CallToolResult, TextContent
 
 from memory_core.core.memory.operations import compact_schema
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 from memory_core.runebook import open_memory
+from tests.server.conftest import text_of
 from tests.stores import files_below, words_only
 from tests.waiting import PATIENCE_SECONDS, soon
 
 if TYPE_CHECKING:
-    from tests.server.conftest import Caller, RawClient
+    from tests.server.conftest import Caller, Connect, RawClient
 
 
-WORDS_ONLY = ("--set", "embedding.provider=none")
 RESULT_LIMIT_CHARS = 40_000
 NOTES = "viking://user/default/memories/notes"
 ENTITY = "viking://user/default/memories/entities/支付 系统.md"
-READ_ONLY = ("find", "read", "ls", "tree", "retrieve")
-TOOLS = ("commit_memory", *READ_ONLY)
+TOOLS = ["commit_memory", "find", "read", "ls", "tree", "retrieve"]
 
 
 def size_of(answer: CallToolResult) -> int:
@@ -47,34 +46,21 @@ def snapshot(home: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
-def text_of(answer: CallToolResult) -> str:
-    (block,) = answer.content
-    assert isinstance(block, TextContent)
-    return block.text
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("tools") / "home"
 
 
 @pytest.fixture(scope="module")
-def server(home: Path, connect: Callable[..., Any]) -> Iterator[Caller]:
+def server(home: Path, connect: Connect) -> Iterator[Caller]:
     """A store with a little in it."""
-    with connect(home, "legacy", *WORDS_ONLY) as caller:
+    entity = {"memory_type": "entities", "fields": {"entity_name": "支付 系统"}}
+    said = {"role": "user", "name": "Mei", "content": "We fly to Osaka in May."}
+    with connect(home, "legacy") as caller:
         caller.facts("commit_memory", memory_content="The user's sister Lin lives in Chengdu.", memory_type="profile")
-        caller.facts(
-            "commit_memory",
-            memory_content="支付系统每天凌晨三点对账。",
-            memory_type="entities",
-            fields={"entity_name": "支付 系统"},
-        )
+        caller.facts("commit_memory", memory_content="支付系统每天凌晨三点对账。", **entity)
         caller.facts("commit_memory", memory_content="one\ntwo\nthree", fields={"title": "Lines"})
-        caller.facts(
-            "commit_memory",
-            messages=[{"role": "user", "name": "Mei", "content": "We fly to Osaka in May."}],
-            session_id="s1",
-        )
+        caller.facts("commit_memory", messages=[said], session_id="s1")
         yield caller
 
 
@@ -87,22 +73,8 @@ def listed(server: Caller) -> list[dict[str, Any]]:
     return [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in tools]
 
 
-def keywords(schema: Any) -> Iterator[str]:
-    """Every key of a schema that is a keyword, not a property's name."""
-    if isinstance(schema, list):
-        for item in schema:
-            yield from keywords(item)
-    if not isinstance(schema, dict):
-        return
-    for name, value in schema.items():
-        yield name
-        named = name in ("properties", "$defs")
-        for item in value.values() if named else [value]:
-            yield from keywords(item)
-
-
 def test_there_are_six_tools_with_short_names(listed: list[dict[str, Any]], server: Caller) -> None:
-    assert [tool["name"] for tool in listed] == list(TOOLS)
+    assert [tool["name"] for tool in listed] == TOOLS
     assert server.client.server_info is not None
     assert max(len(f"{server.client.server_info.name}{tool['name']}") for tool in listed) <= 40
 
@@ -110,15 +82,6 @@ def test_there_are_six_tools_with_short_names(listed: list[dict[str, Any]], serv
 def test_tools_list_is_at_most_3500_tokens(listed: list[dict[str, Any]]) -> None:
     assert len(json.dumps(listed, ensure_ascii=False)) / 4 <= 3_500
     assert max(len(tool["description"].encode()) for tool in listed) <= 2_000
-
-
-def test_schemas_are_closed_typed_and_without_titles(listed: list[dict[str, Any]]) -> None:
-    for tool in listed:
-        schema = tool["inputSchema"]
-        jsonschema.Draft202012Validator.check_schema(schema)
-        assert schema["additionalProperties"] is False
-        assert "title" not in set(keywords(schema)), tool["name"]
-        assert {"type", "anyOf", "$ref", "enum"} & set().union(*schema["properties"].values())
 
 
 def test_operations_are_fully_typed(listed: list[dict[str, Any]]) -> None:
@@ -158,13 +121,6 @@ def test_server_says_who_it_is_and_how_memory_is_used(server: Caller) -> None:
     assert all(word in instructions for word in ("retrieve", "find", "commit_memory", "记住"))
 
 
-def test_only_commit_memory_may_write(listed: list[dict[str, Any]]) -> None:
-    hints = {tool["name"]: tool["annotations"] for tool in listed}
-    assert {name for name, hint in hints.items() if hint["readOnlyHint"]} == set(READ_ONLY)
-    assert hints["commit_memory"]["destructiveHint"] is True
-    assert not any(hint["openWorldHint"] for hint in hints.values())
-
-
 # What the tools do
 
 
@@ -184,18 +140,14 @@ def test_reading_tools_change_no_file(server: Caller, home: Path) -> None:
 
 def test_memory_that_is_itself_json_is_stored_as_it_is(server: Caller) -> None:
     for content in ('{"port": 8080}', '["tabs", "spaces"]', "null", "true", "12"):
-        (result,) = server.facts("commit_memory", memory_content=content, fields={"title": f"Json {content[:3]}"})[
-            "results"
-        ]
-        assert server.facts("read", uri=result["uri"])["content"].startswith(content + "\n")
+        receipt = server.facts("commit_memory", memory_content=content, fields={"title": f"Json {content[:3]}"})
+        assert server.facts("read", uri=receipt["results"][0]["uri"])["content"].startswith(content + "\n")
     server.facts("retrieve", query='{"port": 8080}')
 
 
 def test_objects_sent_as_json_text_are_understood(server: Caller) -> None:
-    operations = {
-        "write_operations": [{"memory_data": {"memory_type": "facts", "fields": {"content": "Sent as text."}}}]
-    }
-    receipt = server.facts("commit_memory", operations=json.dumps(operations))
+    write = {"memory_data": {"memory_type": "facts", "fields": {"content": "Sent as text."}}}
+    receipt = server.facts("commit_memory", operations=json.dumps({"write_operations": [write]}))
     assert receipt["results"][0]["action"] == "created"
     assert server.facts("find", query="sent as text", filter='{"memory_type": "facts"}')["total"] == 1
 
@@ -203,23 +155,17 @@ def test_objects_sent_as_json_text_are_understood(server: Caller) -> None:
 def test_one_malformed_operation_is_rejected_alone(server: Caller) -> None:
     uri = server.facts("commit_memory", memory_content="alpha beta", fields={"title": "Patched"})["results"][0]["uri"]
     fact = {"memory_data": {"memory_type": "facts", "fields": {"content": "Kept beside broken ones."}}}
-    answer = server.call(
-        "commit_memory",
-        operations={
-            "write_operations": [
-                fact,
-                {"nothing": 1},
-                7,
-                {"memory_data": {"memory_type": "没有", "fields": {"content": "x"}}},
-            ],
-            "edit_operations": [
-                {"uri": uri, "patches": {"content": "<<<<<<< SEARCH\nno such text\n=======\nx\n>>>>>>> REPLACE"}},
-                {"uri": uri, "patches": {"content": "<<<<<<< SEARCH\nalpha\n======="}},
-                {"uri": "viking://user/default/memories/../../x.md", "patches": {"content": "x"}},
-            ],
-            "delete_operations": [{"uri": f"{NOTES}/absent.md"}],
-        },
-    )
+    unknown = {"memory_data": {"memory_type": "没有", "fields": {"content": "x"}}}
+    operations = {
+        "write_operations": [fact, {"nothing": 1}, 7, unknown],
+        "edit_operations": [
+            {"uri": uri, "patches": {"content": "<<<<<<< SEARCH\nno such text\n=======\nx\n>>>>>>> REPLACE"}},
+            {"uri": uri, "patches": {"content": "<<<<<<< SEARCH\nalpha\n======="}},
+            {"uri": "viking://user/default/memories/../../x.md", "patches": {"content": "x"}},
+        ],
+        "delete_operations": [{"uri": f"{NOTES}/absent.md"}],
+    }
+    answer = server.call("commit_memory", operations=operations)
     receipt = answer.structured_content
     assert receipt is not None
     assert not answer.is_error
@@ -251,7 +197,7 @@ def test_unchanged_commit_is_no_error_and_says_so(server: Caller) -> None:
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory, connect: Callable[..., Any]) -> Iterator[Caller]:
+def large(tmp_path_factory: pytest.TempPathFactory, connect: Connect) -> Iterator[Caller]:
     """A store of 1,200 files written by hand, and some that are long or awkward."""
     home = tmp_path_factory.mktemp("large") / "home"
     notes = home / "user/default/memories/notes"
@@ -264,13 +210,12 @@ def large(tmp_path_factory: pytest.TempPathFactory, connect: Callable[..., Any])
     with open_memory(words_only(home)) as memory:
         assert memory.opened.adopted.wait(PATIENCE_SECONDS)  # no test is about who is first: the reader or the call
         memory.indexer.follow()
-    with connect(home, "auto", *WORDS_ONLY) as caller:
+    with connect(home) as caller:
         yield caller
 
 
 LONG = {
-    "two hundred kilobytes": "\n".join(f'line {index} 行 "quoted" ' + "y" * (index % 90) for index in range(2_900))
-    + "\n",
+    "two hundred kilobytes": "".join(f'line {index} 行 "quoted" {"y" * (index % 90)}\n' for index in range(2_900)),
     "escapes": '"\\\n' * 30_000,
     "newlines": "\n" * 60_000 + "end",
     "controls": ("\x01" * 1_000 + "\n") * 30,
@@ -299,9 +244,7 @@ def test_one_endless_line_is_cut_and_the_whole_is_named(large: Caller, filler: s
     answer = large.call("read", uri=uri)
     assert 10_000 < size_of(answer) < RESULT_LIMIT_CHARS
     assert f"the resource {uri} holds it whole" in text_of(answer)
-    whole = large.portal.call(large.client.read_resource, uri).contents[0]
-    assert isinstance(whole, TextResourceContents)
-    assert whole.text.startswith(filler * (200_000 // len(filler.encode())) + "\n")
+    assert large.resource(uri).text.startswith(filler * (200_000 // len(filler.encode())) + "\n")
 
 
 def test_hundred_hits_fit_and_what_was_cut_is_named(large: Caller) -> None:
@@ -469,87 +412,81 @@ def test_unsafe_session_id_is_refused(server: Caller, home: Path, session_id: st
     assert snapshot(home) == before
 
 
-BAD_ARGUMENTS: list[tuple[str, dict[str, Any]]] = [
-    ("commit_memory", {}),
-    ("commit_memory", {"memory_content": ""}),
-    ("commit_memory", {"memory_content": " \n\t　"}),
-    ("commit_memory", {"memory_content": "a\x00b"}),
-    ("commit_memory", {"memory_content": "记" * 400_000}),
-    ("commit_memory", {"memory_content": 5}),
-    ("commit_memory", {"memory_content": ["a"]}),
-    ("commit_memory", {"memory_content": {"a": 1}}),
-    ("commit_memory", {"memory_content": "x", "memory_type": "nonesuch"}),
-    ("commit_memory", {"memory_content": "x", "memory_type": "tools"}),
-    ("commit_memory", {"memory_content": "x", "priority": "urgent"}),
-    ("commit_memory", {"memory_content": "x", "priority": 2}),
-    ("commit_memory", {"memory_content": "x", "fields": {"title": ["a"]}}),
-    ("commit_memory", {"memory_content": "x", "fields": "no"}),
-    ("commit_memory", {"memory_content": "x", "surprise": 1}),
-    ("commit_memory", {"memory_content": "x", "messages": [{"role": "user", "content": "y"}]}),
-    ("commit_memory", {"memory_content": "x", "dry_run": "perhaps"}),
-    ("commit_memory", {"messages": []}),
-    ("commit_memory", {"messages": [{}]}),
-    ("commit_memory", {"messages": [{"role": "user", "content": "ok"}, {"role": "user", "content": 5}]}),
-    ("commit_memory", {"messages": ["hello"]}),
-    ("commit_memory", {"messages": "hello"}),
-    ("commit_memory", {"operations": {}}),
-    ("commit_memory", {"operations": []}),
-    ("commit_memory", {"operations": {"write_operations": []}}),
-    ("commit_memory", {"operations": {"write_operations": "x"}}),
-    ("commit_memory", {"operations": {"reasoning": 5}}),
-    ("commit_memory", {"operations": {"write_operations": [{"memory_data": {"memory_type": "facts", "fields": {}}}]}}),
-    ("find", {}),
-    ("find", {"query": ""}),
-    ("find", {"query": " \n"}),
-    ("find", {"query": "a\x00b"}),
-    ("find", {"query": "问" * 1_000_000}),
-    ("find", {"query": 5}),
-    ("find", {"query": "x", "limit": 0}),
-    ("find", {"query": "x", "limit": 101}),
-    ("find", {"query": "x", "limit": "many"}),
-    ("find", {"query": "x", "score_threshold": 1.5}),
-    ("find", {"query": "x", "rank": "best"}),
-    ("find", {"query": "x", "surprise": 1}),
-    ("find", {"query": "x", "filter": {"nonesuch": 1}}),
-    ("find", {"query": "x", "filter": {"memory_type": {"like": "x"}}}),
-    ("find", {"query": "x", "filter": {"and": []}}),
-    ("find", {"query": "x", "filter": {"not": {}}}),
-    ("find", {"query": "x", "filter": {"memory_type": {"in": []}}}),
-    ("find", {"query": "x", "filter": {"salience": {"gt": "high"}}}),
-    ("find", {"query": "x", "filter": {"time": {"gt": "yesterday"}}}),
-    ("find", {"query": "x", "filter": {"memory_type": {"eq": {"a": 1}}}}),
-    ("find", {"query": "x", "filter": "words"}),
-    ("read", {}),
-    ("read", {"uri": 5}),
-    ("read", {"uri": f"{NOTES}/absent.md"}),
-    ("read", {"uri": NOTES}),
-    ("read", {"uri": f"{NOTES}/Lines.md", "offset": -1}),
-    ("read", {"uri": f"{NOTES}/Lines.md", "offset": 10**30}),
-    ("read", {"uri": f"{NOTES}/Lines.md", "limit": -2}),
-    ("read", {"uri": f"{NOTES}/Lines.md", "limit": 1.5}),
-    ("read", {"uri": f"{NOTES}/Lines.md", "surprise": 1}),
-    ("ls", {}),
-    ("ls", {"uri": f"{NOTES}/Lines.md"}),
-    ("ls", {"uri": "viking://user/default/memories/absent"}),
-    ("ls", {"uri": NOTES, "output": "fancy"}),
-    ("ls", {"uri": NOTES, "node_limit": 0}),
-    ("ls", {"uri": NOTES, "abs_limit": 0}),
-    ("ls", {"uri": NOTES, "level_limit": 2}),
-    ("tree", {"uri": NOTES, "level_limit": 0}),
-    ("tree", {"uri": NOTES, "node_limit": "all"}),
-    ("tree", {"uri": NOTES, "surprise": 1}),
-    ("retrieve", {"query": 5}),
-    ("retrieve", {"query": "x", "token_budget": 1}),
-    ("retrieve", {"query": "x", "token_budget": 10**9}),
-    ("retrieve", {"query": "x", "format": "html"}),
-    ("retrieve", {"query": "x", "surprise": 1}),
-    ("retrieve", {"query": "a\x00b"}),
-    ("retrieve", {"messages": [{"role": "user", "content": 5}]}),
-]
+def each_of(name: str, *values: Any, **beside: Any) -> list[dict[str, Any]]:
+    """Arguments with each of the values by this name."""
+    return [{**beside, name: value} for value in values]
+
+
+LINES = f"{NOTES}/Lines.md"
+BAD_ARGUMENTS: dict[str, list[dict[str, Any]]] = {
+    "commit_memory": [
+        {},
+        *each_of("memory_content", "", " \n\t　", "a\x00b", "记" * 400_000, 5, ["a"], {"a": 1}),
+        *each_of("memory_type", "nonesuch", "tools", memory_content="x"),
+        *each_of("priority", "urgent", 2, memory_content="x"),
+        *each_of("fields", {"title": ["a"]}, "no", memory_content="x"),
+        *each_of("messages", [{"role": "user", "content": "y"}], memory_content="x"),
+        *each_of("surprise", 1, memory_content="x"),
+        *each_of("dry_run", "perhaps", memory_content="x"),
+        *each_of(
+            "messages",
+            [],
+            [{}],
+            ["hello"],
+            "hello",
+            [{"role": "user", "content": "ok"}, {"role": "user", "content": 5}],
+        ),
+        *each_of("operations", {}, [], {"reasoning": 5}, {"write_operations": []}, {"write_operations": "x"}),
+        *each_of("operations", {"write_operations": [{"memory_data": {"memory_type": "facts", "fields": {}}}]}),
+    ],
+    "find": [
+        {},
+        *each_of("query", "", " \n", "a\x00b", "问" * 1_000_000, 5),
+        *each_of("limit", 0, 101, "many", query="x"),
+        *each_of("score_threshold", 1.5, query="x"),
+        *each_of("rank", "best", query="x"),
+        *each_of("surprise", 1, query="x"),
+        *each_of("filter", {"nonesuch": 1}, {"and": []}, {"not": {}}, "words", query="x"),
+        *each_of("filter", *each_of("memory_type", {"like": "x"}, {"in": []}, {"eq": {"a": 1}}), query="x"),
+        *each_of("filter", {"salience": {"gt": "high"}}, {"time": {"gt": "yesterday"}}, query="x"),
+    ],
+    "read": [
+        {},
+        *each_of("uri", 5, f"{NOTES}/absent.md", NOTES),
+        *each_of("offset", -1, 10**30, uri=LINES),
+        *each_of("limit", -2, 1.5, uri=LINES),
+        *each_of("surprise", 1, uri=LINES),
+    ],
+    "ls": [
+        {},
+        *each_of("uri", LINES, "viking://user/default/memories/absent"),
+        *each_of("output", "fancy", uri=NOTES),
+        *each_of("node_limit", 0, uri=NOTES),
+        *each_of("abs_limit", 0, uri=NOTES),
+        *each_of("level_limit", 2, uri=NOTES),
+    ],
+    "tree": [
+        *each_of("level_limit", 0, uri=NOTES),
+        *each_of("node_limit", "all", uri=NOTES),
+        *each_of("surprise", 1, uri=NOTES),
+    ],
+    "retrieve": [
+        *each_of("query", 5, "a\x00b"),
+        *each_of("token_budget", 1, 10**9, query="x"),
+        *each_of("format", "html", query="x"),
+        *each_of("surprise", 1, query="x"),
+        *each_of("messages", [{"role": "user", "content": 5}]),
+    ],
+}
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments"), BAD_ARGUMENTS, ids=[f"{tool} {ascii(arguments)[:60]}" for tool, arguments in BAD_ARGUMENTS]
+    ("tool", "arguments"),
+    [
+        pytest.param(tool, arguments, id=f"{tool} {ascii(arguments)[:60]}")
+        for tool, bad in BAD_ARGUMENTS.items()
+        for arguments in bad
+    ],
 )
 def test_bad_argument_is_answered_with_the_next_step_and_changes_nothing(
     server: Caller, home: Path, tool: str, arguments: dict[str, Any]
@@ -577,11 +514,10 @@ def test_nothing_unexpected_was_logged(server: Caller, large: Caller) -> None:
 
 
 def test_surrogates_on_the_wire_are_answered_and_stored_text_stays_whole(
-    tmp_path: Path, raw_client: Callable[..., Any]
+    tmp_path: Path, raw_client: type[RawClient]
 ) -> None:
     home, errors = tmp_path / "home", tmp_path / "stderr"
-    client: RawClient
-    with raw_client(home, *WORDS_ONLY, errors=errors) as client:
+    with raw_client(home, errors=errors) as client:
         client.call("commit_memory", memory_content="Whole 完整", fields={"title": "Whole"})
         before = snapshot(home)
         for arguments in ('{"memory_content":"half \\ud83d"}', '{"\\udc00":1}', '{"operations":{"x":"\\ud800"}}'):
@@ -609,8 +545,7 @@ def test_surrogates_on_the_wire_are_answered_and_stored_text_stays_whole(
 def test_resource_template_reads_a_file_whole(server: Caller, home: Path, uri: str) -> None:
     (template,) = server.portal.call(server.client.list_resource_templates).resource_templates
     assert template.uri_template == "viking://{+path}"
-    content = server.portal.call(server.client.read_resource, uri).contents[0]
-    assert isinstance(content, TextResourceContents)
+    content = server.resource(uri)
     assert content.mime_type == "text/markdown"
     stored = home / "user/default/memories/entities/支付 系统.md"
     assert content.text == stored.read_text(encoding="utf-8")
@@ -619,7 +554,7 @@ def test_resource_template_reads_a_file_whole(server: Caller, home: Path, uri: s
 @pytest.mark.parametrize("uri", [f"{NOTES}/absent 不在.md", NOTES, *UNSAFE_URIS[:12]], ids=lambda uri: ascii(uri[:40]))
 def test_resource_that_is_not_there_is_a_protocol_error(server: Caller, uri: str) -> None:
     with pytest.raises(MCPError) as failure:
-        server.portal.call(server.client.read_resource, uri)
+        server.resource(uri)
     assert failure.value.error.code == INVALID_PARAMS
 
 
@@ -653,8 +588,9 @@ def test_prompt_with_a_bad_argument_says_what_to_do(server: Caller) -> None:
 # Meaning
 
 
-def test_english_question_finds_a_chinese_memory_by_meaning(tmp_path: Path, connect: Callable[..., Any]) -> None:
-    with connect(tmp_path / "home", "auto", "--set", "embedding.wait_seconds=60") as caller:
+def test_english_question_finds_a_chinese_memory_by_meaning(tmp_path: Path, connect: Connect) -> None:
+    with_model = ("--set", "embedding.provider=bundled", "--set", "embedding.wait_seconds=60")
+    with connect(tmp_path / "home", "auto", *with_model) as caller:
         caller.facts("commit_memory", memory_content="用户养了一只叫豆豆的猫。", memory_type="facts")
         caller.facts("commit_memory", memory_content="The payment service runs on PostgreSQL.", memory_type="facts")
         english = caller.facts("find", query="Does the user have a cat?")["memories"]
@@ -667,13 +603,12 @@ def test_english_question_finds_a_chinese_memory_by_meaning(tmp_path: Path, conn
 # Resources, and what is shown
 
 
-def test_resources_offer_profile_overviews_and_the_memories_used_most(
-    tmp_path: Path, connect: Callable[..., Any]
-) -> None:
-    with connect(tmp_path / "home", "auto", *WORDS_ONLY) as caller:
+def test_resources_offer_profile_overviews_and_the_memories_used_most(tmp_path: Path, connect: Connect) -> None:
+    with connect(tmp_path / "home") as caller:
 
         def listed() -> dict[str, str]:
-            return {str(each.uri): each.title for each in caller.portal.call(caller.client.list_resources).resources}
+            resources = caller.portal.call(caller.client.list_resources).resources
+            return {each.uri: each.title or "" for each in resources}
 
         assert listed() == {}
         caller.facts("commit_memory", memory_content="Mei lives in Graz.", memory_type="profile")
@@ -691,17 +626,15 @@ def test_resources_offer_profile_overviews_and_the_memories_used_most(
         assert 1 <= len(used) <= 12
         assert all(title.endswith("is called Mr. Gruber") for title in used)
         assert f"{NOTES}/P.md" not in found
-        for uri in found:
-            for form in (uri, quote(uri, safe=":/")):
-                (content,) = caller.portal.call(caller.client.read_resource, form).contents
-                assert isinstance(content, TextResourceContents)
-                assert content.text
+        for address in found:
+            for form in (address, quote(address, safe=":/")):
+                assert caller.resource(form).text
 
 
 def test_resources_offer_the_summary_and_what_is_important_before_anything_was_used(
-    tmp_path: Path, connect: Callable[..., Any]
+    tmp_path: Path, connect: Connect
 ) -> None:
-    with connect(tmp_path / "home", "auto", *WORDS_ONLY) as caller:
+    with connect(tmp_path / "home") as caller:
         caller.facts("commit_memory", memory_content="Mei moves to Graz in May.", memory_type="rolling_summary")
         for number in range(14):
             caller.facts("commit_memory", memory_content=f"Rule {number}: 不要删除数据。", priority="high")
@@ -710,7 +643,7 @@ def test_resources_offer_the_summary_and_what_is_important_before_anything_was_u
         private = caller.facts("commit_memory", **hidden)["results"][0]["uri"]
         listed = caller.portal.call(caller.client.list_resources)
     assert private not in {str(each.uri) for each in listed.resources}
-    titles = [each.title for each in listed.resources]
+    titles = [each.title or "" for each in listed.resources]
     assert "Summary: who the user is and what goes on" in titles
     assert len([title for title in titles if title.startswith("Rule ")]) in (11, 12)
     assert not [title for title in titles if "bus" in title or "tell" in title]

@@ -6,33 +6,29 @@ import itertools
 import json
 import queue
 import shutil
-import socket
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp.types import TextContent
 
 from memory_core.core.config import load
 from memory_core.core.memory.requests import TreeRequest
 from memory_core.runebook import Runebook, open_memory
 from server.protocol.session import MemorySession
+from tests.server.bearers import OPENING
+from tests.server.conftest import WORDS_ONLY, text_of
 from tests.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from tests.server.conftest import Caller, HttpServer, RawClient
+    from tests.server.conftest import Caller, Connect, HttpServer, RawClient, StartHttp
 
 
-WORDS_ONLY = ("--set", "embedding.provider=none")
-ROUTES = [(transport, era) for transport in ("stdio", "http", "sse") for era in ("legacy", "auto")]
+ROUTES = [(transport, era) for transport in ("stdio", "mcp", "sse") for era in ("legacy", "auto")]
 NAMES = [f"{transport} {era}" for transport, era in ROUTES]
 NOTES = "viking://user/default/memories/notes"
 
@@ -40,16 +36,13 @@ NOTES = "viking://user/default/memories/notes"
 @pytest.fixture(scope="module", params=ROUTES, ids=NAMES)
 def caller(
     request: pytest.FixtureRequest,
-    connect: Callable[..., Any],
+    connect: Connect,
     http_server: HttpServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Caller]:
     transport, era = request.param
-    if transport == "stdio":
-        target: Path | str = tmp_path_factory.mktemp("stdio") / "home"
-    else:
-        target = f"{http_server.origin}/{'mcp' if transport == 'http' else 'sse'}"
-    with connect(target, era, *WORDS_ONLY) as caller:
+    own = tmp_path_factory.mktemp("stdio") / "home"
+    with connect(own if transport == "stdio" else f"{http_server.origin}/{transport}", era) as caller:
         yield caller
 
 
@@ -127,10 +120,9 @@ def test_six_tools_serve_and_say_the_same_in_both_forms(caller: Caller) -> None:
 
 
 def facts_in_text(answer: Any, facts: list[str]) -> bool:
-    (block,) = answer.content
-    assert isinstance(block, TextContent)
-    missing = [fact for fact in facts if fact not in block.text]
-    assert not missing, (missing, block.text)
+    text = text_of(answer)
+    missing = [fact for fact in facts if fact not in text]
+    assert not missing, (missing, text)
     return not answer.is_error
 
 
@@ -140,8 +132,7 @@ def test_errors_resources_and_prompts_work_on_every_transport(caller: Caller) ->
     assert answer.is_error
     assert "Next: " in caller.text("find", query="")
     uri = caller.facts("commit_memory", memory_content=f"资源 {tag}")["results"][0]["uri"]
-    content = caller.portal.call(caller.client.read_resource, uri).contents[0]
-    assert content.model_dump()["text"].startswith(f"资源 {tag}\n")
+    assert caller.resource(uri).text.startswith(f"资源 {tag}\n")
     prompts = caller.portal.call(caller.client.list_prompts).prompts
     assert [prompt.name for prompt in prompts] == ["recall", "extract_memories"]
     (message,) = caller.portal.call(caller.client.get_prompt, "recall", {"query": tag}).messages
@@ -149,12 +140,9 @@ def test_errors_resources_and_prompts_work_on_every_transport(caller: Caller) ->
 
 
 def test_damaged_text_passes_every_transport(caller: Caller) -> None:
-    receipt = caller.call("commit_memory", memory_content="emoji 🦊, NEL \x85, separators \u2028\u2029, bell \x07")
-    assert receipt.structured_content is not None
-    uri = receipt.structured_content["results"][0]["uri"]
-    assert caller.facts("read", uri=uri)["content"].startswith(
-        "emoji 🦊, NEL \x85, separators \u2028\u2029, bell \x07\n"
-    )
+    text = "emoji 🦊, NEL \x85, separators \u2028\u2029, bell \x07"
+    uri = caller.facts("commit_memory", memory_content=text)["results"][0]["uri"]
+    assert caller.facts("read", uri=uri)["content"].startswith(f"{text}\n")
 
 
 def test_forty_parallel_calls_of_one_client_are_all_answered_rightly(caller: Caller) -> None:
@@ -176,90 +164,20 @@ def test_forty_parallel_calls_of_one_client_are_all_answered_rightly(caller: Cal
     assert set(outcomes[1::2]) <= {hit["uri"] for hit in found["memories"]}
 
 
-def test_both_http_transports_share_one_store(connect: Callable[..., Any], http_server: HttpServer) -> None:
-    with (
-        connect(f"{http_server.origin}/mcp", "auto") as streamable,
-        connect(f"{http_server.origin}/sse", "legacy") as sse,
-    ):
+def test_both_http_transports_share_one_store(connect: Connect, http_server: HttpServer) -> None:
+    with connect(f"{http_server.origin}/mcp") as streamable, connect(f"{http_server.origin}/sse", "legacy") as sse:
         streamable.facts("commit_memory", memory_content="Zebra crossing 斑马线 on streamable HTTP.")
         assert sse.facts("find", query="斑马线")["total"] == 1
-    with connect(f"{http_server.origin}/sse", "auto") as later:
+    with connect(f"{http_server.origin}/sse") as later:
         assert later.facts("find", query="zebra crossing")["total"] == 1
-
-
-def post(server: HttpServer, body: bytes, **headers: str) -> tuple[int, bytes]:
-    fields = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-    request = urllib.request.Request(f"{server.origin}/mcp", body, fields | headers)
-    try:
-        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read()
-
-
-OPENING = json.dumps(
-    {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
-    }
-).encode()
-
-
-def test_pages_of_other_origins_are_refused(http_server: HttpServer) -> None:
-    assert post(http_server, OPENING)[0] == 200
-    assert post(http_server, OPENING, host="evil.example")[0] == 421
-    assert post(http_server, OPENING, origin="https://evil.example")[0] == 403
-    with pytest.raises(urllib.error.HTTPError) as refusal:
-        urllib.request.urlopen(
-            urllib.request.Request(f"{http_server.origin}/sse", headers={"origin": "https://evil.example"})
-        )
-    with refusal.value as error:
-        assert error.code == 403
-    assert "Traceback" not in http_server.errors.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[]", b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}'])
-def test_unreadable_bodies_are_refused_and_the_server_goes_on(http_server: HttpServer, body: bytes) -> None:
-    status, said = post(http_server, body)
-    assert 400 <= status < 500
-    assert b"Traceback" not in said
-    assert post(http_server, OPENING)[0] == 200
-
-
-def test_body_over_four_mebibytes_is_refused(http_server: HttpServer) -> None:
-    head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{http_server.port}\r\nContent-Type: application/json\r\n"
-    with socket.create_connection(("127.0.0.1", http_server.port)) as connection:
-        connection.settimeout(PATIENCE_SECONDS)
-        connection.sendall(
-            f"{head}Accept: application/json, text/event-stream\r\nContent-Length: 5000000\r\n\r\n{{".encode()
-        )
-        assert b" 413 " in connection.recv(4096).splitlines()[0]
-
-
-def test_server_ends_soon_after_sigterm_although_a_client_listens(
-    tmp_path: Path, start_http: Callable[..., Any]
-) -> None:
-    server: HttpServer = start_http(tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY)
-    with socket.create_connection(("127.0.0.1", server.port)) as listener:
-        listener.sendall(f"GET /sse HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
-        assert b"200 OK" in listener.recv(4096)
-        server.stop()
-    assert "Traceback" not in server.errors.read_text(encoding="utf-8")
 
 
 # Two servers, one store
 
 
-def test_two_servers_on_one_store_see_each_others_commits_at_once(
-    tmp_path: Path, raw_client: Callable[..., Any]
-) -> None:
+def test_two_servers_on_one_store_see_each_others_commits_at_once(tmp_path: Path, raw_client: type[RawClient]) -> None:
     home = tmp_path / "home"
-    one: RawClient
-    two: RawClient
-    with raw_client(home, *WORDS_ONLY) as one, raw_client(home, *WORDS_ONLY) as two:
+    with raw_client(home) as one, raw_client(home) as two:
         for index, (writer, reader) in enumerate([(one, two), (two, one), (one, two)]):
             content = f"Platypus number {index} 鸭嘴兽"
             receipt = writer.call("commit_memory", memory_content=content, fields={"title": content})
@@ -276,14 +194,14 @@ def test_two_servers_on_one_store_see_each_others_commits_at_once(
 
 
 def test_killed_server_loses_nothing_acknowledged_and_the_other_goes_on(
-    tmp_path: Path, raw_client: Callable[..., Any]
+    tmp_path: Path, raw_client: type[RawClient]
 ) -> None:
     home = tmp_path / "home"
     acknowledged: queue.Queue[tuple[str, str]] = queue.Queue()
     stop = threading.Event()
 
     def commit_until_the_end(client: RawClient, name: str) -> None:
-        for index in count():
+        for index in itertools.count():
             if stop.is_set():
                 return
             content = f"{name} fact {index} 事实"
@@ -297,9 +215,7 @@ def test_killed_server_loses_nothing_acknowledged_and_the_other_goes_on(
     def wait_for(number: int) -> list[tuple[str, str]]:
         return [acknowledged.get(timeout=PATIENCE_SECONDS) for _ in range(number)]
 
-    doomed: RawClient
-    other: RawClient
-    with raw_client(home, *WORDS_ONLY) as doomed, raw_client(home, *WORDS_ONLY) as other, ThreadPoolExecutor(2) as pool:
+    with raw_client(home) as doomed, raw_client(home) as other, ThreadPoolExecutor(2) as pool:
         writing = [
             pool.submit(commit_until_the_end, doomed, "doomed"),
             pool.submit(commit_until_the_end, other, "other"),
@@ -313,7 +229,7 @@ def test_killed_server_loses_nothing_acknowledged_and_the_other_goes_on(
     while not acknowledged.empty():
         kept.append(acknowledged.get())
     assert {content.split()[0] for _, content in kept} == {"doomed", "other"}
-    with raw_client(home, *WORDS_ONLY) as later:
+    with raw_client(home) as later:
         for uri, content in kept:
             assert later.call("read", uri=uri)["structuredContent"]["content"].startswith(content + "\n")
         listed = later.call("tree", level_limit=9, node_limit=10_000)["structuredContent"]["entries"]
@@ -328,7 +244,7 @@ def test_client_that_leaves_at_once_leaves_no_noise(tmp_path: Path, lines: int) 
     """The store may be opening in the background just then."""
     call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "tree", "arguments": {}}}
     program = [sys.executable, "-m", "server.cli", "serve", "--home", str(tmp_path / "home")]
-    sent = b"\n".join([*[OPENING, json.dumps(call).encode()][:lines], b""])
+    sent = "".join(f"{json.dumps(line)}\n" for line in (OPENING, call)[:lines]).encode()
     done = subprocess.run(program, input=sent, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1, 2][:lines]
@@ -342,7 +258,7 @@ def test_store_is_shared_by_its_users_and_not_opened_for_one_who_has_left(tmp_pa
         return opened[-1]
 
     session = MemorySession(opener)
-    session.warm()
+    session.store.warm()
     assert session.store._warming is not None
     session.store._warming.join()
     assert opened == []
@@ -384,15 +300,12 @@ def flags(arguments: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transport", ["stdio", "http", "sse"])
-def test_inspector_drives_all_six_tools(
-    tmp_path: Path, inspector: Path, transport: str, start_http: Callable[..., Any]
-) -> None:
+@pytest.mark.parametrize("transport", ["stdio", "mcp", "sse"])
+def test_inspector_drives_all_six_tools(tmp_path: Path, inspector: Path, transport: str, start_http: StartHttp) -> None:
     if transport == "stdio":
         target = [sys.executable, "-m", "server.cli", "serve", "--home", str(tmp_path / "home"), *WORDS_ONLY]
     else:
-        server: HttpServer = start_http(tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY)
-        target = [f"{server.origin}/{'mcp' if transport == 'http' else 'sse'}"]
+        target = [f"{start_http().origin}/{transport}"]
 
     def inspect(*options: str) -> dict[str, Any]:
         done = subprocess.run(

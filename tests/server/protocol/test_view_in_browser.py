@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp.types import TextResourceContents
 
 from tests.chromium import started_browser
 from tests.server.conftest import Caller
@@ -77,8 +76,7 @@ def ready_page(browser: Any, server: Caller) -> Iterator[tuple[Page, dict[str, s
         if route.request.url == HOST:
             route.fulfill(path=Path(__file__).with_name("host.html"), content_type="text/html")
         elif route.request.url == FRAME:
-            (content,) = server.portal.call(server.client.read_resource, views["now"]).contents
-            assert isinstance(content, TextResourceContents)
+            content = server.resource(views["now"])
             route.fulfill(
                 body=content.text,
                 content_type="text/html; charset=utf-8",

@@ -6,40 +6,22 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
-from anyio.from_thread import BlockingPortal
-from mcp import Client, StdioServerParameters
 from mcp.client.extension import advertise
 from mcp.server import apps
-from mcp.types import TextResourceContents
 
 from server.protocol import views
 from server.protocol.views import VIEWS, document
-from tests.server.conftest import WORDS_ONLY, Caller, Era, HttpServer, command, environment
+from tests.server.conftest import ERAS, Caller, Connect, Era, HttpServer
 
 UI = "io.modelcontextprotocol/ui"
 MIME = "text/html;profile=mcp-app"
-SHOWS = {"mimeTypes": [MIME]}
+SHOWS = [advertise(UI, {"mimeTypes": [MIME]})]
 SEARCH, MEMORY = "ui://runebook/search", "ui://runebook/memory"
-ERAS: tuple[Era, ...] = ("legacy", "auto")
-
-
-@contextmanager
-def host(portal: BlockingPortal, home: Path | str, era: Era, declared: dict[str, Any] | None) -> Iterator[Caller]:
-    """A client that declares the extension with these settings, or does not."""
-    extensions = None if declared is None else [advertise(UI, declared)]
-    target: Any = home
-    if isinstance(home, Path):
-        program, *arguments = command(home, *WORDS_ONLY)
-        target = StdioServerParameters(command=program, args=arguments, env=environment())
-    with portal.wrap_async_context_manager(Client(target, mode=era, extensions=extensions)) as client:
-        yield Caller(portal, client)
 
 
 def lists(caller: Caller) -> dict[str, Any]:
@@ -62,11 +44,11 @@ def views_of(listed: dict[str, Any]) -> dict[str, str]:
     return {tool["name"]: tool["_meta"]["ui"]["resourceUri"] for tool in listed["tools"]["tools"] if "_meta" in tool}
 
 
-@pytest.mark.parametrize("era", ERAS)
+@ERAS
 def test_a_host_of_apps_is_told_of_the_views_and_everybody_else_sees_what_was_there_before(
-    portal: BlockingPortal, tmp_path: Path, era: Era
+    connect: Connect, tmp_path: Path, era: Era
 ) -> None:
-    with host(portal, tmp_path / "home", era, SHOWS) as shows, host(portal, tmp_path / "home", era, None) as plain:
+    with connect(tmp_path / "home", era, extensions=SHOWS) as shows, connect(tmp_path / "home", era) as plain:
         told, untold = lists(shows), lists(plain)
         assert views_of(told) == {"find": SEARCH, "read": MEMORY}
         assert [entry["uri"] for entry in told["resources"]["resources"]] == [SEARCH, MEMORY]
@@ -81,9 +63,9 @@ def test_a_host_of_apps_is_told_of_the_views_and_everybody_else_sees_what_was_th
         assert one == other
 
 
-def test_modern_hosts_learn_that_the_server_has_apps(portal: BlockingPortal, tmp_path: Path) -> None:
+def test_modern_hosts_learn_that_the_server_has_apps(connect: Connect, tmp_path: Path) -> None:
     for declared, advertised in ((SHOWS, {UI: {}}), (None, None)):
-        with host(portal, tmp_path / "home", "auto", declared) as caller:
+        with connect(tmp_path / "home", extensions=declared) as caller:
             capabilities = caller.client.server_capabilities
             assert capabilities is not None
             assert capabilities.extensions == advertised
@@ -91,26 +73,25 @@ def test_modern_hosts_learn_that_the_server_has_apps(portal: BlockingPortal, tmp
 
 @pytest.mark.parametrize("declared", [{}, {"mimeTypes": ["text/html"]}])
 def test_a_host_of_another_kind_of_view_is_told_of_none(
-    portal: BlockingPortal, tmp_path: Path, declared: dict[str, Any]
+    connect: Connect, tmp_path: Path, declared: dict[str, Any]
 ) -> None:
-    with host(portal, tmp_path / "home", "legacy", declared) as caller:
+    with connect(tmp_path / "home", "legacy", extensions=[advertise(UI, declared)]) as caller:
         assert views_of(lists(caller)) == {}
 
 
-def test_hosts_over_http_are_told_apart_on_one_server(portal: BlockingPortal, http_server: HttpServer) -> None:
+def test_hosts_over_http_are_told_apart_on_one_server(connect: Connect, http_server: HttpServer) -> None:
     address = f"{http_server.origin}/mcp"
-    with host(portal, address, "auto", SHOWS) as shows, host(portal, address, "auto", None) as plain:
+    with connect(address, extensions=SHOWS) as shows, connect(address) as plain:
         for _ in range(2):  # neither spoils the other's list
             assert set(views_of(lists(shows))) == {"find", "read"}
             assert views_of(lists(plain)) == {}
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_view_is_read_with_its_type_and_what_it_may_reach(portal: BlockingPortal, tmp_path: Path, era: Era) -> None:
-    with host(portal, tmp_path / "home", era, SHOWS) as caller:
+@ERAS
+def test_a_view_is_read_with_its_type_and_what_it_may_reach(connect: Connect, tmp_path: Path, era: Era) -> None:
+    with connect(tmp_path / "home", era, extensions=SHOWS) as caller:
         for view in VIEWS:
-            (content,) = caller.portal.call(caller.client.read_resource, view.uri).contents
-            assert isinstance(content, TextResourceContents)
+            content = caller.resource(view.uri)
             assert content.mime_type == MIME
             assert content.text == document(view.name)
             assert (content.meta or {})["ui"] == {
@@ -149,6 +130,6 @@ def test_the_names_of_the_extension_are_the_sdks() -> None:
     assert (views.EXTENSION_ID, views.APP_MIME_TYPE) == (apps.EXTENSION_ID, apps.APP_MIME_TYPE)
 
 
-def test_the_tools_that_have_views_exist(connect: Callable[..., Any], tmp_path: Path) -> None:
-    with connect(tmp_path / "home", "legacy", *WORDS_ONLY) as caller:
+def test_the_tools_that_have_views_exist(connect: Connect, tmp_path: Path) -> None:
+    with connect(tmp_path / "home", "legacy") as caller:
         assert {view.tool for view in VIEWS} <= {tool["name"] for tool in lists(caller)["tools"]["tools"]}

@@ -5,7 +5,6 @@ import { t } from '../i18n.js';
 import { href } from '../router.js';
 
 const MESSAGE = /^viking:\/\/session\/[^/]+\/(.+)\/messages\.jsonl(?:#(\d+))?$/;
-const SEGMENT = /^viking:\/\/session\/[^/]+\/(.+)\/segments\/[^/]+$/;
 
 /** The page's address of a memory, a message (its conversation, at its line) or any other file. */
 export function linkOf(uri) {
@@ -17,11 +16,6 @@ export function linkOf(uri) {
 /** The conversation, at a line of it if one is named. */
 export function sessionLink(id, line) {
   return href(`/session/${encodeURIComponent(id)}`, { line });
-}
-
-/** The session that a message or a segment is of; null for all others. */
-export function sessionOf(uri) {
-  return (MESSAGE.exec(uri) ?? SEGMENT.exec(uri))?.[1] ?? null;
 }
 
 /** What a file is called: its name without ".md"; of a message its conversation and line. */

@@ -1,7 +1,7 @@
 // A form for the fields of a memory type, as both writing and editing use it.
 
 import { coded, h } from '../dom.js';
-import { named, t } from '../i18n.js';
+import { named } from '../i18n.js';
 import { fieldName } from './marks.js';
 
 const LONG = new Set(['content', 'problem', 'solution', 'guidelines', 'recommended_flow', 'recommendation', 'common_failures', 'optimal_params', 'best_for', 'key_dependencies']);
@@ -85,6 +85,3 @@ export function livePreview(box, render, pauseMs = 300) {
     stop: () => { clearTimeout(timer); running?.abort(); },
   };
 }
-
-/** The heading of a preview. */
-export const previewTitle = () => h('h2', {}, t('edit.preview'));
