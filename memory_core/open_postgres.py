@@ -5,11 +5,11 @@ Imported, with its packages, only then. All users of a process share connections
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from memory_core.core.background import Background
@@ -18,7 +18,6 @@ from memory_core.core.index.indexer import Indexer
 from memory_core.core.postgres.catalog import PostgresCatalog, PostgresVectors
 from memory_core.core.postgres.database import PostgresDatabase, PostgresLock, PostgresServer
 from memory_core.core.postgres.hnsw import EXACT_BELOW, HnswIndexes
-from memory_core.core.postgres.rates import exchange
 from memory_core.core.postgres.store import PostgresStore
 from memory_core.core.store.files import STATE_NAME
 from memory_core.core.store.issued_tokens import IssuedTokens
@@ -39,6 +38,13 @@ if TYPE_CHECKING:
 #: Whose rows tokens are, and what concerns all users; no user can have this name.
 _TOKENS = "_tokens"
 _MARK = "maintained_at"
+_NOW = "extract(epoch FROM now())::float8"
+_TAKE = (
+    f"INSERT INTO rates AS kept (client, full_at) SELECT client, {_NOW} + seconds "
+    "FROM unnest(%s::text[], %s::float8[]) AS taken (client, seconds) ORDER BY client ON CONFLICT (tenant, client) "
+    f"DO UPDATE SET full_at = greatest(kept.full_at, {_NOW}) + excluded.full_at - {_NOW} "
+    f"RETURNING client, full_at - {_NOW}"
+)
 
 
 @contextmanager
@@ -56,8 +62,22 @@ def issued_tokens(url: str) -> Iterator[IssuedTokens]:
 
 
 def shared_rates(tokens: IssuedTokens) -> Callable[[Mapping[str, float]], Mapping[str, float]]:
-    """What exchanges limits with the other servers of the database that holds these tokens; see ``rates.exchange``."""
-    return partial(exchange, cast("PostgresDatabase", tokens.database))
+    """What exchanges limits with the other servers of the database of these tokens, by rows that a crash may take.
+
+    Given by client in how many seconds what was taken comes back, it adds that to what other servers took, and answers
+    by client in how many seconds its bucket is full. A level is one number (GCRA): the moment at which the bucket is
+    full if nothing more is taken, by the database's clock. It raises StoreBusy if the database does not answer.
+    """
+    database = cast("PostgresDatabase", tokens.database)
+
+    def exchange(taken: Mapping[str, float]) -> dict[str, float]:
+        names = {hashlib.sha256(client.encode()).hexdigest(): client for client in taken}
+        with database.transaction(synced=False) as connection:
+            connection.execute(f"DELETE FROM rates WHERE full_at < {_NOW} AND client <> ALL(?)", (list(names),))
+            rows = connection.native(_TAKE, (list(names), [taken[client] for client in names.values()]))
+            return {names[digest]: max(0.0, float(seconds)) for digest, seconds in rows}
+
+    return exchange
 
 
 class OpenedSpace(OpenedStore):
@@ -81,8 +101,7 @@ class OpenedSpace(OpenedStore):
         config: Config,
         registry: MemoryTypeRegistry,
         features: Features,
-        *,
-        step: Step = lambda _name: None,
+        step: Step,
         llm: LLMClient | None = None,
         first: OpenedSpace | None = None,
     ) -> None:
@@ -93,7 +112,7 @@ class OpenedSpace(OpenedStore):
             self._embedder: Embedder | None = open_embedder(config.embedding)
             self._opened: dict[str, OpenedSpace] = {config.user_space: self}
             self._opening = threading.Lock()
-        super().__init__(config, registry, features, step=step, llm=llm)
+        super().__init__(config, registry, features, step, llm)
         if first is not None:
             self.reranker, self.before_close = first.reranker, first.before_close
 
@@ -103,9 +122,8 @@ class OpenedSpace(OpenedStore):
         with first._opening:
             if user_space not in first._opened:
                 config = first._config.with_spaces(user_space, first._config.agent_space)
-                first._opened[user_space] = OpenedSpace(
-                    config, first.registry, first._features, step=first._on_step, first=first
-                )
+                parts = (first.registry, first._features, first._on_step)
+                first._opened[user_space] = OpenedSpace(config, *parts, first=first)
             return first._opened[user_space]
 
     def users(self) -> list[str]:
@@ -157,7 +175,7 @@ class OpenedSpace(OpenedStore):
         first, tenant = self._first, config.user_space
         catalog = PostgresCatalog(first._server, tenant)
         state = config.root / STATE_NAME
-        store = PostgresStore(first._server, tenant, catalog.rows, state, self.background, step=step)
+        store = PostgresStore(first._server, tenant, catalog.rows, state, self.background, step)
         indexes = HnswIndexes(config.store.url, tenant)
         vectors, background = PostgresVectors(indexes, min(config.index.exact_below, EXACT_BELOW)), self.background
         return store, Indexer(store.ledger, catalog, self.registry, first._embedder, vectors, features, background)

@@ -14,6 +14,7 @@ from memory_core.core.background import Background
 from memory_core.core.commit.directory_pages import DirectoryPages
 from memory_core.core.config import is_space
 from memory_core.core.errors import RunebookError
+from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.encoder import open_embedder, open_reranker
 from memory_core.core.index.indexer import FOLLOW_SECONDS, Indexer
 from memory_core.core.index.vectors import open_vectors
@@ -60,13 +61,7 @@ class OpenedStore:
     """
 
     def __init__(
-        self,
-        config: Config,
-        registry: MemoryTypeRegistry,
-        features: Features,
-        *,
-        step: Step = lambda _name: None,
-        llm: LLMClient | None = None,
+        self, config: Config, registry: MemoryTypeRegistry, features: Features, step: Step, llm: LLMClient | None
     ) -> None:
         self.registry = registry
         self._user_space = config.user_space
@@ -100,14 +95,12 @@ class OpenedStore:
 
     def _parts(self, config: Config, features: Features, step: Step) -> tuple[Store, Indexer]:
         store = Store(
-            config.root,
-            partial(identify, self.registry),
-            examine=partial(file_problems, self.registry),
-            step=step,
+            config.root, partial(identify, self.registry), examine=partial(file_problems, self.registry), step=step
         )
         state = store.files.state
         vectors, embedder = open_vectors(config.index, state), open_embedder(config.embedding)
-        return store, Indexer(store.ledger, state / INDEX_NAME, self.registry, embedder, vectors, features)
+        catalog = Catalog(state / INDEX_NAME)
+        return store, Indexer(store.ledger, catalog, self.registry, embedder, vectors, features)
 
     def users(self) -> list[str]:
         """The user spaces of the store, that of the settings first."""
@@ -231,12 +224,7 @@ class OpenedStore:
 
 
 def open_store(
-    config: Config,
-    registry: MemoryTypeRegistry,
-    features: Features,
-    *,
-    step: Step = lambda _name: None,
-    llm: LLMClient | None = None,
+    config: Config, registry: MemoryTypeRegistry, features: Features, step: Step, llm: LLMClient | None
 ) -> OpenedStore:
     """Open the folder, or the database, that ``config`` names; see ``OpenedStore``.
 
@@ -244,12 +232,12 @@ def open_store(
         ConfigInvalid: Also if ``store.url`` is set and its packages are missing.
     """
     if not config.store.url:
-        return OpenedStore(config, registry, features, step=step, llm=llm)
+        return OpenedStore(config, registry, features, step, llm)
     from memory_core.core.postgres import needing_packages
 
     with needing_packages():
         from memory_core.open_postgres import OpenedSpace
-    return OpenedSpace(config, registry, features, step=step, llm=llm)
+    return OpenedSpace(config, registry, features, step, llm)
 
 
 def postgres_schema() -> ModuleType:

@@ -34,6 +34,7 @@ from memory_core.core.memory.results import (
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, SCHEME, MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.search.browse import Browser
+from memory_core.core.store.usage import Recall
 from memory_core.features import FEATURES
 from memory_core.open_store import OpenedStore, load_registry, open_store
 
@@ -103,7 +104,7 @@ def open_memory(
     registry = load_registry(config)
     for problem in registry.problems if config.schema_dirs else ():
         _log.warning("%s", problem)
-    opened = open_store(config, registry, features, step=step, llm=llm)
+    opened = open_store(config, registry, features, step, llm)
     memory = Runebook(config, opened, features=features, owner=True)
     if config.prompt_dirs:
         _ = memory.extractor  # what is wrong with a template is said now
@@ -142,11 +143,7 @@ class Runebook:
         self.store = opened.store
         self.indexer = opened.indexer
         self.access = access or (Access.PRIVATE if config.private_mode else Access.READ_WRITE)
-        self.spaces = (
-            f"user/{config.user_space}",
-            f"agent/{config.agent_space}",
-            f"session/{config.user_space}",
-        )
+        self.spaces = (f"user/{config.user_space}", f"agent/{config.agent_space}", f"session/{config.user_space}")
         self.shared = tuple(shared)
         self.home = home
         self.projects = ProjectChoice(config.project)
@@ -569,14 +566,16 @@ class Runebook:
         if self.store.adoption.renew(hit.uri for hit in found.hits):  # a person saved one of them a moment ago
             found = self.retriever.find(request, scope)
         self.recalls.note(
-            "find",
-            request.query,
-            [(hit.uri, hit.score) for hit in found.hits],
-            milliseconds=1_000 * (time.perf_counter() - started),
-            cached=found.cached,
-            rank=request.rank,
-            project=scope.current,
-            now=request.now,
+            Recall(
+                request.now or datetime.now(UTC),
+                request.query,
+                "find",
+                tuple((hit.uri, hit.score) for hit in found.hits),
+                1_000 * (time.perf_counter() - started),
+                found.cached,
+                request.rank or "",
+                project=scope.current,
+            )
         )
         found = self._signed(found)
         if complete:
@@ -645,10 +644,7 @@ class Runebook:
 
     @healed
     def _ls(self, request: ListRequest) -> Listings:
-        browser = self._listing(request)
-        listings = browser.ls(
-            request.uri, request.output, request.abs_limit, request.show_all_hidden, request.node_limit
-        )
+        listings = self._browsing(request).ls(request)
         if MemoryUri.parse(request.uri).parts:
             return listings
         shown = request.abs_limit if request.output == "agent" else None
@@ -674,21 +670,15 @@ class Runebook:
 
     @healed
     def _tree(self, request: TreeRequest) -> Listings:
-        return self._listing(request).tree(
-            request.uri,
-            request.output,
-            request.abs_limit,
-            request.show_all_hidden,
-            request.node_limit,
-            request.level_limit,
-        )
+        return self._browsing(request).tree(request)
 
     def _view_at(self, uri: str) -> Any:
         """The page that a feature adds there; None where files are."""
         views = () if uri.startswith(_OF_FILES) else self.features.members("pages")
         return next((view for view in views if view.holds(uri)), None)
 
-    def _listing(self, request: ListRequest) -> Browser:
+    def _browsing(self, request: ListRequest) -> Browser:
+        """What lists the directory of a request, which is no page, as it is now."""
         self.opened.look()
         self.opened.current_pages()
         if self._view_at(request.uri) is not None:
@@ -786,7 +776,7 @@ class Runebook:
             return receipt
         try:
             created = [result.uri for result in receipt.results if compare and result.action is Action.CREATED]
-            similar = self.indexer.answer(lambda: self.retriever.similar(created[:_COMPARED], project=project))
+            similar = self.indexer.answer(lambda: self.retriever.similar(created[:_COMPARED], project))
         except RunebookError as error:
             _log.warning("committed, but not indexed yet: %s", error.message)
             return receipt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from memory_core.core.memory.results import CommitReceipt, OperationResult
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook
+
+_MEMBERS = {each.name for each in fields(CommitRequest)}
 
 
 def words_only(home: Path, **settings: Any) -> Config:
@@ -49,6 +52,18 @@ def handed_in(memory: Runebook, **given: Any) -> CommitReceipt:
     kinds = [kind for kind in ("write", "edit", "delete", "overview") if kind in given]
     operations = {f"{kind}_operations": given.pop(kind) for kind in kinds}
     return memory.commit(CommitRequest(operations=operations, **given))
+
+
+def remember(memory: Runebook, content: str | None, memory_type: str | None = None, **given: Any) -> str:
+    """One memory, and its URI; what is no member of a commit is a field of the memory's type."""
+    members = {name: given.pop(name) for name in _MEMBERS & given.keys()}
+    return only(memory.commit(CommitRequest(content, memory_type, fields=given or None, **members))).uri
+
+
+def written(memory: Runebook, *data: Mapping[str, Any], **given: Any) -> list[str]:
+    """The URIs of memories that one commit writes, each given as the data of its operation."""
+    operations = {"write_operations": [{"memory_data": each} for each in data]}
+    return [result.uri for result in memory.commit(CommitRequest(operations=operations, **given)).results]
 
 
 def replaced(memory: Runebook, memory_type: str, content: str, **keys: str) -> CommitReceipt:

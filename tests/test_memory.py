@@ -15,7 +15,8 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ListReq
 from memory_core.core.memory.results import Action, Status
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
-from tests.stores import trailer, words_only
+from tests.stores import remember, trailer, words_only
+from tests.waiting import at_once
 
 USER = "viking://user/default/memories"
 TOOL = "viking://agent/default/memories/tools/web_search.md"
@@ -58,13 +59,9 @@ def test_increments_of_many_threads_are_all_counted(tmp_path: Path) -> None:
 
         def call(memory: Runebook) -> None:
             for _ in range(10):
-                memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1}))
+                remember(memory, None, "tools", tool_name="web_search", total_calls=1)
 
-        threads = [threading.Thread(target=call, args=(memory,)) for memory in (one, two, one, two)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(call, one, two, one, two)
         assert trailer(one, TOOL)["total_calls"] == 40
         assert trailer(one, TOOL)["version"] == 40
 
@@ -92,18 +89,11 @@ def test_twins_written_by_two_stores_at_once_are_one_memory(tmp_path: Path) -> N
     with open_memory(words_only(tmp_path)) as one, open_memory(words_only(tmp_path)) as two:
         start = threading.Barrier(2)
 
-        def write(memory: Runebook, topic: str) -> None:
+        def write(writer: tuple[Runebook, str]) -> None:
             start.wait()
-            fact(memory, topic, "x")
+            fact(*writer, "x")
 
-        threads = [
-            threading.Thread(target=write, args=(memory, topic))
-            for memory, topic in ((one, "Office Hours"), (two, "ｏｆｆｉｃｅ  hours"))
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(write, (one, "Office Hours"), (two, "ｏｆｆｉｃｅ  hours"))
         assert len(one.ls(ListRequest(f"{USER}/facts")).entries) == 1
 
 
@@ -148,7 +138,7 @@ def test_a_file_where_a_folder_belongs_delays_one_commit_and_keeps_nobody_out(tm
         assert memory.commit(CommitRequest("yet another")).status is Status.COMMITTED
         assert memory.find(FindRequest("another")).total == 2
         blocker.unlink()
-        memory.commit(CommitRequest("the way is free"))
+        remember(memory, "the way is free")
         assert "斑马" in memory.read(ReadRequest(f"{USER}/facts/T.md")).content
 
 
@@ -180,7 +170,7 @@ def test_files_of_a_type_that_is_gone_stay_readable_and_findable(tmp_path: Path)
         encoding="utf-8",
     )
     with open_memory(words_only(tmp_path / "home", schema_dirs=(schemas,))) as memory:
-        memory.commit(CommitRequest("豆腐 tofu", memory_type="recipes", fields={"dish": "Mapo"}))
+        remember(memory, "豆腐 tofu", "recipes", dish="Mapo")
     uri = f"{USER}/recipes/Mapo.md"
     with open_memory(words_only(tmp_path / "home")) as memory:
         assert [hit.uri for hit in memory.find(FindRequest("豆腐")).memories] == [uri]

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 #: Never reached by a passing test, however busy the machine is.
 PATIENCE_SECONDS = 120.0
@@ -17,3 +22,9 @@ def soon(outcome: Callable[[], bool]) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def at_once(call: Callable[[A], T], *each: A) -> list[T]:
+    """What a call answers to each, asked by as many threads at the same time."""
+    with ThreadPoolExecutor(len(each)) as pool:
+        return list(pool.map(call, each))

@@ -204,7 +204,7 @@ def _clean_index(memory: Runebook, uris: Sequence[str]) -> None:
             rows = writer.execute("SELECT seq, space, fingerprint FROM vectors WHERE uri = ?", (uri,)).fetchall()
             scopes |= {(space, fingerprint) for _, space, fingerprint in rows}
             prune(writer, [seq for seq, _, _ in rows])
-        catalog.words.compact(writer)
+        catalog.words.compact()
     connection = catalog.connection()
     for space, fingerprint in sorted(scopes):
         memory.indexer.vectors.compact(connection, space, fingerprint)

@@ -92,6 +92,14 @@ def rows(tmp_path: Path, database: str) -> Iterator[Place]:
     place.close()
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Place]:
+    """An empty store in a folder."""
+    place = Place(tmp_path / "folder", "")
+    yield place
+    place.close()
+
+
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search waits for what is not indexed yet for as long as that takes: a busy machine changes no answer."""

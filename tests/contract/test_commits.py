@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook
 from tests.contract.conftest import Place
 from tests.stores import body, only, replaced
+from tests.waiting import at_once
 
 NOTES = "viking://user/default/memories/notes"
 WRITERS, NOTES_EACH = 4, 12
@@ -80,11 +80,7 @@ def test_writers_on_several_servers_lose_nothing_and_their_commits_are_numbered_
             note(servers[number], f"{number}-{turn}", f"Writer {number} wrote note {turn}.", f"{number}-{turn}")
             replaced(servers[number], "facts", f"{number} was here at {turn}.", topic="shared")
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(write, *range(WRITERS))
     reader = place.open()
     for number in range(WRITERS):
         for turn in range(NOTES_EACH):

@@ -23,6 +23,7 @@ from memory_core.runebook import open_memory
 from server.cli import main
 from server.commands.access_tokens import open_tokens
 from tests.contract.conftest import Place
+from tests.waiting import at_once
 
 psycopg = pytest.importorskip("psycopg")
 from memory_core.core.postgres import schema  # noqa: E402 - what it imports may be missing
@@ -58,7 +59,6 @@ def test_connections_that_were_cut_are_replaced_and_no_acknowledged_commit_is_lo
     assert memory.read(ReadRequest(URI)).content.startswith("Seven gulls.")
     assert memory.find(FindRequest("gulls")).memories
     assert memory.commit(NOTE).notes == ("repeated request_id",)
-    rows.close()
 
 
 def test_a_transaction_that_is_cut_stores_nothing_says_busy_and_may_be_sent_again(rows: Place) -> None:
@@ -78,7 +78,6 @@ def test_a_transaction_that_is_cut_stores_nothing_says_busy_and_may_be_sent_agai
     assert memory.store.ledger.newest_seq() == 0
     receipt = memory.commit(NOTE)
     assert (receipt.status, receipt.notes) == (Status.COMMITTED, ())
-    rows.close()
 
 
 def test_a_writer_waits_for_the_other_one_and_readers_wait_for_nobody(rows: Place) -> None:
@@ -98,7 +97,6 @@ def test_a_writer_waits_for_the_other_one_and_readers_wait_for_nobody(rows: Plac
         assert not done.is_set()
     writer.join(30)
     assert one.read(ReadRequest(URI)).content.startswith("Seven gulls.")
-    rows.close()
 
 
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(rows: Place) -> None:
@@ -129,7 +127,6 @@ def test_a_database_of_an_older_version_is_brought_forward_and_found_in_again(ro
     assert (schema.state(rows.url).version, schema.state(rows.url).problems) == (schema.SCHEMA_VERSION, ())
     assert [hit.uri for hit in again.find(FindRequest("gulls")).memories] == [URI]
     assert again.commit(NOTE).notes == ("repeated request_id",)
-    rows.close()
 
 
 def test_a_step_of_the_schema_that_fails_changes_nothing(rows: Place) -> None:
@@ -142,7 +139,6 @@ def test_a_step_of_the_schema_that_fails_changes_nothing(rows: Place) -> None:
     with psycopg.connect(rows.url, autocommit=True) as admin:
         admin.execute("DROP TABLE runebook.versions")
     assert rows.open().commit(NOTE).status is Status.COMMITTED
-    rows.close()
 
 
 def test_the_command_makes_a_database_ready_brings_it_forward_and_checks_it(
@@ -168,14 +164,9 @@ def test_the_command_makes_a_database_ready_brings_it_forward_and_checks_it(
 
 
 def test_servers_that_start_at_once_make_a_new_database_ready_once(rows: Place) -> None:
-    threads = [threading.Thread(target=rows.open) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda _: rows.open(), *range(4))
     with psycopg.connect(rows.url) as raw:
         assert raw.execute("SELECT count(*) FROM runebook.store").fetchone() == (1,)
-    rows.close()
 
 
 def test_a_database_that_cannot_be_reached_says_so_and_what_to_do(tmp_path: Path) -> None:
@@ -215,7 +206,6 @@ def test_words_alone_are_a_setting_here_too(rows: Place) -> None:
     memory = rows.open(embedding=EmbeddingConfig(provider="none"))
     memory.commit(NOTE)
     assert memory.find(FindRequest("gulls")).memories[0].uri == URI
-    rows.close()
 
 
 def test_a_token_that_one_machine_issues_opens_every_server(rows: Place) -> None:
@@ -235,7 +225,6 @@ def test_a_backup_works_on_a_folder_and_says_so(rows: Place, tmp_path: Path) -> 
         back_up(memory.store, tmp_path / "backups")
     assert memory.find(FindRequest("gulls")).memories
     assert not rows.home.exists()
-    rows.close()
 
 
 def test_a_database_that_stores_no_utf8_is_refused(rows: Place) -> None:
@@ -259,7 +248,6 @@ def test_one_server_serves_many_users_without_a_thread_for_each(rows: Place) -> 
     assert threading.active_count() <= before + 15  # of the connections, and of what any store runs beside
     memory.opened.background.finish()
     assert memory.view("user3").indexer.progress().total == 1
-    rows.close()
 
 
 def test_a_note_is_committed_in_ten_messages_to_the_database(rows: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +14,7 @@ from server.commands.access_tokens import open_tokens
 from tests.contract.conftest import Place
 from tests.server.http.conftest import Page
 from tests.server.http.test_authorization_server import house_of, key_of, sign_in
+from tests.waiting import at_once
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 LIVES = Lifetimes(timedelta(hours=1), timedelta(days=30))
@@ -122,17 +122,7 @@ def test_of_many_exchanges_at_once_one_counts(shop: Shop, anna: IssuedToken, pla
     shop.logins.register("desk", {}, NOW)
     code = shop.logins.grant("desk", anna, SCOPES, NOW)
     servers = [Shop(place.open().opened.tokens()) for _ in range(4)]
-    given: list[object] = []
-
-    def take(server: Shop) -> None:
-        given.append(server.logins.exchange("code", code, LIVES, SCOPES, NOW))
-
-    threads = [threading.Thread(target=take, args=(server,)) for server in servers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(given) == 4
+    given = at_once(lambda server: server.logins.exchange("code", code, LIVES, SCOPES, NOW), *servers)
     assert len([each for each in given if each is not None]) == 1
 
 

@@ -19,7 +19,7 @@ from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.move import move
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import files_below
+from tests.stores import files_below, remember
 
 pytest.importorskip("psycopg")
 QUESTIONS = ("gulls", "where is the boat", "谁住在杭州", "what did we say about the harbour")
@@ -32,11 +32,9 @@ def config_of(home: Path, url: str = "") -> Config:
 def lived(memory: Runebook) -> None:
     """A bit of everything that leaves something behind."""
     for number in range(30):
-        memory.commit(CommitRequest(f"Gull {number}.", memory_type="notes", fields={"title": f"gull {number}"}))
-    memory.commit(
-        CommitRequest("The boat is in the harbour. 小林住在杭州。", fields={"title": "boat"}, request_id="r-1")
-    )
-    memory.commit(CommitRequest("The boat is blue.", fields={"title": "boat"}))
+        remember(memory, f"Gull {number}.", "notes", title=f"gull {number}")
+    remember(memory, "The boat is in the harbour. 小林住在杭州。", title="boat", request_id="r-1")
+    remember(memory, "The boat is blue.", title="boat")
     gone = memory.commit(CommitRequest("Nobody may know.", fields={"title": "secret"}))
     memory.run(PURGE, PurgeRequest(gone.results[0].uri))
     wrong = memory.commit(CommitRequest("Wrong.", fields={"title": "wrong"}))
@@ -169,7 +167,7 @@ def test_a_move_that_is_refused_brings_no_token_along(lived_in: Path, tmp_path: 
     with open_memory(config_of(lived_in)) as memory:
         memory.opened.tokens().issue("phone", user_space="default", agent_space="default")
     with open_memory(config_of(tmp_path / "cache", database)) as memory:
-        memory.commit(CommitRequest("Somebody is here already.", memory_type="notes"))
+        remember(memory, "Somebody is here already.", "notes")
         with pytest.raises(InvalidInput, match="already"):
             move(config_of(lived_in), database)
         assert memory.opened.tokens().rows() == []
@@ -226,7 +224,7 @@ def lived_long(memory: Runebook, batches: int) -> None:
         edits = [{"uri": uri.format(number), "patches": {"content": patch}} for number in range(1, 20)]
         gone = [{"uri": uri.format(number)} for number in range(190, 195)]
         memory.commit(CommitRequest(operations={"edit_operations": edits, "delete_operations": gone}))
-    memory.commit(CommitRequest("Asked twice.", memory_type="notes", fields={"title": "note 0 of 0"}))
+    remember(memory, "Asked twice.", "notes", title="note 0 of 0")
 
 
 def _said(batch: int, number: int) -> str:
@@ -235,6 +233,6 @@ def _said(batch: int, number: int) -> str:
 
 def test_a_folder_of_several_users_is_not_moved(lived_in: Path, database: str) -> None:
     with open_memory(config_of(lived_in)) as memory:
-        memory.view("bob").commit(CommitRequest("Bob's.", fields={"title": "his"}))
+        remember(memory.view("bob"), "Bob's.", title="his")
     with pytest.raises(InvalidInput, match="bob"):
         move(config_of(lived_in), database)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,30 +93,25 @@ def hits(found: FindResult) -> list[tuple[str, float, dict[str, float]]]:
     return sorted(told, key=lambda hit: (-hit[1], hit[0]))
 
 
-def test_words_find_the_same_with_the_same_scores_as_on_a_folder(tmp_path: Path, database: str) -> None:
-    folder, rows = Place(tmp_path / "folder", ""), Place(tmp_path / "rows", database)
-    try:
-        one, other = filled(folder.open()), filled(rows.open())
-        asked: list[dict[str, Any]] = [{"query": question} for question in (*QUESTIONS, "bakery", "钥匙在哪", *TALK)]
-        asked += [
-            {"query": "tea", "filter": {"category": "test"}},
-            {"query": "tea", "filter": {"not": {"category": "test"}}},
-            {"query": "ferry", "filter": {"and": [{"memory_type": {"in": ["notes"]}}, {"salience": {"lte": 0.5}}]}},
-            {"query": "ferry", "target_uri": "viking://session"},
-            {"query": "tea", "filter": {"or": [{"category": "test\x00"}, {"category": "te'st"}, {"tags": "100%"}]}},
-            {"query": "bakery", "filter": {"time": {"gte": "2020-01-01"}}},
-        ]
-        found = 0
-        for request in asked:
-            expected = hits(one.find(FindRequest(**request)))
-            assert hits(other.find(FindRequest(**request))) == expected, request
-            found += len(expected)
-        assert found > len(QUESTIONS)
-        new = CommitRequest("Paul prefers green tea to coffee and drinks it without honey.", fields={"title": "new"})
-        assert one.commit(new).similar == other.commit(new).similar != ()
-    finally:
-        folder.close()
-        rows.close()
+def test_words_find_the_same_with_the_same_scores_as_on_a_folder(folder: Place, rows: Place) -> None:
+    one, other = filled(folder.open()), filled(rows.open())
+    asked: list[dict[str, Any]] = [{"query": question} for question in (*QUESTIONS, "bakery", "钥匙在哪", *TALK)]
+    asked += [
+        {"query": "tea", "filter": {"category": "test"}},
+        {"query": "tea", "filter": {"not": {"category": "test"}}},
+        {"query": "ferry", "filter": {"and": [{"memory_type": {"in": ["notes"]}}, {"salience": {"lte": 0.5}}]}},
+        {"query": "ferry", "target_uri": "viking://session"},
+        {"query": "tea", "filter": {"or": [{"category": "test\x00"}, {"category": "te'st"}, {"tags": "100%"}]}},
+        {"query": "bakery", "filter": {"time": {"gte": "2020-01-01"}}},
+    ]
+    found = 0
+    for request in asked:
+        expected = hits(one.find(FindRequest(**request)))
+        assert hits(other.find(FindRequest(**request))) == expected, request
+        found += len(expected)
+    assert found > len(QUESTIONS)
+    new = CommitRequest("Paul prefers green tea to coffee and drinks it without honey.", fields={"title": "new"})
+    assert one.commit(new).similar == other.commit(new).similar != ()
 
 
 def told(memory: Runebook) -> Runebook:
@@ -128,41 +122,31 @@ def told(memory: Runebook) -> Runebook:
     return memory
 
 
-def test_what_people_told_each_other_is_found_the_same_by_words_and_by_meaning(tmp_path: Path, database: str) -> None:
-    folder, rows = Place(tmp_path / "folder", ""), Place(tmp_path / "rows", database)
-    try:
-        one, other = told(folder.open()), told(rows.open())
-        expected = [hits(one.find(FindRequest(question))) for question in ABOUT_DAYS]
-        assert [hits(other.find(FindRequest(question))) for question in ABOUT_DAYS] == expected
-        assert sum(map(bool, expected)) >= len(ABOUT_DAYS) - 1
-        assert any("linked" in shares for found in expected for *_, shares in found)
-        bundled = EmbeddingConfig(wait_seconds=60.0)
-        one, other = folder.open(embedding=bundled), rows.open(embedding=bundled)
-        for memory in (one, other):
-            memory.indexer.embed_all()
-        for question in ABOUT_DAYS:
-            near, there = (dict(hit[:2] for hit in hits(memory.find(FindRequest(question)))) for memory in (one, other))
-            assert there == pytest.approx(near, abs=2e-4), question  # vectors are kept with half the digits
-    finally:
-        folder.close()
-        rows.close()
+def test_what_people_told_each_other_is_found_the_same_by_words_and_by_meaning(folder: Place, rows: Place) -> None:
+    one, other = told(folder.open()), told(rows.open())
+    expected = [hits(one.find(FindRequest(question))) for question in ABOUT_DAYS]
+    assert [hits(other.find(FindRequest(question))) for question in ABOUT_DAYS] == expected
+    assert sum(map(bool, expected)) >= len(ABOUT_DAYS) - 1
+    assert any("linked" in shares for found in expected for *_, shares in found)
+    bundled = EmbeddingConfig(wait_seconds=60.0)
+    one, other = folder.open(embedding=bundled), rows.open(embedding=bundled)
+    for memory in (one, other):
+        memory.indexer.embed_all()
+    for question in ABOUT_DAYS:
+        near, there = (dict(hit[:2] for hit in hits(memory.find(FindRequest(question)))) for memory in (one, other))
+        assert there == pytest.approx(near, abs=2e-4), question  # vectors are kept with half the digits
 
 
-def test_scores_of_a_space_are_the_same_beside_other_spaces_of_its_user(tmp_path: Path, database: str) -> None:
-    folder, rows = Place(tmp_path / "folder", ""), Place(tmp_path / "rows", database)
-    try:
-        answers = []
-        for place in (folder, rows):
-            memory = filled(place.open())
-            other_agent = memory.view(agent_space="other")
-            for number in range(4):
-                tool = {"tool_name": f"kettle {number}", "content": f"The kettle boils the tea water, {number}."}
-                other_agent.commit(CommitRequest(memory_type="tools", fields=tool))
-            answers.append([hits(memory.find(FindRequest(question))) for question in QUESTIONS])
-        assert answers[0] == answers[1]
-    finally:
-        folder.close()
-        rows.close()
+def test_scores_of_a_space_are_the_same_beside_other_spaces_of_its_user(folder: Place, rows: Place) -> None:
+    answers = []
+    for place in (folder, rows):
+        memory = filled(place.open())
+        other_agent = memory.view(agent_space="other")
+        for number in range(4):
+            tool = {"tool_name": f"kettle {number}", "content": f"The kettle boils the tea water, {number}."}
+            other_agent.commit(CommitRequest(memory_type="tools", fields=tool))
+        answers.append([hits(memory.find(FindRequest(question))) for question in QUESTIONS])
+    assert answers[0] == answers[1]
 
 
 @pytest.mark.parametrize("question", ["Which drink does he like?", "他要搬到哪个城市？"])

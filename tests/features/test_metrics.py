@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.index import embedding_queue
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import as_json
+from memory_core.core.store.usage import Recall
 from memory_core.features.history import history_of
 from memory_core.features.metrics import STATS, StatsRequest, percentile
 from memory_core.features.rebuild import REBUILD, RebuildRequest
@@ -172,12 +174,12 @@ def test_finding_turns_does_not_make_their_session_young(memory: Runebook) -> No
 
 
 def test_a_context_without_a_question_is_in_the_trail_and_makes_nothing_hot(memory: Runebook) -> None:
-    uri = fact(memory, "茶", "她喝绿茶。")
-    memory.recalls.note("retrieve", "", [(uri, 0.0)], milliseconds=3.0, session_id="s1")
+    uri, now = fact(memory, "茶", "她喝绿茶。"), datetime.now(UTC)
+    memory.recalls.note(Recall(now, "", "retrieve", ((uri, 0.0),), 3.0, session_id="s1"))
     (row,) = memory.run(TRAIL, TrailRequest())
     assert (row.kind, row.query, row.hits, row.session_id) == ("retrieve", "", ((uri, 0.0),), "s1")
     assert memory.run(HOT, HotRequest()) == ()
-    memory.recalls.note("retrieve", "绿茶", [(uri, 0.5)], milliseconds=3.0)
+    memory.recalls.note(Recall(now, "绿茶", "retrieve", ((uri, 0.5),), 3.0))
     memory.store.usage.flush()
     assert [found.access_count for found in memory.run(HOT, HotRequest())] == [1]
 

@@ -37,6 +37,10 @@ def use(memory: Runebook, uri: str, times: int = 1) -> None:
     memory.store.usage.flush()
 
 
+def hottest(hot: HotMemories, **seen: ProjectScope) -> list[str]:
+    return [memory.uri for memory in hot.hot(None, **seen)]
+
+
 def opened(memory: Runebook, limit: int, clock: Clock) -> HotMemories:
     return HotMemories(memory.store.ledger.usage_table, memory.indexer, memory.spaces, limit, HOUR, clock)
 
@@ -73,12 +77,12 @@ def test_which_are_hot_stays_for_an_hour(memory: Runebook) -> None:
     clock = Clock()
     uris = filled(memory, 3)
     hot = opened(memory, 2, clock)
-    assert hot.uris() == uris[:2]
+    assert hottest(hot) == uris[:2]
     use(memory, uris[2], 9)
     clock.now = HOUR - 1
-    assert hot.uris() == uris[:2]
+    assert hottest(hot) == uris[:2]
     clock.now = HOUR
-    assert hot.uris() == [uris[2], uris[0]]
+    assert hottest(hot) == [uris[2], uris[0]]
 
 
 def test_a_hardly_used_store_is_counted_anew_each_time(memory: Runebook) -> None:
@@ -93,12 +97,12 @@ def test_a_hardly_used_store_is_counted_anew_each_time(memory: Runebook) -> None
 def test_what_another_process_changed_or_deleted_is_seen_at_once(memory: Runebook, tmp_path: Path) -> None:
     uris = filled(memory, 4)
     hot = opened(memory, 2, Clock())
-    assert hot.uris() == uris[:2]
+    assert hottest(hot) == uris[:2]
     with open_memory(words_only(tmp_path)) as other:
         replaced(other, "facts", "现在喝咖啡。", topic="茶 0")
-        assert (hot.hot()[0].abstract, hot.uris()) == ("现在喝咖啡。", uris[:2])
+        assert (hot.hot()[0].abstract, hottest(hot)) == ("现在喝咖啡。", uris[:2])
         other.commit(CommitRequest(operations={"delete_operations": [{"uri": uris[0]}]}))
-        assert hot.uris() == uris[1:3]
+        assert hottest(hot) == uris[1:3]
 
 
 def test_use_of_what_is_gone_or_of_another_space_makes_nothing_hot(memory: Runebook, tmp_path: Path) -> None:
@@ -142,8 +146,8 @@ def test_what_is_private_to_another_project_is_never_given(tmp_path: Path) -> No
         use(memory, shared, 3)
         use(memory, tea)
         hot = opened(memory, 2, Clock())
-        assert hot.uris(project=ProjectScope("acme/网站")) == [secret, shared]
-        assert hot.uris() == [shared, tea]
-        assert hot.uris(project=ProjectScope("other")) == [shared, tea]
-        assert hot.uris(project=ProjectScope("acme/网站", only=True)) == [secret, shared]
-        assert hot.uris(project=ProjectScope("other", only=True)) == []
+        assert hottest(hot, project=ProjectScope("acme/网站")) == [secret, shared]
+        assert hottest(hot) == [shared, tea]
+        assert hottest(hot, project=ProjectScope("other")) == [shared, tea]
+        assert hottest(hot, project=ProjectScope("acme/网站", only=True)) == [secret, shared]
+        assert hottest(hot, project=ProjectScope("other", only=True)) == []

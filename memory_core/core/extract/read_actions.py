@@ -12,6 +12,7 @@ from memory_core.core.errors import RunebookError
 from memory_core.core.extract.prompts import canonical, cut_end, fenced, fits, one_line
 from memory_core.core.extract.store_view import Reading, StoreView
 from memory_core.core.memory.operations import ReadAction
+from memory_core.core.memory.requests import ListRequest, TreeRequest
 from memory_core.core.memory.results import Listings
 from memory_core.core.text.tokens import count_tokens
 
@@ -116,7 +117,7 @@ def _search(view: StoreView, action: ReadAction) -> str:
     limit = min(_FIND_MOST, max(1, action.params.limit or _FIND_LIMIT))
     if action.params.uri:
         # Whoever may not see a place may not learn that it is empty either.
-        view.browser.ls(action.params.uri, "original", node_limit=1)
+        view.browser.ls(ListRequest(action.params.uri, "original", node_limit=1))
     found = view.find(query, action.params.uri or "", limit)
     lines = [f"{hit.uri} ({hit.memory_type}, {hit.score:.2f}): {one_line(hit.abstract)}" for hit in found.hits]
     return "\n".join(lines) or "; ".join(found.notes) or "nothing found"
@@ -126,7 +127,8 @@ def _list(view: StoreView, action: ReadAction) -> str:
     uri = action.params.uri or "viking://"
     limit = min(_ENTRIES, max(1, action.params.limit or _ENTRIES))
     levels = 1 if action.action_type == "ls" else _LEVELS
-    found: Listings = view.browser.tree(uri, "agent", _ABSTRACT_CHARS, False, limit, levels)
+    request = TreeRequest(uri, abs_limit=_ABSTRACT_CHARS, node_limit=limit, level_limit=levels)
+    found: Listings = view.browser.tree(request)
     lines = [f"{entry.uri}  {one_line(entry.abstract or '')}".rstrip() for entry in found.entries]
     if found.left_out:
         lines.append(f"… and {found.left_out} more; narrow it down with find")

@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.core.frozen import frozen
-from memory_core.core.index import archived_rows, embedding_queue, page_rows
+from memory_core.core.index import embedding_queue, page_rows
 from memory_core.core.index.catalog_file import CatalogFile
 from memory_core.core.index.documents import NEIGHBOURS, Document, SessionGrowth, Turn
 from memory_core.core.index.encoder import PASSAGE_LIMIT_COUNT
@@ -30,7 +31,7 @@ from memory_core.core.store.sqlite import SET_META
 from memory_core.core.text.analysis import index_tokens
 
 if TYPE_CHECKING:
-    from memory_core.core.index.search_rows import LexicalHits
+    from memory_core.core.index.search_rows import Words
 
 
 @frozen
@@ -101,26 +102,15 @@ class Saying(NamedTuple):
     substance: float
 
 
+#: What of a document has a column; words and passages have tables of their own.
+_COLUMNS = [each.name for each in fields(Document) if each.name not in ("heading", "previous", "passages")]
+#: The scope term of no space: their numbers begin at 1.
+_NO_SPACE = "space0"
+
+
 def words_of(document: Document) -> tuple[str, str]:
     """What a document is found by: the words of its own text, and of the turns before it."""
     return index_tokens(f"{document.heading} {document.own}"), index_tokens(document.previous)
-
-
-class Words(Protocol):
-    """Search by words: what ``search_rows`` is over FTS5, function by function."""
-
-    search: Callable[..., LexicalHits]
-    holding: Callable[..., dict[int, float]]
-    holding_all: Callable[..., dict[int, float]]
-    telling: Callable[..., list[int]]
-    sharing: Callable[..., list[tuple[str, str]]]
-    linked: Callable[..., dict[int, float]]
-    turns_with: Callable[..., list[tuple[str, str, str]]]
-    is_held: Callable[..., bool]
-    put: Callable[[sqlite3.Connection, int, str, str, str], None]
-    remove: Callable[[sqlite3.Connection, Sequence[int]], None]
-    clear: Callable[[sqlite3.Connection], None]
-    compact: Callable[[sqlite3.Connection], None]
 
 
 class Catalog:
@@ -128,23 +118,22 @@ class Catalog:
 
     def __init__(self, path: Path) -> None:
         self.file = CatalogFile(path)
-        self._database = self.file.database
 
     def close(self) -> None:
         """Close all connections."""
-        self._database.close()
+        self.file.close()
 
     def connection(self) -> sqlite3.Connection:
         """This thread's connection, for reading."""
-        return self._database.connection()
+        return self.file.connection()
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """One consistent view for several reads."""
-        return self._database.reading()
+        return self.file.reading()
 
     def writing(self) -> AbstractContextManager[sqlite3.Connection]:
         """One write transaction."""
-        return self._database.writing()
+        return self.file.writing()
 
     def position(self) -> Position:
         """How far this catalog has come; ``seq`` 0 of no ledger when it is new."""
@@ -166,9 +155,9 @@ class Catalog:
     @cached_property
     def words(self) -> Words:
         """Keeps the words of documents, and searches them."""
-        from memory_core.core.index import search_rows  # whoever only commits searches nothing
+        from memory_core.core.index.search_rows import Words  # whoever only reads and commits searches nothing
 
-        return cast("Words", search_rows)
+        return Words(self.connection)
 
     def lock(self, name: str, timeout_seconds: float = 30.0) -> Lock:
         """A lock of this catalog by its name, shared by all who use it."""
@@ -193,18 +182,17 @@ class Catalog:
 
     def clear(self, connection: sqlite3.Connection) -> None:
         """Forget all documents; vectors stay, as the cache of what was embedded."""
-        for table in ("meta", "documents"):
+        for table in ("meta", "documents", "resting"):
             connection.execute(f"DELETE FROM {table}")
-        self.words.clear(connection)
+        self.words.clear()
         embedding_queue.clear(connection)
-        archived_rows.clear(connection)
         page_rows.clear(connection)
         connection.execute("INSERT INTO meta VALUES ('filling_id', ?)", (secrets.token_hex(8),))
 
     def remove(self, connection: sqlite3.Connection, uri: MemoryUri) -> None:
         """Drop every document of a file."""
         ids = [row[0] for row in connection.execute("SELECT id FROM documents WHERE uri = ?", (str(uri),))]
-        self.words.remove(connection, ids)
+        self.words.remove(ids)
         embedding_queue.remove(connection, str(uri))
         connection.execute("DELETE FROM documents WHERE uri = ?", (str(uri),))
 
@@ -212,41 +200,19 @@ class Catalog:
         """Add a document; its file's older documents must have been removed."""
         space = document.uri.space
         scope = f"space{self._space_id(connection, space)}"
-        row = {
+        row = {name: getattr(document, name) for name in _COLUMNS} | {
             "uri": str(document.uri),
-            "part": document.part,
             "space": space,
-            "context_type": document.context_type,
-            "memory_type": document.memory_type,
-            "name": document.name,
-            "abstract": document.abstract,
-            "own": document.own,
             "created_at": utc(document.created_at),
             "updated_at": utc(document.updated_at),
-            "happened": document.happened,
-            "salience": document.salience,
             "tags": json.dumps(document.tags, ensure_ascii=False),
-            "category": document.category,
-            "project": document.project,
-            "private": document.private,
             "contested_by": json.dumps(document.contested_by, ensure_ascii=False),
-            "signature": document.signature,
-            "confidence": document.confidence,
-            "active": document.active,
-            "pinned": document.pinned,
-            "always_on": document.always_on,
-            "general": document.general,
             "expires_at": None if document.expires_at is None else utc(document.expires_at.isoformat()),
-            "support": document.support,
-            "substance": document.substance,
-            "role": document.role,
-            "speaker": document.speaker,
-            "session_id": document.session_id,
         }
         marks = ", ".join("?" * len(row))
         cursor = connection.execute(f"INSERT INTO documents ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
         identifier = int(cursor.lastrowid or 0)
-        self.words.put(connection, identifier, *words_of(document), scope)
+        self.words.put(identifier, *words_of(document), scope)
         self._put_passages(connection, identifier, document.uri, document.part, document.passages)
 
     def grow(self, connection: sqlite3.Connection, uri: MemoryUri, growth: SessionGrowth) -> None:
@@ -257,6 +223,28 @@ class Catalog:
                 self._put_passages(connection, row[0], uri, part, texts)
         for document in growth.documents:
             self.put(connection, document)
+        self._note_use(connection, uri)
+
+    def put_at_rest(
+        self, connection: sqlite3.Connection, uri: MemoryUri, log: MemoryUri, lines: Sequence[tuple[int, int]]
+    ) -> None:
+        """Note the lines of a log, first and last, that an archived file stands for, in place of those it had.
+
+        Their messages stay where they are, and are at rest: found only by those who ask for such. Which lines these are
+        follows from the archived files alone, whatever is indexed first. Those of a restored file are in use again.
+        """
+        connection.execute("DELETE FROM resting WHERE segment = ?", (str(uri),))
+        connection.executemany(
+            "INSERT INTO resting VALUES (?, ?, ?, ?) ON CONFLICT (segment, first) DO UPDATE SET last = excluded.last",
+            [(str(uri), str(log), *span) for span in lines],
+        )
+        self._note_use(connection, log)
+
+    def _note_use(self, connection: sqlite3.Connection, log: MemoryUri) -> None:
+        """Say of each message of a log whether it is in use; those of most logs all are."""
+        covered = "EXISTS (SELECT 1 FROM resting r WHERE r.log = d.uri AND d.part BETWEEN r.first AND r.last)"
+        changed = f"UPDATE documents AS d SET active = 1 - active WHERE uri = ? AND {covered} = (active = 1)"
+        connection.execute(changed, (str(log),))
 
     def last_turns(self, uri: MemoryUri) -> list[Turn]:
         """The last indexed turns of a session, oldest first."""
@@ -275,40 +263,33 @@ class Catalog:
         known = self._numbers()
         if known.keys() <= set(spaces):
             return None
-        return [f"space{known[space]}" for space in spaces if space in known]
+        return [f"space{known[space]}" for space in spaces if space in known] or [_NO_SPACE]
+
+    def _rows(
+        self, columns: Iterable[str], ids: Sequence[int], condition: Condition = ANYTHING
+    ) -> Iterator[tuple[Any, ...]]:
+        """Columns of documents by id; ids that are gone, or do not meet the condition, are left out."""
+        for marks, chunk in chunks(ids):
+            yield from self.connection().execute(
+                f"SELECT {', '.join(columns)} FROM documents d WHERE d.id IN ({marks}) AND {condition.sql}",
+                [*chunk, *condition.parameters],
+            )
 
     def entries(self, ids: Sequence[int]) -> dict[int, Entry]:
         """Documents by id; ids that are gone are left out."""
-        found: dict[int, Entry] = {}
-        for marks, chunk in chunks(ids):
-            rows = self.connection().execute(
-                f"SELECT {', '.join(Entry._fields)} FROM documents WHERE id IN ({marks})", chunk
-            )
-            found |= {row[0]: Entry(*row) for row in rows}
-        return found
+        return {row[0]: Entry(*row) for row in self._rows(Entry._fields, ids)}
 
     def sayings(self, ids: Sequence[int]) -> dict[int, Saying]:
         """Who says each document and when, and how much it tells; documents that are gone are left out."""
-        found: dict[int, Saying] = {}
-        for marks, chunk in chunks(ids):
-            rows = self.connection().execute(
-                f"SELECT id, speaker, happened, substance FROM documents WHERE id IN ({marks})", chunk
-            )
-            found |= {row[0]: Saying(*row[1:]) for row in rows}
-        return found
+        return {identifier: Saying(*rest) for identifier, *rest in self._rows(("id", *Saying._fields), ids)}
 
     def own_texts(self, uris: Iterable[str]) -> dict[str, str]:
         """What memories, and turns (``…messages.jsonl#12``), say below their names, by URI."""
         found: dict[str, str] = {}
         for uri in uris:
             file, _, line = uri.partition("#")
-            row = (
-                self.connection()
-                .execute("SELECT own, name FROM documents WHERE uri = ? AND part = ?", (file, int(line or 0)))
-                .fetchone()
-            )
-            if row is not None:
-                own, name = map(str, row)
+            asked = "SELECT own, name FROM documents WHERE uri = ? AND part = ?"
+            for own, name in self.connection().execute(asked, (file, int(line or 0))):
                 found[uri] = own.removeprefix(f"{name}\n").strip() or own
         return found
 
@@ -337,10 +318,7 @@ class Catalog:
 
     def texts(self, ids: Sequence[int]) -> dict[int, str]:
         """The indexed words of documents by id."""
-        found: dict[int, str] = {}
-        for marks, chunk in chunks(ids):
-            found |= dict(self.connection().execute(f"SELECT id, own FROM documents WHERE id IN ({marks})", chunk))
-        return found
+        return dict(self._rows(("id", "own"), ids))
 
     def voices(self, uris: Sequence[str], condition: Condition | None = None) -> dict[str, Voice]:
         """Memories by URI; those that are gone, or whose time nobody knows, are left out."""
@@ -366,11 +344,8 @@ class Catalog:
 
     def own_text(self, uri: str) -> str:
         """The indexed words of a memory; empty when it is not indexed."""
-        row = (
-            self.connection()
-            .execute("SELECT own FROM documents WHERE uri = ? AND context_type <> 'resource'", (uri,))
-            .fetchone()
-        )
+        asked = "SELECT own FROM documents WHERE uri = ? AND context_type <> 'resource'"
+        row = self.connection().execute(asked, (uri,)).fetchone()
         return "" if row is None else str(row[0])
 
     def matching(self, spaces: Sequence[str], condition: Condition, limit: int) -> list[int]:
@@ -384,27 +359,16 @@ class Catalog:
 
     def satisfying(self, ids: Sequence[int], condition: Condition) -> set[int]:
         """Those of the documents that meet a condition."""
-        found: set[int] = set()
-        for marks, chunk in chunks(ids):
-            rows = self.connection().execute(
-                f"SELECT d.id FROM documents d WHERE d.id IN ({marks}) AND {condition.sql}",
-                [*chunk, *condition.parameters],
-            )
-            found |= {int(row[0]) for row in rows}
-        return found
+        return {identifier for (identifier,) in self._rows(("id",), ids, condition)}
 
     def abstracts(self, uris: Sequence[str]) -> Mapping[str, str]:
         """Abstracts of files, for listings; session messages are left out."""
-        found: dict[str, str] = {}
-        for uri in uris:
-            row = self.connection().execute(
-                "SELECT abstract FROM documents WHERE uri = ? AND part = 0 AND context_type <> 'resource'",
-                (uri,),
-            )
-            line = row.fetchone()
-            if line is not None:
-                found[uri] = line[0]
-        return found
+        rows = self.connection().execute(
+            "SELECT uri, abstract FROM documents WHERE uri IN (SELECT value FROM json_each(?)) AND part = 0 "
+            "AND context_type <> 'resource'",
+            (json.dumps(list(uris)),),
+        )
+        return dict(rows.fetchall())
 
     def _space_id(self, connection: sqlite3.Connection, name: str) -> int:
         connection.execute("INSERT OR IGNORE INTO spaces (name) VALUES (?)", (name,))

@@ -16,18 +16,18 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from memory_core.core.config import IndexConfig
 from memory_core.core.errors import StorageFailed, StoreBusy
-from memory_core.core.frozen import frozen
 from memory_core.core.index import vectors
 from memory_core.core.index.vectors import IndexStatus, Nearest, VectorIndex
 from memory_core.core.store.locks import StoreLock
@@ -54,21 +54,6 @@ OWN = "Runebook's own server"
 #: A collection about which the server fails so often in a row is made anew.
 _MOST_FAILURES = 3
 
-DDL = """
-DROP TABLE IF EXISTS sent;
-CREATE TABLE sent (
-    server TEXT NOT NULL,
-    space TEXT NOT NULL,
-    fingerprint TEXT NOT NULL,
-    identity TEXT NOT NULL,
-    collection TEXT NOT NULL,
-    seq INTEGER NOT NULL,
-    writer TEXT NOT NULL,
-    next_writer TEXT NOT NULL,
-    PRIMARY KEY (server, space, fingerprint)
-) WITHOUT ROWID;
-"""
-
 
 class ServerFailed(StorageFailed):
     """The vector server gave no answer that can be used.
@@ -86,8 +71,7 @@ class RowsLost(ServerFailed):
     """The server answers, but does not hold what it was sent."""
 
 
-@frozen
-class Sent:
+class Sent(NamedTuple):
     """How far one space and model have come on one server.
 
     Attributes:
@@ -117,19 +101,16 @@ class Sent:
 def read_sent(connection: sqlite3.Connection, server: str, space: str, fingerprint: str) -> Sent | None:
     """How far it is; None when nothing was ever sent there."""
     row = connection.execute(
-        "SELECT identity, collection, seq, writer, next_writer FROM sent "
-        "WHERE server = ? AND space = ? AND fingerprint = ?",
+        f"SELECT {', '.join(Sent._fields)} FROM sent WHERE server = ? AND space = ? AND fingerprint = ?",
         (server, space, fingerprint),
     ).fetchone()
-    return None if row is None else Sent(row[0], row[1], int(row[2]), row[3], row[4])
+    return None if row is None else Sent(*row)
 
 
 def write_sent(connection: sqlite3.Connection, server: str, space: str, fingerprint: str, sent: Sent) -> Sent:
     """Note how far it is, and give it back."""
     connection.execute(
-        "INSERT OR REPLACE INTO sent (server, space, fingerprint, identity, collection, seq, writer, next_writer) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (server, space, fingerprint, sent.identity, sent.collection, sent.seq, sent.writer, sent.next_writer),
+        "INSERT OR REPLACE INTO sent VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (server, space, fingerprint, *sent)
     )
     return sent
 
@@ -139,8 +120,8 @@ def begin_anew(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE sent SET seq = 0")
 
 
-def open_chroma(settings: IndexConfig, state: Path, environment: Mapping[str, str]) -> ChromaIndex:
-    """The index of the modes auto, chroma and http.
+def open_chroma(settings: IndexConfig, state: Path) -> ChromaIndex:
+    """The index of the modes auto, chroma and http; the environment holds the key of a server.
 
     Raises:
         ConfigInvalid: If the server's address or key cannot be used.
@@ -148,7 +129,7 @@ def open_chroma(settings: IndexConfig, state: Path, environment: Mapping[str, st
     if settings.mode == "http":
         from memory_core.core.index.chroma_server import ChromaServer, place_of
 
-        return ChromaIndex(state, server=ChromaServer(place_of(settings, environment)))
+        return ChromaIndex(state, server=ChromaServer(place_of(settings, os.environ)))
     return ChromaIndex(state, from_rows=settings.exact_below if settings.mode == "auto" else _OWN_ROWS)
 
 
@@ -291,7 +272,7 @@ class ChromaIndex(VectorIndex):
             return
         sending = self._sending_of(vectors.log_id(connection), space, fingerprint)
         # A server only marks rows as deleted, and keeps them: it is emptied and filled anew.
-        write_sent(connection, self._place, space, fingerprint, replace(sent, seq=0))
+        write_sent(connection, self._place, space, fingerprint, sent._replace(seq=0))
         if not self._closed and time.monotonic() >= self._retry_at:
             self._maintain(sending, connection, send=True)
 
@@ -413,6 +394,6 @@ class ChromaIndex(VectorIndex):
         sent = read_sent(connection, self._place, sending.space, sending.fingerprint)
         if error.status == _BROKEN and sent is not None:  # files that a kill left torn, in this collection's folder
             _log.warning("the vector server fails about a collection, which is made anew")
-            write_sent(connection, self._place, sending.space, sending.fingerprint, replace(sent, seq=0))
+            write_sent(connection, self._place, sending.space, sending.fingerprint, sent._replace(seq=0))
         elif self._own is not None:
             self._own.restart()

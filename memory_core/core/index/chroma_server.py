@@ -173,7 +173,7 @@ class Collection:
 
     Attributes:
         id: The server's own, new with each making.
-        writer: Who wrote to it last; see ``remote``.
+        writer: Who wrote to it last; see ``chroma.Sent``.
     """
 
     id: str
@@ -185,12 +185,11 @@ class ChromaServer:
 
     Args:
         place: Where it is.
-        work_seconds: What a request of the background may take.
     """
 
-    def __init__(self, place: Place, *, work_seconds: float = _WORK_SECONDS) -> None:
+    def __init__(self, place: Place) -> None:
         self.place = place
-        self._work = httpx2.Timeout(work_seconds, connect=_CONNECT_SECONDS * 5)
+        self._work = httpx2.Timeout(_WORK_SECONDS, connect=_CONNECT_SECONDS * 5)
         self._search = httpx2.Timeout(_SEARCH_SECONDS, connect=_CONNECT_SECONDS, pool=_CONNECT_SECONDS)
         self._http = httpx2.Client(
             base_url=f"{place.url.rstrip('/')}/api/v2",
@@ -236,11 +235,7 @@ class ChromaServer:
         """
         tenant = quote(self.place.tenant, safe="")
         for path, name in (("/tenants", self.place.tenant), (f"/tenants/{tenant}/databases", self.place.database)):
-            try:
-                self._ask("POST", path, {"name": name}, soon=True)
-            except ServerFailed as error:
-                if error.status != httpx2.codes.CONFLICT:
-                    raise
+            self._ask("POST", path, {"name": name}, soon=True, accepted=httpx2.codes.CONFLICT)
 
     def find(self, name: str, *, soon: bool = False) -> Collection | None:
         """The collection of that name, or None.
@@ -252,12 +247,8 @@ class ChromaServer:
         Raises:
             ServerFailed: If the server fails.
         """
-        try:
-            return self._collection(self._ask("GET", f"{self._collections}/{name}", soon=soon))
-        except ServerFailed as error:
-            if error.status == httpx2.codes.NOT_FOUND:
-                return None
-            raise
+        answer = self._ask("GET", f"{self._collections}/{name}", soon=soon, accepted=httpx2.codes.NOT_FOUND)
+        return None if answer is None else self._collection(answer)
 
     def make(self, name: str, writer: str) -> Collection:
         """The collection of that name, made if there is none.
@@ -287,11 +278,7 @@ class ChromaServer:
         Raises:
             ServerFailed: If the server fails.
         """
-        try:
-            self._ask("DELETE", f"{self._collections}/{name}")
-        except ServerFailed as error:
-            if error.status != httpx2.codes.NOT_FOUND:
-                raise
+        self._ask("DELETE", f"{self._collections}/{name}", accepted=httpx2.codes.NOT_FOUND)
 
     def count(self, collection: str, *, soon: bool = False) -> int:
         """How many rows it holds.
@@ -359,8 +346,14 @@ class ChromaServer:
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ServerFailed("the vector server gave an answer of another shape.") from error
 
-    def _ask(self, method: str, path: str, values: Answer | None = None, *, soon: bool = False) -> Any:
-        """One request; the background's are sent again after faults that pass by, a search's once more at most."""
+    def _ask(
+        self, method: str, path: str, values: Answer | None = None, *, soon: bool = False, accepted: int | None = None
+    ) -> Any:
+        """One request; the background's are sent again after faults that pass by, a search's once more at most.
+
+        Returns:
+            The answer; None where the server refuses with the status that is accepted, too.
+        """
         body = None if values is None else json.dumps(values).encode()
 
         def attempt() -> Any:
@@ -377,6 +370,8 @@ class ChromaServer:
                     return attempt()
                 raise
         except AttemptFailed as failed:
+            if accepted is not None and failed.fault.status == accepted:
+                return None
             raise self._failure(failed.fault) from failed
 
     def _once(self, method: str, path: str, body: bytes | None, timeout: httpx2.Timeout) -> Any:
@@ -391,7 +386,7 @@ class ChromaServer:
             transient = isinstance(error, httpx2.TransportError)
             raise AttemptFailed(Fault(None, "it ended the connection", transient=transient)) from error
         if not answer.is_success:
-            text = f"it answered {answer.status_code}: {_said(content) or answer.reason_phrase}"
+            text = f"it answered {answer.status_code}: {_reason(content) or answer.reason_phrase}"
             passing = is_transient(answer.status_code, answer.headers)
             wait = retry_after_seconds(answer.headers)
             raise AttemptFailed(Fault(answer.status_code, text, transient=passing, retry_after_seconds=wait))
@@ -547,7 +542,7 @@ def _id(value: Any) -> str:
     return value
 
 
-def _said(content: bytes) -> str:
+def _reason(content: bytes) -> str:
     """What the server says of an error, short."""
     try:
         values = json.loads(content)

@@ -8,7 +8,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from memory_core.core.index import vectors
@@ -139,10 +139,10 @@ class Upkeep:
         while not closing() and sent.seq < newest:
             seqs, found = rows_after(self._connection, *self._cell, sent.seq, BATCH_ROWS)
             if not len(seqs):  # what is left is damaged, and comes again under new numbers
-                self._write(replace(sent, seq=newest))
+                self._write(sent._replace(seq=newest))
                 return False
             self._server.put(sent.collection, seqs, found)
-            sent = self._write(replace(sent, seq=int(seqs[-1])))  # the watermark follows each batch
+            sent = self._write(sent._replace(seq=int(seqs[-1])))  # the watermark follows each batch
             if time.monotonic() > until:
                 return sent.seq < newest
         return False
@@ -168,13 +168,13 @@ class Upkeep:
         if self._sending.signed:
             return sent
         # Noted before it is done: whatever a crash leaves behind is known as our own.
-        sent = self._write(replace(sent, next_writer=_nonce()))
+        sent = self._write(sent._replace(next_writer=_nonce()))
         self._server.sign(found.id, sent.next_writer)
         self._sending.signed = True
-        return self._write(replace(sent, writer=sent.next_writer, next_writer=""))
+        return self._write(sent._replace(writer=sent.next_writer, next_writer=""))
 
     def _made_anew(self, sent: Sent) -> Sent:
-        sent = self._write(replace(sent, collection="", seq=0, next_writer=_nonce()))
+        sent = self._write(sent._replace(collection="", seq=0, next_writer=_nonce()))
         name = self._sending.name(sent)
         self._server.drop(name)
         made = self._server.make(name, sent.next_writer)

@@ -19,8 +19,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_core.core.errors import EmbeddingFailed, StoreBusy
@@ -32,25 +31,6 @@ if TYPE_CHECKING:
     from memory_core.core.index.catalog import Catalog
     from memory_core.core.index.encoder import Embedder, Vectors
     from memory_core.core.store.locks import Lock
-
-DDL = """
-CREATE TABLE passages (
-    id INTEGER PRIMARY KEY,
-    document_id INTEGER NOT NULL,
-    space TEXT NOT NULL,
-    uri TEXT NOT NULL,
-    part INTEGER NOT NULL,
-    text TEXT NOT NULL,
-    content_sha256 TEXT NOT NULL,
-    UNIQUE (uri, part)
-);
-CREATE INDEX passages_document ON passages (document_id);
-CREATE INDEX passages_space ON passages (space);
-CREATE TABLE models (id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, last_used REAL NOT NULL);
-CREATE TABLE waiting (
-    model_id INTEGER NOT NULL, passage_id INTEGER NOT NULL, PRIMARY KEY (model_id, passage_id)
-) WITHOUT ROWID;
-"""
 
 #: A search embeds so many waiting passages itself; more are left to the background.
 SMALL_BACKLOG = 256
@@ -268,6 +248,7 @@ class PassageEmbedding:
     def __init__(self, catalog: Catalog, embedder: Embedder | None) -> None:
         self.embedder = embedder
         self._catalog = catalog
+        #: Threads of this process embed in turn, so that none embeds what another is at.
         self._turn = threading.Lock()
         self._registered: tuple[str, float, int] = ("", 0.0, 0)
         self._batch = _FIRST_BATCH
@@ -385,9 +366,9 @@ class PassageEmbedding:
 
     def _embed_some(self, embedder: Embedder, fingerprint: str, deadline: float) -> bool:
         """One batch; False when nothing waits. Another thread's turn is waited for until the deadline."""
-        with self._taking_turns(deadline) as mine:
-            if not mine:
-                return True
+        if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            return True
+        try:
             passages = newest(self._catalog.connection(), fingerprint, self._batch)
             if not passages:
                 return False
@@ -398,16 +379,8 @@ class PassageEmbedding:
             fitting = int(len(passages) * _BATCH_SECONDS / seconds)
             self._batch = min(_MOST_BATCH, 2 * self._batch, max(_LEAST_BATCH, fitting))
             return True
-
-    @contextmanager
-    def _taking_turns(self, deadline: float) -> Iterator[bool]:
-        """Threads of this process embed in turn, so that none embeds what another is at."""
-        mine = self._turn.acquire(timeout=max(0.0, deadline - time.monotonic()))
-        try:
-            yield mine
         finally:
-            if mine:
-                self._turn.release()
+            self._turn.release()
 
     def _store(self, passages: Sequence[Passage], vectors: Vectors, fingerprint: str) -> None:
         rows = [

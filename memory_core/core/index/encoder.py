@@ -86,20 +86,16 @@ class Loading(Protocol):
         Raises:
             EmbeddingFailed: If it takes the weights to tell, and they cannot be loaded; waits for them.
         """
-        ...
 
     @property
     def failure(self) -> EmbeddingFailed | None:
         """Why the model cannot be used; None while it loads and when it is there."""
-        ...
 
     def start(self) -> None:
         """Begin loading in the background; returns at once and may be called again."""
-        ...
 
     def ready(self, timeout_seconds: float = 0.0) -> bool:
         """Whether the model answers without loading, waiting up to the timeout, less if it loads very long."""
-        ...
 
 
 class Embedder(Loading, Protocol):
@@ -108,7 +104,6 @@ class Embedder(Loading, Protocol):
     @property
     def scale(self) -> Scale:
         """What cosines of this model mean."""
-        ...
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> Vectors:
         """Vectors float32 (n, dim), L2-normalised, of n non-blank texts.
@@ -120,7 +115,6 @@ class Embedder(Loading, Protocol):
         Raises:
             EmbeddingFailed: If the model cannot be loaded or run, or a text is blank.
         """
-        ...
 
 
 class Reranker(Loading, Protocol):
@@ -132,7 +126,6 @@ class Reranker(Loading, Protocol):
         Raises:
             EmbeddingFailed: If the model cannot be loaded or run.
         """
-        ...
 
 
 class BackgroundModel(Generic[Model]):
@@ -411,19 +404,14 @@ def open_embedder(config: EmbeddingConfig) -> Embedder | None:
         )
     from memory_core.core.index.sentence_transformers import SentenceTransformersEmbedder
 
-    return SentenceTransformersEmbedder(
-        config.model.strip(),
-        query_prompt=config.query_prompt,
-        passage_prompt=config.passage_prompt,
-        device=config.device,
-        batch=config.batch,
-    )
+    return SentenceTransformersEmbedder(config)
 
 
 def open_reranker(config: SearchConfig) -> Reranker | None:
     """The cross-encoder of ``search.rerank_model``; None when that is empty."""
-    if not config.rerank_model.strip():
+    name = config.rerank_model.strip()
+    if not name:
         return None
     from memory_core.core.index.sentence_transformers import CrossEncoderReranker
 
-    return CrossEncoderReranker(config.rerank_model.strip())
+    return CrossEncoderReranker(name)

@@ -14,31 +14,17 @@ from typing import Any
 from memory_core.core.errors import InvalidFilter
 from memory_core.core.frozen import frozen
 
-#: Filter field → column of ``documents``.
-FIELDS: Mapping[str, str] = {
-    "memory_type": "memory_type",
-    "context_type": "context_type",
-    "category": "category",
-    "tags": "tags",
-    "project": "project",
-    "salience": "salience",
-    "confidence": "confidence",
-    "active": "active",
-    "pinned": "pinned",
-    "expires_at": "expires_at",
-    "created_at": "created_at",
-    "updated_at": "updated_at",
-    "time": "created_at",
-    "role": "role",
-    "speaker": "speaker",
-    "session_id": "session_id",
-    "uri": "uri",
-}
-_COMPARISONS: Mapping[str, str] = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-_OPERATORS = ("eq", "ne", "in", *_COMPARISONS, "contains")
-_SHARES = frozenset({"salience", "confidence"})
-_FLAGS = frozenset({"active", "pinned"})
-_TIMES = frozenset({"created_at", "updated_at", "expires_at"})
+_SHARES = ("salience", "confidence")
+_FLAGS = ("active", "pinned")
+_TIMES = ("expires_at", "created_at", "updated_at", "time")
+#: What may be compared, in the order in which it is told.
+FIELDS = (
+    *("memory_type", "context_type", "category", "tags", "project"),
+    *(*_SHARES, *_FLAGS, *_TIMES),
+    *("role", "speaker", "session_id", "uri"),
+)
+_COMPARISONS: Mapping[str, str] = {"eq": "IS", "ne": "IS NOT", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_OPERATORS = ("eq", "ne", "in", "gt", "gte", "lt", "lte", "contains")
 #: A year, a month or a day: compared with as much of a time as it gives.
 _PERIOD = re.compile(r"\d{4}(-\d{2}(-\d{2})?)?")
 _DEPTH_LIMIT = 16
@@ -59,6 +45,21 @@ class Condition:
 
 #: Every document meets it.
 ANYTHING = Condition("1")
+
+
+@frozen
+class Bounds:
+    """What a search by words stays within.
+
+    Attributes:
+        scopes: Scope terms of the spaces; None means everywhere. What others hold then changes no score.
+        documents: How many documents there are within the scopes.
+        condition: What documents must meet.
+    """
+
+    scopes: Sequence[str] | None = None
+    documents: int = 0
+    condition: Condition | None = None
 
 
 def private_elsewhere(project: str | None) -> Condition:
@@ -147,7 +148,6 @@ def _required(tree: Any, depth: int) -> Condition:
 
 
 def _comparison(name: str, op: str, operand: Any) -> Condition:
-    column = FIELDS[name]
     if op not in _OPERATORS:
         raise InvalidFilter(f"unknown operator {op!r} on {name!r}.", hint=_EXAMPLE)
     if op == "in":
@@ -155,19 +155,15 @@ def _comparison(name: str, op: str, operand: Any) -> Condition:
             raise InvalidFilter(f"'in' on {name!r} takes a list that is not empty.", hint=_EXAMPLE)
         return _joined([_comparison(name, "eq", item) for item in operand], "OR")
     value = _scalar(name, operand)
-    if value is None and (op not in ("eq", "ne") or column == "tags"):
+    if value is None and (op not in ("eq", "ne") or name == "tags"):
         raise InvalidFilter(f"{op!r} on {name!r} needs a value.", hint=_EXAMPLE)
-    if column == "tags":
+    if name == "tags":
         return _tag(op, value)
-    side = f"d.{column}"
-    if column in _TIMES and isinstance(value, str) and _PERIOD.fullmatch(value):
-        side = f"substr(d.{column}, 1, {len(value)})"
+    side = column = "d.created_at" if name == "time" else f"d.{name}"
+    if name in _TIMES and isinstance(value, str) and _PERIOD.fullmatch(value):
+        side = f"substr({column}, 1, {len(value)})"
     if op == "contains":
-        return Condition(f"instr(lower(d.{column}), lower(?)) > 0", (str(value),))
-    if op == "eq":
-        return Condition(f"{side} IS ?", (value,))
-    if op == "ne":
-        return Condition(f"{side} IS NOT ?", (value,))
+        return Condition(f"instr(lower({column}), lower(?)) > 0", (str(value),))
     return Condition(f"{side} {_COMPARISONS[op]} ?", (value,))
 
 
@@ -189,7 +185,7 @@ def _scalar(name: str, value: Any) -> str | float | None:
         value.encode("utf-8")
     except UnicodeEncodeError:
         raise InvalidFilter(f"the value for {name!r} holds half a character.", hint=_EXAMPLE) from None
-    return _time(name, value) if FIELDS[name] in _TIMES else value
+    return _time(name, value) if name in _TIMES else value
 
 
 def _time(name: str, value: str) -> str:

@@ -1,7 +1,7 @@
 """Keeps the catalog and the vectors in step with the ledger.
 
-``follow`` brings words up to date (``following``) and is called before every search, in whichever process searches.
-A catalog that is damaged, deleted or replaced while it is open is noticed there and built anew. Vectors follow
+``Follower`` brings words up to date; ``Indexer.follow`` is called before every search, in whichever process searches. A
+catalog that is damaged, deleted or replaced while it is open is noticed there and built anew. Vectors follow
 (``embedding_queue``): at once where the model is loaded and little waits, else in the background.
 Nothing here is needed for a commit to be safe; everything here can be deleted.
 """
@@ -15,14 +15,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from memory_core.core.background import Background, await_quiet
 from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
-from memory_core.core.feature import NO_FEATURES, Features
+from memory_core.core.feature import Features
 from memory_core.core.frozen import frozen
-from memory_core.core.index import archived_rows, page_rows
+from memory_core.core.index import page_rows
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.documents import (
     Turn,
@@ -46,7 +45,7 @@ from memory_core.core.store.sqlite import DatabaseDamaged
 if TYPE_CHECKING:
     import sqlite3
 
-
+_log = logging.getLogger(__name__)
 #: A search waits so long for the index, whatever it lacks.
 FOLLOW_SECONDS = 0.7
 #: Changes of one slice, and characters of their texts, but whole commits.
@@ -60,6 +59,20 @@ _RECENT_FILES = 300
 _TOLD_FROM = 50  # changes that are missing
 _BEGINNING = ""
 _LOCK_SECONDS = 30.0
+_FEWEST_PRUNED = 1_000
+_PAUSE_SECONDS = 0.1
+_PAUSE_LIMIT_SECONDS = 2.0
+#: A process that only searches looks for what others sent or filed this often.
+_UPKEEP_SECONDS = 60.0
+#: While a vector server is away, and once it is back.
+_TROUBLED_SECONDS = 5.0
+#: A catalog that is damaged again at once is left to the next request.
+_HEALINGS = 3
+
+T = TypeVar("T")
+P = ParamSpec("P")
+#: Told how far the index is.
+Report = Callable[["Behind"], None]
 
 
 @frozen
@@ -109,12 +122,7 @@ class Follower:
     """
 
     def __init__(
-        self,
-        ledger: Ledger,
-        catalog: Catalog,
-        types: MemoryTypeRegistry,
-        closing: threading.Event,
-        features: Features = NO_FEATURES,
+        self, ledger: Ledger, catalog: Catalog, types: MemoryTypeRegistry, closing: threading.Event, features: Features
     ) -> None:
         self._features = features
         self._kinds = " ".join(sorted(each.name for each in features.slices if "record_kinds" in each.adds))
@@ -133,10 +141,7 @@ class Follower:
         self._files_newest = 0
 
     def follow(
-        self,
-        wait_seconds: float | None = FOLLOW_SECONDS,
-        report: Callable[[Behind], None] | None = None,
-        spaces: Sequence[str] = (),
+        self, wait_seconds: float | None = FOLLOW_SECONDS, report: Report | None = None, spaces: Sequence[str] = ()
     ) -> Behind | None:
         """Index what is missing: a few new commits always, much for as long as may be waited.
 
@@ -315,7 +320,7 @@ class Follower:
         kind = self._features.kind_of(uri) if uri.scope is Scope.ARCHIVE else None
         found = None if kind is None else kind.at_rest(uri, text or "")
         if found is not None:
-            archived_rows.put(connection, uri, *found)
+            self._catalog.put_at_rest(connection, uri, *found)
 
     def _put(self, connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
         """Index a file's whole text in place of what is indexed of it."""
@@ -338,7 +343,6 @@ class Follower:
     def _grow(self, connection: sqlite3.Connection, uri: MemoryUri, text: str, first: int, earlier: list[Turn]) -> None:
         messages = [(first + line, message) for line, message in numbered(text)]
         self._catalog.grow(connection, uri, session_growth(uri, earlier, messages))
-        archived_rows.apply(connection, str(uri))
 
 
 def numbered(text: str) -> Iterator[tuple[int, Message]]:
@@ -354,27 +358,12 @@ def _mark(filling: str | None) -> tuple[int, int]:
     return int(seq), int(ordinal)
 
 
-_log = logging.getLogger(__name__)
-_FEWEST_PRUNED = 1_000
-_PAUSE_SECONDS = 0.1
-_PAUSE_LIMIT_SECONDS = 2.0
-#: A process that only searches looks for what others sent or filed this often.
-_UPKEEP_SECONDS = 60.0
-#: While a vector server is away, and once it is back.
-_TROUBLED_SECONDS = 5.0
-#: A catalog that is damaged again at once is left to the next request.
-_HEALINGS = 3
-
-T = TypeVar("T")
-P = ParamSpec("P")
-
-
 class Indexer:
     """The index of one store, as seen by this process.
 
     Args:
         ledger: What the index follows.
-        catalog: What follows it, or its file.
+        catalog: What follows it.
         types: Tell a file's memory type.
         embedder: None means search by words only.
         vectors: Nearest-neighbour search over the catalog's vectors.
@@ -385,20 +374,20 @@ class Indexer:
     def __init__(
         self,
         ledger: Ledger,
-        catalog: Catalog | Path,
+        catalog: Catalog,
         types: MemoryTypeRegistry,
         embedder: Embedder | None,
         vectors: VectorIndex,
-        features: Features = NO_FEATURES,
+        features: Features,
         background: Background | None = None,
     ) -> None:
-        self.catalog = Catalog(catalog) if isinstance(catalog, Path) else catalog
+        self.catalog = catalog
         self.vectors = vectors
         self._embedding = PassageEmbedding(self.catalog, embedder)
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._follower = Follower(ledger, self.catalog, types, self._closing, features)
-        self._told = ""
+        self._paused = ""
         #: Called in the background once the catalog has followed the ledger.
         self.followed: Callable[[], None] = lambda: None
         self._background = background
@@ -438,10 +427,7 @@ class Indexer:
             self._background.later(self._round)
 
     def follow(
-        self,
-        wait_seconds: float | None = FOLLOW_SECONDS,
-        report: Callable[[Behind], None] | None = None,
-        spaces: Sequence[str] = (),
+        self, wait_seconds: float | None = FOLLOW_SECONDS, report: Report | None = None, spaces: Sequence[str] = ()
     ) -> Behind | None:
         """Index the commits that the catalog has not seen, of this process or another; a damaged catalog anew.
 
@@ -481,8 +467,8 @@ class Indexer:
         """
         for _ in range(_HEALINGS):
             try:
-                if not self.catalog.file.is_current():
-                    self._replaced(self.catalog.file.renew())
+                if not self.catalog.file.is_current() and self.catalog.file.renew():
+                    self.wake()
                 return ask()
             except DatabaseDamaged as error:
                 self.heal(error)
@@ -497,14 +483,10 @@ class Indexer:
         file = self.catalog.file
         if damage.path != file.path:
             raise damage
-        if not file.is_current():
-            self._replaced(file.renew())
-        elif file.renew(damage.generation):
-            _log.warning("the index is rebuilt: %s", damage.message)
-            self.wake()
-
-    def _replaced(self, replaced: bool) -> None:
-        if replaced:
+        is_there = file.is_current()  # else it was deleted or replaced, which is nobody's fault
+        if file.renew(damage.generation if is_there else None):
+            if is_there:
+                _log.warning("the index is rebuilt: %s", damage.message)
             self.wake()
 
     @property
@@ -589,30 +571,25 @@ class Indexer:
         if self._closing.is_set():
             return
         try:
-            self._follow_all()
+            while not self._closing.is_set() and self.answer(lambda: self._follower.follow(None)) is not None:
+                continue
             self.followed()
             self._embedding.in_background(self._closing)
             self._keep_up()
-            self._told = ""
+            self._paused = ""
         except DatabaseDamaged as error:
-            self._healed_in_background(error)
+            try:
+                self.heal(error)
+                self.wake()
+            except (StoreBusy, StorageFailed) as failure:
+                self._warn(failure)
         except (EmbeddingFailed, StoreBusy, StorageFailed) as error:
-            self._tell(error)
+            self._warn(error)
 
-    def _follow_all(self) -> None:
-        while not self._closing.is_set() and self.answer(lambda: self._follower.follow(None)) is not None:
-            continue
-
-    def _healed_in_background(self, damage: DatabaseDamaged) -> None:
-        try:
-            self.heal(damage)
-            self.wake()
-        except (StoreBusy, StorageFailed) as error:
-            self._tell(error)
-
-    def _tell(self, error: RunebookError) -> None:
-        if error.message != self._told:
-            self._told = error.message
+    def _warn(self, error: RunebookError) -> None:
+        """Say why background work paused, once for each reason."""
+        if error.message != self._paused:
+            self._paused = error.message
             _log.warning("background indexing paused: %s", error)
 
     def _keep_up(self) -> None:

@@ -15,22 +15,6 @@ from memory_core.core.frozen import frozen
 from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.uri import MemoryUri, Scope
 
-DDL = """
-DROP TABLE IF EXISTS page_rows;
-DROP TABLE IF EXISTS stale_pages;
-CREATE TABLE page_rows (
-    directory TEXT NOT NULL,
-    name TEXT NOT NULL,
-    seq INTEGER NOT NULL,
-    ordinal INTEGER NOT NULL,
-    important INTEGER NOT NULL,
-    private INTEGER NOT NULL,
-    PRIMARY KEY (directory, name)
-) WITHOUT ROWID;
-CREATE INDEX page_rows_order ON page_rows (directory, private, important, seq, ordinal);
-CREATE TABLE stale_pages (id INTEGER PRIMARY KEY AUTOINCREMENT, directory TEXT NOT NULL, name TEXT NOT NULL);
-CREATE INDEX stale_pages_directory ON stale_pages (directory);
-"""
 #: In ``stale_pages`` instead of a memory's name: every line of the page.
 EVERY_LINE = ""
 #: ``viking://user/{space}/memories``: three parts.

@@ -26,6 +26,7 @@ from memory_core.core.errors import EmbeddingFailed
 from memory_core.core.index.encoder import BackgroundModel, Scale, measure_scale, refuse_blank
 
 if TYPE_CHECKING:
+    from memory_core.core.config import EmbeddingConfig
     from memory_core.core.index.encoder import Vectors
 
 _INSTALL = "pip install sentence-transformers"
@@ -50,21 +51,13 @@ class SentenceTransformersEmbedder(BackgroundModel[_Encoder]):
     """A SentenceTransformer model.
 
     Args:
-        name: On its hub, or a local folder.
-        query_prompt: Put before queries; empty is the model's own prompt, if it has one.
-        passage_prompt: Put before passages; the same.
-        device: cpu, or auto for a GPU where there is one.
-        batch: Texts computed at once.
+        config: The model by its name on its hub, or a local folder; prompts, of which an empty one is the model's own,
+            if it has one; its device, or auto for a GPU where there is one; and how many texts are computed at once.
     """
 
-    def __init__(
-        self, name: str, *, query_prompt: str = "", passage_prompt: str = "", device: str = "cpu", batch: int = 32
-    ) -> None:
-        self._name = name
-        self._query_prompt = query_prompt or None
-        self._passage_prompt = passage_prompt or None
-        self._device = None if device == "auto" else device
-        self._batch = batch
+    def __init__(self, config: EmbeddingConfig) -> None:
+        self._config = config
+        self._name = config.model.strip()
         super().__init__(self._load)
         self._encoding = threading.Lock()
 
@@ -92,20 +85,24 @@ class SentenceTransformersEmbedder(BackgroundModel[_Encoder]):
         """
         refuse_blank(texts)
         model = self.get().model
-        return self._encode(model.encode_query, texts, self._query_prompt) if query else self._passages(model, texts)
+        return (
+            self._encode(model.encode_query, texts, self._config.query_prompt)
+            if query
+            else self._passages(model, texts)
+        )
 
     def _passages(self, model: Any, texts: Sequence[str]) -> Vectors:
-        return self._encode(model.encode_document, texts, self._passage_prompt)
+        return self._encode(model.encode_document, texts, self._config.passage_prompt)
 
-    def _encode(self, encode: Callable[..., Any], texts: Sequence[str], prompt: str | None) -> Vectors:
+    def _encode(self, encode: Callable[..., Any], texts: Sequence[str], prompt: str) -> Vectors:
         import numpy as np
 
         try:
             with self._encoding:  # its tokenizer may not be used by two threads at once
                 found = encode(
                     list(texts),
-                    prompt=prompt,
-                    batch_size=self._batch,
+                    prompt=prompt or None,
+                    batch_size=self._config.batch,
                     normalize_embeddings=True,
                     show_progress_bar=False,
                     convert_to_numpy=True,
@@ -120,10 +117,11 @@ class SentenceTransformersEmbedder(BackgroundModel[_Encoder]):
         return vectors
 
     def _load(self) -> _Encoder:
-        model = _loaded("SentenceTransformer", self._name, self._device)
+        device = None if self._config.device == "auto" else self._config.device
+        model = _loaded("SentenceTransformer", self._name, device)
         scale = measure_scale(lambda texts: self._passages(model, texts))
         dimension = model.get_embedding_dimension()
-        fingerprint = f"sentence-transformers-{_digest(model, self._passage_prompt)}-{dimension}"
+        fingerprint = f"sentence-transformers-{_digest(model, self._config.passage_prompt)}-{dimension}"
         return _Encoder(model, fingerprint, scale)
 
 
@@ -134,12 +132,10 @@ class CrossEncoderReranker(BackgroundModel[Any]):
 
     Args:
         name: On its hub, or a local folder.
-        device: cpu, or auto for a GPU where there is one.
     """
 
-    def __init__(self, name: str, *, device: str = "cpu") -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._device = None if device == "auto" else device
         super().__init__(self._load)
         self._scoring = threading.Lock()
 
@@ -170,7 +166,7 @@ class CrossEncoderReranker(BackgroundModel[Any]):
         return [min(1.0, max(0.0, float(score))) for score in found]
 
     def _load(self) -> Any:
-        model = _loaded("CrossEncoder", self._name, self._device)
+        model = _loaded("CrossEncoder", self._name, "cpu")
         heads = getattr(model[0].config, "architectures", None) or [""]
         if model.num_labels != 1 or not any(judge in head for judge in _JUDGES for head in heads):
             raise EmbeddingFailed(
@@ -232,7 +228,7 @@ def _failed(name: str, what: str, error: Exception) -> EmbeddingFailed:
     )
 
 
-def _digest(model: Any, passage_prompt: str | None) -> str:
+def _digest(model: Any, passage_prompt: str) -> str:
     """Tells models apart by what decides their passage vectors, wherever they were loaded from."""
     prompts = [model.prompts.get(name) for name in ("document", "passage", "corpus")]
     own = next((prompt for prompt in prompts if prompt), "")

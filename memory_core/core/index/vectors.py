@@ -11,10 +11,9 @@ with the first search.
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -35,60 +34,6 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float32]
 
 _log = logging.getLogger(__name__)
-
-#: ``vector_log.id`` tells this log from one that was deleted and begun again, whose numbers mean other rows.
-DDL = """
-CREATE TABLE vectors (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,
-    space TEXT NOT NULL,
-    uri TEXT NOT NULL,
-    part INTEGER NOT NULL,
-    content_sha256 TEXT NOT NULL,
-    fingerprint TEXT NOT NULL,
-    vector BLOB NOT NULL,
-    UNIQUE (space, uri, part, content_sha256, fingerprint)
-);
-CREATE INDEX vectors_seq ON vectors (space, fingerprint, seq);
-CREATE TABLE vector_log (id TEXT NOT NULL);
-INSERT INTO vector_log (id) VALUES (lower(hex(randomblob(16))));
-"""
-
-_ROWS_OF = (
-    "SELECT seq FROM vectors WHERE space = {0}.space AND uri = {0}.uri AND part = {0}.part "
-    "AND content_sha256 = {0}.content_sha256"
-)
-_BELONG = (
-    "UPDATE vector_changes SET number = number + 1; UPDATE vector_documents SET document_id = {document}, "
-    "changed = (SELECT number FROM vector_changes) WHERE seq IN ({rows});"
-)
-#: Needs the tables of ``DDL`` and of ``embedding_queue``. ``document_id`` is 0 where the text is gone; rows that were
-#: pruned stay here as such, for whoever has followed to an earlier number.
-DOCUMENTS_DDL = f"""
-DROP TABLE IF EXISTS vector_documents;
-DROP TABLE IF EXISTS vector_changes;
-DROP TRIGGER IF EXISTS vector_added;
-DROP TRIGGER IF EXISTS vector_pruned;
-CREATE TABLE vector_changes (id TEXT NOT NULL, number INTEGER NOT NULL);
-INSERT INTO vector_changes VALUES (lower(hex(randomblob(16))), 0);
-CREATE TABLE vector_documents (seq INTEGER PRIMARY KEY, document_id INTEGER NOT NULL, changed INTEGER NOT NULL);
-CREATE INDEX vector_documents_changed ON vector_documents (changed);
-INSERT INTO vector_documents SELECT v.seq, coalesce(p.document_id, 0), 0 FROM vectors v
-    LEFT JOIN passages p ON p.uri = v.uri AND p.part = v.part AND p.content_sha256 = v.content_sha256;
-CREATE TRIGGER vector_added AFTER INSERT ON vectors BEGIN
-    UPDATE vector_changes SET number = number + 1;
-    INSERT INTO vector_documents SELECT NEW.seq, coalesce((SELECT p.document_id FROM passages p
-        WHERE p.uri = NEW.uri AND p.part = NEW.part AND p.content_sha256 = NEW.content_sha256), 0), number
-        FROM vector_changes;
-END;
-CREATE TRIGGER vector_pruned AFTER DELETE ON vectors
-    BEGIN {_BELONG.format(document="0", rows="OLD.seq")} END;
-CREATE TRIGGER passage_added AFTER INSERT ON passages
-    BEGIN {_BELONG.format(document="NEW.document_id", rows=_ROWS_OF.format("NEW"))} END;
-CREATE TRIGGER passage_moved AFTER UPDATE OF document_id ON passages WHEN NEW.document_id <> OLD.document_id
-    BEGIN {_BELONG.format(document="NEW.document_id", rows=_ROWS_OF.format("NEW"))} END;
-CREATE TRIGGER passage_removed AFTER DELETE ON passages
-    BEGIN {_BELONG.format(document="0", rows=_ROWS_OF.format("OLD"))} END;
-"""
 
 #: So many rows that are in memory alone are worth being appended to the file.
 _FILED_ROWS = 1_024
@@ -229,12 +174,7 @@ class VectorIndex:
         return None
 
     def nearest(
-        self,
-        connection: sqlite3.Connection,
-        spaces: Sequence[str],
-        fingerprint: str,
-        queries: Sequence[Vector],
-        k: int,
+        self, connection: sqlite3.Connection, spaces: Sequence[str], fingerprint: str, queries: Sequence[Vector], k: int
     ) -> Nearest:
         """The ``k`` nearest rows of each space to each query, of those that are of a document.
 
@@ -336,13 +276,12 @@ class VectorIndex:
             return [(cell, cell.followed(connection, changed)) for cell in cells]
 
 
-def open_vectors(settings: IndexConfig, state: Path, environment: Mapping[str, str] = os.environ) -> VectorIndex:
+def open_vectors(settings: IndexConfig, state: Path) -> VectorIndex:
     """The index that the settings name.
 
     Args:
         settings: The section ``index``.
         state: The store's ``.state`` folder.
-        environment: Holds the key of a server.
 
     Raises:
         ConfigInvalid: If the server's address or key cannot be used.
@@ -351,4 +290,4 @@ def open_vectors(settings: IndexConfig, state: Path, environment: Mapping[str, s
         return VectorIndex(state)
     from memory_core.core.index.chroma import open_chroma
 
-    return open_chroma(settings, state, environment)
+    return open_chroma(settings, state)

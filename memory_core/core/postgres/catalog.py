@@ -20,10 +20,8 @@ from memory_core.core.postgres.hnsw import EXACT_BELOW, HnswIndexes
 from memory_core.core.postgres.words import PostgresWords
 
 if TYPE_CHECKING:
-    from memory_core.core.index.catalog import Words
     from memory_core.core.index.catalog_file import CatalogFile
     from memory_core.core.index.vectors import Vector
-    from memory_core.core.store.sqlite import Database
 
 #: A vector, and the document that its text is a passage of at present.
 _SAME_TEXT = "p.uri = v.uri AND p.part = v.part AND p.content_sha256 = v.content_sha256"
@@ -44,13 +42,11 @@ class PostgresCatalog(Catalog):
     """
 
     def __init__(self, server: PostgresServer, tenant: str) -> None:
-        self.rows = database = PostgresDatabase(server, "index", tenant)
+        self.rows = PostgresDatabase(server, "index", tenant)
         self._server = server
         self._tenant = tenant
-        self.file = cast("CatalogFile", database)
-        self._database = cast("Database", database)
-        self.postgres_words = PostgresWords()
-        self.words = cast("Words", self.postgres_words)
+        self.file = cast("CatalogFile", self.rows)
+        self.words = self.postgres_words = PostgresWords(self.rows.connection)
 
     def lock(self, name: str, timeout_seconds: float = 30.0) -> PostgresLock:
         """A lock of this tenant's index by its name, shared by all servers."""

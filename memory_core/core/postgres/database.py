@@ -302,11 +302,6 @@ class PostgresDatabase:
         """Nothing is put in the place of a database."""
         return False
 
-    @property
-    def database(self) -> PostgresDatabase:
-        """Itself, where a file and what is in it are two things."""
-        return self
-
     def close(self) -> None:
         """Nothing is held between transactions."""
 

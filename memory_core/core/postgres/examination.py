@@ -82,7 +82,7 @@ class ExaminedDatabase:
             connection.execute("SELECT part, id FROM documents WHERE uri = ?", (uri,)).fetchall()
         )
         return all(
-            document.part in numbers and words.holds(connection, numbers[document.part], *words_of(document))
+            document.part in numbers and words.holds(numbers[document.part], *words_of(document))
             for document in documents
         )
 

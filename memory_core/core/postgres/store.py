@@ -231,8 +231,7 @@ class PostgresStore(Store):
         pages: PostgresDatabase,
         state: Path,
         background: Background,
-        *,
-        step: Step = lambda _name: None,
+        step: Step,
     ) -> None:
         self._private = None
         self._server = server

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
 from memory_core.core.index.catalog_file import WORDS_DDL
-from memory_core.core.index.filter import ANYTHING, Condition, all_of
+from memory_core.core.index.filter import ANYTHING, Bounds, Condition, all_of
 from memory_core.core.index.search_rows import (
     COMMON_FROM,
     K1,
@@ -27,12 +28,12 @@ from memory_core.core.index.search_rows import (
     VIEWS,
     B,
     LexicalHits,
-    asks_nothing,
+    Words,
     most_linked,
     telling_terms,
 )
 from memory_core.core.index.tokenizer import word_share
-from memory_core.core.search.fusion import COLUMN_WEIGHTS, Question, idf, weigh_question
+from memory_core.core.search.fusion import COLUMN_WEIGHTS, idf, weigh_question
 from memory_core.core.text.analysis import FILLER_ROWS, filler_texts
 
 #: Documents of a word that are counted; of a more common one it is estimated how many hold it.
@@ -145,148 +146,109 @@ def _fillers() -> tuple[Mapping[str, Mapping[int, _Spots]], int]:
     return postings, tokens
 
 
-class PostgresWords:
-    """Keeps the words of documents and searches them; each method is the function of that name of ``search_rows``."""
+class PostgresWords(Words):
+    """Keeps the words of documents and searches them as ``Words`` does.
 
-    def put(self, connection: Any, document: int, own: str, previous: str, _scope: str) -> None:
+    Args:
+        connect: This thread's connection to the index.
+    """
+
+    _connect: Callable[[], Any]
+
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        super().__init__(connect)
+
+    def put(self, document: int, own: str, previous: str, _scope: str) -> None:
         """Add the words of a document."""
         spots, tokens = _counted(own, previous)
         places = [each.own for each in spots.values()], [each.previous for each in spots.values()]
-        connection.native(
+        self._connect().native(
             "INSERT INTO words (term, document, own, previous, tokens) SELECT term, %s, own, previous, %s "
             "FROM unnest(%s::text[], %s::text[], %s::text[]) AS t (term, own, previous)",
             (document, tokens, list(spots), *places),
         )
-        connection.native("INSERT INTO word_counts VALUES (%s, %s)", (document, tokens))
+        self._connect().native("INSERT INTO word_counts VALUES (%s, %s)", (document, tokens))
 
-    def holds(self, connection: Any, document: int, own: str, previous: str) -> bool:
+    def holds(self, document: int, own: str, previous: str) -> bool:
         """Whether the stored words of a document are those of its two texts."""
         spots, tokens = _counted(own, previous)
-        held = connection.native("SELECT term, own, previous, tokens FROM words WHERE document = %s", (document,))
-        counts = connection.native("SELECT tokens FROM word_counts WHERE document = %s", (document,)).fetchall()
+        held = self._connect().native("SELECT term, own, previous, tokens FROM words WHERE document = %s", (document,))
+        counts = self._connect().native("SELECT tokens FROM word_counts WHERE document = %s", (document,)).fetchall()
         expected = {(term, each.own, each.previous, tokens) for term, each in spots.items()}
         return set(held.fetchall()) == expected and counts == [(tokens,)]
 
-    def remove(self, connection: Any, documents: Sequence[int]) -> None:
+    def remove(self, documents: Sequence[int]) -> None:
         """Drop the words of documents."""
         if documents:
             for table in ("words", "word_counts"):
-                connection.native(f"DELETE FROM {table} WHERE document = ANY(%s)", (list(documents),))
+                self._connect().native(f"DELETE FROM {table} WHERE document = ANY(%s)", (list(documents),))
 
-    def compact(self, connection: Any) -> None:
+    def compact(self) -> None:
         """Nothing is kept of words that were dropped."""
 
-    def clear(self, connection: Any) -> None:
+    def clear(self) -> None:
         """Forget all words."""
         for table in ("words", "word_counts"):
-            connection.native(f"DELETE FROM {table}")
+            self._connect().native(f"DELETE FROM {table}")
 
-    def search(
-        self,
-        connection: Any,
-        terms: Sequence[str],
-        limit: int,
-        documents: int,
-        scopes: Sequence[str] | None = None,
-        condition: Condition | None = None,
-    ) -> LexicalHits:
+    def search(self, terms: Sequence[str], limit: int, bounds: Bounds) -> LexicalHits:
         """Documents that share a term with the query."""
-        if asks_nothing(terms, scopes):
-            return LexicalHits({}, Question(0.0, 0, 0, words=0.0, documents=documents))
-        rows = documents + FILLER_ROWS
+        rows = bounds.documents + FILLER_ROWS
+        if not terms:
+            return LexicalHits({}, weigh_question(rows, ()))
         operands = {term: _TOKENIZER.operand(term) for term in terms}
-        with connection.together() as reading:
-            space = _space(reading, scopes)
-            counted = space.counts(operands, COUNTED, documents)
+        with self._space(bounds.scopes) as space:
+            counted = space.counts(operands, COUNTED, bounds.documents)
             matching = [sum(counted[term]) for term in terms]
             telling = telling_terms(terms, matching, rows)
             if all(operands[term].is_word for term in telling):
                 words = [(operands[term].terms[0], sum(counted[term])) for term in telling]
-                best = space.best(words, limit, condition)
+                best = space.best(words, limit, bounds.condition)
                 scores = {int(document): float(score) for document, score in best}
             else:
                 space.fetch(operands[term] for term in telling)
                 found = [(space.found(operands[term]), sum(counted[term])) for term in telling]
-                scores = space.ranked(found, limit, condition)
+                scores = space.ranked(found, limit, bounds.condition)
             few = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= RARE_DOCUMENTS * VIEWS]
-            rare = frozenset(self.holding(reading, few, RARE_DOCUMENTS, scopes, condition))
+            rare = frozenset(self.holding(few, RARE_DOCUMENTS, bounds))
         question = weigh_question(rows, matching, [word_share(term) for term in terms])
         known = sum(count > 0 for count, _ in counted.values())
         return LexicalHits(scores, replace(question, known_terms=known), rare)
 
-    def holding(
-        self,
-        connection: Any,
-        terms: Sequence[str],
-        limit: int,
-        scopes: Sequence[str] | None = None,
-        condition: Condition | None = None,
-    ) -> dict[int, float]:
+    def holding(self, terms: Sequence[str], limit: int, bounds: Bounds) -> dict[int, float]:
         """Documents that hold a term which at most ``limit`` documents hold."""
-        if asks_nothing(terms, scopes):
-            return {}
         best: dict[int, float] = {}
-        with connection.together() as reading:
-            space = _space(reading, scopes)
+        with self._space(bounds.scopes) as space:
             space.fetch(map(_TOKENIZER.operand, terms))
             for term in terms:
-                for document, score in space.holders([term], limit, condition).items():
+                for document, score in space.holders([term], limit, bounds.condition).items():
                     best[document] = max(score, best.get(document, 0.0))
         return best
 
-    def holding_all(
-        self,
-        connection: Any,
-        terms: Sequence[str],
-        limit: int,
-        scopes: Sequence[str] | None = None,
-        condition: Condition | None = None,
-    ) -> dict[int, float]:
+    def holding_all(self, terms: Sequence[str], limit: int, bounds: Bounds) -> dict[int, float]:
         """Documents that hold every term, if at most ``limit`` do."""
-        if asks_nothing(terms, scopes):
+        if not terms:
             return {}
-        with connection.together() as reading:
-            return _space(reading, scopes).holders(terms, limit, condition)
+        with self._space(bounds.scopes) as space:
+            return space.holders(terms, limit, bounds.condition)
 
-    def telling(
-        self,
-        connection: Any,
-        topic: Sequence[str],
-        limit: int,
-        scopes: Sequence[str] | None = None,
-        condition: Condition | None = None,
-    ) -> list[int]:
+    def holding_any(self, topic: Sequence[str], limit: int, bounds: Bounds) -> list[int]:
         """Documents that hold any of the operands of a topic, best first."""
-        if asks_nothing(topic, scopes):
-            return []
-        with connection.together() as reading:
-            space = _space(reading, scopes)
-            operands = [_TOKENIZER.operand(term) for term in topic]
+        operands = [_TOKENIZER.operand(term) for term in topic]
+        with self._space(bounds.scopes) as space:
             space.fetch(operands)
-            return list(space.ranked([space.own(operand) for operand in operands], limit, condition))
+            return list(space.ranked([space.own(operand) for operand in operands], limit, bounds.condition))
 
-    def sharing(
-        self,
-        connection: Any,
-        terms: Sequence[str],
-        scopes: Sequence[str] | None,
-        limit: int,
-        condition: Condition | None = None,
-        *,
-        indexed: bool,
-    ) -> list[tuple[str, str]]:
+    def sharing(self, terms: Sequence[str], limit: int, bounds: Bounds, *, indexed: bool) -> list[tuple[str, str]]:
         """``(uri, own text)`` of memories that share rare terms with another."""
-        if asks_nothing(terms, scopes):
-            return []
         operands = {term: _TOKENIZER.operand(term) for term in terms}
-        with connection.together() as reading:
-            space = _space(reading, scopes)
+        with self._space(bounds.scopes) as space:
             counted = space.counts(operands, SHARED_FROM)
             ordered = sorted((min(SHARED_FROM, sum(counted[term])), term) for term in terms)
             rarest = [(count, operands[term]) for count, term in ordered if count > indexed][:RAREST_TERMS]
             if not rarest:
                 return []
-            memories = all_of([Condition("d.context_type <> 'resource'"), condition]) or ANYTHING
+            memories = all_of([Condition("d.context_type <> 'resource'"), bounds.condition]) or ANYTHING
             joint = sum(count for count, _ in rarest) > SHARED_FROM
             if all(operand.is_word for _, operand in rarest):
                 words = [(operand.terms[0], count) for count, operand in rarest]
@@ -294,50 +256,43 @@ class PostgresWords:
                 return [(uri, own) for _, _, uri, own in best]
             space.fetch(operand for _, operand in rarest)
             found = [(space.found(operand), count) for count, operand in rarest]
-            return _texts(reading, list(space.ranked(found, None, None, joint=joint)), limit, memories)
+            return space.texts(list(space.ranked(found, None, None, joint=joint)), limit, memories)
 
-    def linked(
-        self,
-        connection: Any,
-        terms: Sequence[str],
-        documents: int,
-        scopes: Sequence[str] | None,
-        condition: Condition | None = None,
-    ) -> dict[int, float]:
+    def linked(self, terms: Sequence[str], bounds: Bounds) -> dict[int, float]:
         """Documents that share the rarest terms of a text that others use, too, with their share of them."""
-        if asks_nothing(terms, scopes):
-            return {}
         operands = {term: _TOKENIZER.operand(term) for term in terms}
         found: dict[int, float] = {}
-        with connection.together() as reading:
-            space = _space(reading, scopes)
+        with self._space(bounds.scopes) as space:
             counted = space.counts(operands, COMMON_FROM, own=True)
             shared = sorted((sum(each), term) for term, each in counted.items())
-            shared = [(count, term) for count, term in shared if 1 < count <= most_linked(documents)]
-            weights = {term: idf(documents + FILLER_ROWS, count) for count, term in shared[:LINK_TERMS]}
+            shared = [(count, term) for count, term in shared if 1 < count <= most_linked(bounds.documents)]
+            weights = {term: idf(bounds.documents + FILLER_ROWS, count) for count, term in shared[:LINK_TERMS]}
             space.fetch(operands[term] for term in weights)
             held = {term: space.own(operands[term]) for term in weights}
-            passing = space.passing({document for term in weights for document in held[term][0]}, condition)
+            passing = space.passing({document for term in weights for document in held[term][0]}, bounds.condition)
         for term, weight in weights.items():
             for document in held[term][0].keys() & passing:
                 found[document] = found.get(document, 0.0) + weight / sum(weights.values())
         return found
 
-    def turns_with(self, connection: Any, term: str, spaces: Sequence[str]) -> list[tuple[str, str, str]]:
-        """``(uri, speaker, own)`` of some turns that hold a term."""
-        with connection.together() as reading:
-            held, _ = _space(reading, None).own(_TOKENIZER.operand(term))
-            rows = reading.execute(
-                "SELECT uri, speaker, own FROM documents WHERE id = ANY(?) AND memory_type = 'message' "
-                "AND space = ANY(?) ORDER BY id LIMIT ?",
-                (list(held), list(spaces), TURNS),
-            )
-            return list(rows.fetchall())
+    @contextmanager
+    def _space(self, scopes: Sequence[str] | None) -> Iterator[_Space]:
+        """The words of these scopes in one transaction, which remembers what was read of them."""
+        with self._connect().together() as reading:
+            space = _Space(reading, scopes)
+            if reading.kept is not None:
+                space = reading.kept.setdefault(None if scopes is None else tuple(scopes), space)
+            yield space
 
-    def is_held(self, connection: Any, term: str, scopes: Sequence[str] | None, _documents: int) -> bool:
+    def turns_with(self, term: str, spaces: Sequence[str]) -> list[tuple[str, str, str]]:
+        """``(uri, speaker, own)`` of some turns that hold a term."""
+        with self._space(None) as space:
+            return space.turns(_TOKENIZER.operand(term), spaces)
+
+    def is_held(self, term: str, bounds: Bounds) -> bool:
         """Whether any document within the scopes holds the term."""
-        with connection.together() as reading:
-            return bool(_space(reading, scopes).found(_TOKENIZER.operand(term)))
+        with self._space(bounds.scopes) as space:
+            return bool(space.found(_TOKENIZER.operand(term)))
 
 
 class _Space:
@@ -550,6 +505,31 @@ class _Space:
         )
         return {int(document) for (document,) in rows}
 
+    def texts(self, documents: Sequence[int], limit: int, condition: Condition) -> list[tuple[str, str]]:
+        """``(uri, own text)`` of the first of some documents that meet a condition."""
+        found: list[tuple[str, str]] = []
+        for start in range(0, len(documents), _ASKED_TEXTS):
+            asked = documents[start : start + _ASKED_TEXTS]
+            rows = self._connection.execute(
+                f"SELECT d.id, d.uri, d.own FROM documents d WHERE d.id = ANY(?) AND {condition.sql}",
+                (list(asked), *condition.parameters),
+            )
+            texts = {int(number): (uri, own) for number, uri, own in rows}
+            found += [texts[document] for document in asked if document in texts]
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    def turns(self, operand: _Operand, spaces: Sequence[str]) -> list[tuple[str, str, str]]:
+        """``(uri, speaker, own text)`` of some turns that hold an operand."""
+        held, _ = self.own(operand)
+        rows = self._connection.execute(
+            "SELECT uri, speaker, own FROM documents WHERE id = ANY(?) AND memory_type = 'message' "
+            "AND space = ANY(?) ORDER BY id LIMIT ?",
+            (list(held), list(spaces), TURNS),
+        )
+        return list(rows.fetchall())
+
     def _totals(self) -> tuple[int, float]:
         """How many rows there are, fillers included, and words of a row on average."""
         if self._whole is None:
@@ -569,30 +549,6 @@ class _Space:
         )
         for term, document, *spots in rows:
             self._postings.setdefault(term, {})[document] = _Spots(*spots)
-
-
-def _texts(connection: Any, documents: Sequence[int], limit: int, condition: Condition) -> list[tuple[str, str]]:
-    """``(uri, own text)`` of the first of some documents that meet a condition."""
-    found: list[tuple[str, str]] = []
-    for start in range(0, len(documents), _ASKED_TEXTS):
-        asked = documents[start : start + _ASKED_TEXTS]
-        rows = connection.execute(
-            f"SELECT d.id, d.uri, d.own FROM documents d WHERE d.id = ANY(?) AND {condition.sql}",
-            (list(asked), *condition.parameters),
-        )
-        texts = {int(number): (uri, own) for number, uri, own in rows}
-        found += [texts[document] for document in asked if document in texts]
-        if len(found) >= limit:
-            break
-    return found[:limit]
-
-
-def _space(connection: Any, scopes: Sequence[str] | None) -> _Space:
-    """What was read of the words of these scopes in the transaction at hand, where it stays as it is."""
-    if connection.kept is None:
-        return _Space(connection, scopes)
-    found: _Space = connection.kept.setdefault(None if scopes is None else tuple(scopes), _Space(connection, scopes))
-    return found
 
 
 def _count(places: str) -> int:

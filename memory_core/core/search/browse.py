@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from memory_core.core.caches import PrefixCache
 from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
-from memory_core.core.index import filter
+from memory_core.core.frozen import frozen
 from memory_core.core.index.documents import MESSAGES_NAME
+from memory_core.core.index.filter import private_elsewhere
 from memory_core.core.memory.directory_page import abstract_line
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message import parse_lines
@@ -25,48 +26,11 @@ if TYPE_CHECKING:
     from memory_core.core.feature import Features
     from memory_core.core.index.catalog import Catalog
     from memory_core.core.memory.metadata import Link
+    from memory_core.core.memory.requests import ListRequest, TreeRequest
     from memory_core.core.store.files import Entry, FileStore
 
 
-def private_elsewhere(catalog: Catalog, uris: Sequence[str], project: str | None, features: Features) -> frozenset[str]:
-    """Those of the files that are private to a project other than the given one, as the catalog knows them.
-
-    A file that shows what another one says shows no more than that: where any of it is private elsewhere, so is the
-    file.
-    """
-    if not catalog.holds_private(project):
-        return frozenset()
-    owners = {uri: str(owner) for uri in uris if (owner := _owner(uri, features)) is not None}
-    elsewhere = filter.private_elsewhere(project)
-    rows = catalog.connection().execute(
-        f"SELECT DISTINCT d.uri FROM documents d WHERE d.uri IN (SELECT value FROM json_each(?)) AND {elsewhere.sql}",
-        (json.dumps([*uris, *owners.values()]), *elsewhere.parameters),
-    )
-    found = frozenset(uri for (uri,) in rows)
-    return frozenset(uri for uri in uris if uri in found or owners.get(uri) in found)
-
-
-def _owner(uri: str, features: Features) -> MemoryUri | None:
-    place = MemoryUri.parse(uri)
-    kind = features.kind_of(place)
-    return None if kind is None else kind.owner(place)
-
-
-def is_elsewhere(uri: MemoryUri, text: str, project: str | None, features: Features) -> bool:
-    """Whether a file's text is private to another project; of a file with entries, whether any of them is."""
-    if _PRIVATE not in text and "\\u" not in text:  # the word by which each of them says so, escaped or not
-        return False
-    scope = ProjectScope(project)
-    kind = features.kind_of(uri)
-    parts = None if kind is None else kind.assignments(text)
-    if uri.name.endswith(".jsonl"):
-        parts = [(message.project, message.private) for message in parse_lines(text)[0]]
-    if parts is not None:
-        return any(not scope.sees(belongs_to, private=private) for belongs_to, private in parts)
-    memory = parse(uri, text, None)
-    return not scope.sees(memory.project, private=memory.is_private)
-
-
+#: The word by which each file says so.
 _PRIVATE = "private"
 _FRAGMENT = re.compile(r"(?P<uri>.*\.(?:jsonl|md))#(?P<line>\d{1,9})")
 _TURN = re.compile(rf"(?P<session>{SCHEME}{Scope.SESSION}/[^/]+/[^/]+)#(?P<line>\d{{1,9}})")
@@ -81,36 +45,45 @@ _ABSTRACT_BYTES = 1024 * 1024
 PRIVATE_LINE = "private to another project"
 
 
+def is_elsewhere(uri: MemoryUri, text: str, project: str | None, features: Features) -> bool:
+    """Whether a file's text is private to another project; of a file with entries, whether any of them is."""
+    if _PRIVATE not in text and "\\u" not in text:  # it may be escaped
+        return False
+    scope = ProjectScope(project)
+    kind = features.kind_of(uri)
+    parts = None if kind is None else kind.assignments(text)
+    if uri.name.endswith(".jsonl"):
+        parts = [(message.project, message.private) for message in parse_lines(text)[0]]
+    if parts is not None:
+        return any(not scope.sees(belongs_to, private=private) for belongs_to, private in parts)
+    memory = parse(uri, text, None)
+    return not scope.sees(memory.project, private=memory.is_private)
+
+
+@frozen
 class Browser:
     """Reads one store within the spaces of one user and agent.
 
-    Args:
+    Attributes:
         files: The files.
         catalog: Knows one-line abstracts, and what is private to other projects.
         spaces: ``scope/space`` names that may be seen.
         features: Their kinds of records are read in ways of their own.
+        project: The one that somebody works in who looks; None is none.
+        strict: Whether what is private to other projects is absent, not only left unexplained: for a reader who is
+            not the owner's own hand.
     """
 
-    def __init__(self, files: FileStore, catalog: Catalog, spaces: Sequence[str], features: Features) -> None:
-        self.features = features
-        self._files = files
-        self._catalog = catalog
-        self._spaces = frozenset(spaces)
-        self._project: str | None = None
-        self._strict = False
+    files: FileStore
+    catalog: Catalog
+    spaces: Sequence[str]
+    features: Features
+    project: str | None = None
+    strict: bool = False
 
     def seen_from(self, project: str | None, *, strict: bool = False) -> Browser:
-        """The same store as somebody sees it who works in a project.
-
-        Args:
-            project: The project; None is none.
-            strict: Whether what is private to other projects is absent, not only left unexplained: for a reader who
-                is not the owner's own hand.
-        """
-        browser = copy.copy(self)
-        browser._project = project
-        browser._strict = strict
-        return browser
+        """The same store as somebody sees it who works in a project."""
+        return replace(self, project=project, strict=strict)
 
     def visible(self, uri: MemoryUri) -> MemoryUri:
         """The URI itself, if it is in a space that may be seen.
@@ -124,11 +97,11 @@ class Browser:
 
     def is_elsewhere(self, uri: MemoryUri, text: str) -> bool:
         """Whether a file's text is private to another project than this browser's."""
-        return is_elsewhere(uri, text, self._project, self.features)
+        return is_elsewhere(uri, text, self.project, self.features)
 
     def _may_see(self, uri: MemoryUri) -> bool:
         inner = MemoryUri(uri.parts[1:]) if uri.scope is Scope.ARCHIVE else uri
-        return len(inner.parts) < 2 or inner.space in self._spaces
+        return len(inner.parts) < 2 or inner.space in self.spaces
 
     def read(self, uri_text: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None) -> ReadResult:
         """Lines of one file.
@@ -156,15 +129,18 @@ class Browser:
         uri = MemoryUri.parse(uri_text)
         text = self.text(uri)
         if text is None:
-            if uri.parts and self._files.stat(away := MemoryUri((Scope.ARCHIVE.value, *uri.parts))) is not None:
+            if uri.parts and self.files.stat(away := MemoryUri((Scope.ARCHIVE.value, *uri.parts))) is not None:
                 raise NotFound(
                     f"{str(uri)!r} is archived.", hint=f"Read {away}; runebook archive restore brings it back."
                 )
-            if self._files.is_dir(uri):
+            if self.files.is_dir(uri):
                 if not uri_text.endswith("/"):
                     raise InvalidUri(f"{str(uri)!r} is a directory.", hint="List it with ls, then read a file.")
-                lines = [f"{entry.uri}  {entry.abstract or ''}".rstrip() for entry in self.ls(str(uri)).entries]
-                return page_of(uri_text, "\n".join(lines), offset, limit, limit_chars)
+                from memory_core.core.memory.requests import ListRequest
+
+                entries = self.ls(ListRequest(str(uri))).entries
+                text = "\n".join(f"{entry.uri}  {entry.abstract or ''}".rstrip() for entry in entries)
+                return page_of(uri_text, text, offset, limit, limit_chars)
             raise _absent(uri)
         return page_of(str(uri), text, offset, limit, limit_chars)
 
@@ -174,8 +150,8 @@ class Browser:
         Raises:
             NotFound: If it may not be seen.
         """
-        text = self._files.text(self.visible(uri))
-        if text is not None and self._strict and self.is_elsewhere(uri, text):
+        text = self.files.text(self.visible(uri))
+        if text is not None and self.strict and self.is_elsewhere(uri, text):
             raise _absent(uri)
         return text
 
@@ -188,14 +164,14 @@ class Browser:
         """How many lines the message or the entry has that begins at a line."""
         uri = self.visible(MemoryUri.parse(uri_text))
         kind = self.features.kind_of(uri)
-        return 1 if kind is None else kind.entry_lines(self._files.text(uri) or "", line)
+        return 1 if kind is None else kind.entry_lines(self.files.text(uri) or "", line)
 
     def linked(self, uri: MemoryUri) -> tuple[LinkedMemory, ...]:
         """The memories that a memory relates to, the strongest relations first.
 
         Those in other spaces, and those private to another project, are not named.
         """
-        text = self._files.text(self.visible(uri)) if uri.name.endswith(".md") else None
+        text = self.files.text(self.visible(uri)) if uri.name.endswith(".md") else None
         links = () if text is None else parse(uri, text, None).metadata.links
         ends = (self._end(link) for link in links)
         return tuple(sorted((end for end in ends if end is not None), key=lambda end: -end.strength))
@@ -208,10 +184,10 @@ class Browser:
             return None
         if not self._may_see(uri):
             return None
-        text = self._files.text(uri)
+        text = self.files.text(uri)
         if text is None and uri.scope is not Scope.ARCHIVE:
             archived = MemoryUri((Scope.ARCHIVE.value, *uri.parts))
-            text = self._files.text(archived)
+            text = self.files.text(archived)
             uri = uri if text is None else archived
         if text is None:
             return LinkedMemory(str(uri), link.relation, link.strength, "", "gone", link.at)
@@ -219,62 +195,38 @@ class Browser:
             return None
         memory = parse(uri, text, None)
         state = "archived" if uri.scope is Scope.ARCHIVE else "in use" if memory.metadata.is_active else "at rest"
-        line = summary_line(self._catalog.abstracts([str(uri)]).get(str(uri)) or memory.line, _LINKED_LINE_CHARS)
+        line = summary_line(self.catalog.abstracts([str(uri)]).get(str(uri)) or memory.line, _LINKED_LINE_CHARS)
         return LinkedMemory(str(uri), link.relation, link.strength, line, state, link.at)
 
-    def ls(
-        self,
-        uri_text: str,
-        output: str = "agent",
-        abs_limit: int = 256,
-        show_all_hidden: bool = False,
-        node_limit: int = 1000,
-    ) -> Listings:
-        """Entries of one directory.
+    def ls(self, request: ListRequest) -> Listings:
+        """Entries of one directory; see ``tree``."""
+        return self._listed(request, 1)
 
-        Raises:
-            NotFound: If there is no such directory.
-        """
-        return self.tree(uri_text, output, abs_limit, show_all_hidden, node_limit, 1)
-
-    def tree(
-        self,
-        uri_text: str = "viking://",
-        output: str = "agent",
-        abs_limit: int = 256,
-        show_all_hidden: bool = False,
-        node_limit: int = 1000,
-        level_limit: int = 3,
-    ) -> Listings:
+    def tree(self, request: TreeRequest) -> Listings:
         """Everything below a directory, depth first.
-
-        Args:
-            uri_text: The directory.
-            output: ``agent`` adds abstracts; ``original`` leaves them out.
-            abs_limit: Characters of an abstract.
-            show_all_hidden: Also list ``.abstract.md`` and ``.overview.md``.
-            node_limit: Entries at most.
-            level_limit: Depth at most; 1 is the directory itself.
 
         Raises:
             InvalidInput: If an argument is out of range.
             NotFound: If there is no such directory.
         """
-        if output not in ("agent", "original"):
-            raise InvalidInput(f"output {output!r} is unknown.", hint='Use "agent" or "original".')
-        if abs_limit < 1 or node_limit < 1 or level_limit < 1:
+        return self._listed(request, request.level_limit)
+
+    def _listed(self, request: ListRequest, levels: int) -> Listings:
+        if request.output not in ("agent", "original"):
+            raise InvalidInput(f"output {request.output!r} is unknown.", hint='Use "agent" or "original".')
+        if request.abs_limit < 1 or request.node_limit < 1 or levels < 1:
             raise InvalidInput("abs_limit, node_limit and level_limit start at 1.", hint="Leave them out for defaults.")
-        uri = self.visible(MemoryUri.parse(uri_text))
-        if uri.parts and not self._files.is_dir(uri):
-            if self._files.stat(uri) is not None:
+        uri = self.visible(MemoryUri.parse(request.uri))
+        if uri.parts and not self.files.is_dir(uri):
+            if self.files.stat(uri) is not None:
                 raise InvalidInput(f"{str(uri)!r} is a file.", hint="Read it with read.")
             raise _absent(uri)
-        entries = list(self._below(uri, show_all_hidden, level_limit))
-        if self._strict:
-            hidden = self._private(entries, self._project)
+        entries = list(self._below(uri, request.show_all_hidden, levels))
+        if self.strict:
+            hidden = self._private(entries, self.project)
             entries = [entry for entry in entries if entry.uri not in hidden]
-        shown = entries[:node_limit]
-        lines = self._lines(shown, abs_limit) if output == "agent" else {}
+        shown = entries[: request.node_limit]
+        lines = self._lines(shown, request.abs_limit) if request.output == "agent" else {}
         listings = tuple(
             Listing(
                 uri=str(entry.uri) + ("/" if entry.is_dir else ""),
@@ -282,14 +234,14 @@ class Browser:
                 is_dir=entry.is_dir,
                 size=0 if entry.is_dir else entry.stat.size_bytes,
                 updated_at=datetime.fromtimestamp(entry.stat.mtime_ns / 1e9, UTC).isoformat(timespec="seconds"),
-                abstract=lines.get(entry.uri, "") if output == "agent" else None,
+                abstract=lines.get(entry.uri),
             )
             for entry in shown
         )
         return Listings(listings, len(entries) - len(shown))
 
     def _below(self, uri: MemoryUri, hidden: bool, levels: int) -> Iterator[Entry]:
-        for entry in self._files.entries(uri):
+        for entry in self.files.entries(uri):
             if entry.uri.name.startswith(".") and not hidden:
                 continue
             if not self._may_see(entry.uri):
@@ -299,8 +251,8 @@ class Browser:
                 yield from self._below(entry.uri, hidden, levels - 1)
 
     def _lines(self, entries: Sequence[Entry], limit: int) -> dict[MemoryUri, str]:
-        found = self._catalog.abstracts([str(entry.uri) for entry in entries if not entry.is_dir])
-        private = self._private(entries, self._project)
+        found = self.catalog.abstracts([str(entry.uri) for entry in entries if not entry.is_dir])
+        private = self._private(entries, self.project)
         lines: dict[MemoryUri, str] = {}
         for entry in entries:
             if entry.uri in private:
@@ -308,7 +260,7 @@ class Browser:
                 continue
             text = self._directory_line(entry.uri) if entry.is_dir else found.get(str(entry.uri))
             if text is None and entry.uri.name.endswith(".md") and entry.stat.size_bytes <= _ABSTRACT_BYTES:
-                text = self._files.text(entry.uri)
+                text = self.files.text(entry.uri)
                 if text is not None:
                     elsewhere = self.is_elsewhere(entry.uri, text)
                     text = PRIVATE_LINE if elsewhere else parse(entry.uri, text, None).line
@@ -316,28 +268,36 @@ class Browser:
         return lines
 
     def _private(self, entries: Sequence[Entry], project: str | None) -> frozenset[MemoryUri]:
-        """Which files are private to another project: by the catalog, archived ones by what they say."""
-        files = {str(entry.uri): entry for entry in entries if not entry.is_dir}
-        found = {
-            files[uri].uri
-            for uri in private_elsewhere(self._catalog, list(files), project, self.features)
-            if uri in files
-        }
-        shelved = (entry.uri for entry in files.values() if entry.uri.scope is Scope.ARCHIVE)
-        text = self._files.text
-        hidden = (uri for uri in shelved if is_elsewhere(uri, text(uri) or "", project, self.features))
-        return frozenset(found.union(hidden))
+        """Which files are private to another project: by the catalog, archived ones by what they say.
+
+        A file that shows what another one says shows no more than that: where any of it is private elsewhere, so is
+        the file.
+        """
+        files = {str(entry.uri): entry.uri for entry in entries if not entry.is_dir}
+        shelved = (uri for uri in files.values() if uri.scope is Scope.ARCHIVE)
+        hidden = {uri for uri in shelved if is_elsewhere(uri, self.files.text(uri) or "", project, self.features)}
+        if not self.catalog.holds_private(project):
+            return frozenset(hidden)
+        owners = {name: str(owner) for name, uri in files.items() if (owner := self._owner(uri)) is not None}
+        elsewhere = private_elsewhere(project)
+        rows = self.catalog.connection().execute(
+            f"SELECT uri FROM documents d WHERE uri IN (SELECT value FROM json_each(?)) AND {elsewhere.sql}",
+            (json.dumps([*files, *owners.values()]), *elsewhere.parameters),
+        )
+        found = {name for (name,) in rows}
+        hidden.update(uri for name, uri in files.items() if name in found or owners.get(name) in found)
+        return frozenset(hidden)
+
+    def _owner(self, uri: MemoryUri) -> MemoryUri | None:
+        kind = self.features.kind_of(uri)
+        return None if kind is None else kind.owner(uri)
 
     def _directory_line(self, uri: MemoryUri) -> str:
         """The directory's L0 where there is one, else what it holds."""
-        stored = self._files.text(uri.child(ABSTRACT_NAME))
+        stored = self.files.text(uri.child(ABSTRACT_NAME))
         if stored is not None:
             return abstract_line(stored)
-        inside = [
-            entry
-            for entry in self._files.entries(uri)
-            if not entry.uri.name.startswith(".") and self._may_see(entry.uri)
-        ]
+        inside = list(self._below(uri, False, 1))
         private = self._private(inside, None)
         inside = [entry for entry in inside if entry.uri not in private]
         names = ", ".join(entry.uri.name.removesuffix(".md") for entry in inside[:_NAMES_SHOWN])
@@ -354,10 +314,7 @@ def page_of(uri: str, text: str, offset: int = 0, limit: int = -1, limit_chars: 
     check_range(offset, limit)
     total = _ends(text) + (text[-1:] not in ("", "\n"))
     if offset > total or (offset == total and total):
-        raise InvalidInput(
-            f"{uri!r} has {total} lines; there is no line {offset}.",
-            hint="Start at a smaller offset.",
-        )
+        raise InvalidInput(f"{uri!r} has {total} lines; there is no line {offset}.", hint="Start at a smaller offset.")
     first = _after_lines(text, offset)
     end, stop = _fitting(text, offset, first, total if limit == -1 else min(total, offset + limit), limit_chars)
     content = text[first:stop]

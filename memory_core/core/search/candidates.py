@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from memory_core.core.caches import RecentCache
 from memory_core.core.frozen import frozen
 from memory_core.core.index.catalog import Position, Saying
-from memory_core.core.index.filter import Condition
+from memory_core.core.index.filter import Bounds, Condition
 from memory_core.core.index.indexer import Indexer
 from memory_core.core.index.tokenizer import exact_terms, is_sentence, phrase_operand, query_terms
 from memory_core.core.index.vectors import changes
@@ -70,7 +70,7 @@ class Sought:
     Attributes:
         asked: The query, read for what it asks about the owner.
         vectors: Its meaning, each float32 (dim,): one for each way to put it, of which the nearer counts. Without
-            any, words alone are searched.
+            any, words alone are searched. Not compared: they follow from the question and the model.
         condition: What documents must meet.
         least: Documents that meaning alone should yield while a filter allows.
         spans: Times that the query names.
@@ -79,7 +79,7 @@ class Sought:
     """
 
     asked: OwnersQuestion
-    vectors: tuple[Vectors, ...]
+    vectors: tuple[Vectors, ...] = field(compare=False)
     condition: Condition | None
     least: int
     spans: tuple[TimeSpan, ...] = ()
@@ -152,9 +152,6 @@ class _Pool:
         }
 
 
-_Key = tuple[Position, int, OwnersQuestion, int, str, Condition | None, int, tuple[TimeSpan, ...], bool]
-
-
 class CandidateSearch:
     """Gathers candidates from one store within the given spaces.
 
@@ -168,24 +165,15 @@ class CandidateSearch:
         self._indexer = indexer
         self._catalog = indexer.catalog
         self._spaces = tuple(spaces)
-        self._cache: RecentCache[_Key, Gathered] = RecentCache(cached_queries)
+        self._cache: RecentCache[tuple[Position, int, str, Sought], Gathered] = RecentCache(cached_queries)
         self._nicknames: RecentCache[tuple[Position, str], tuple[str | None]] = RecentCache(_NICKNAMES)
         self._counted: tuple[Position, int] | None = None
 
     def gather(self, sought: Sought) -> Gathered:
         """Everything known of each candidate: found by any way, scored by all."""
         embedder = self._indexer.embedder
-        key = (
-            self._catalog.position(),
-            changes(self._catalog.connection()),
-            sought.asked,
-            len(sought.vectors),
-            "" if embedder is None or not sought.vectors else embedder.fingerprint,
-            sought.condition,
-            sought.least,
-            sought.spans,
-            sought.follows,
-        )
+        model = "" if embedder is None or not sought.vectors else embedder.fingerprint
+        key = (self._catalog.position(), changes(self._catalog.connection()), model, sought)
         found = self._cache.get(key)
         if found is not None:
             return replace(found, cached=True)
@@ -194,35 +182,33 @@ class CandidateSearch:
         return gathered
 
     def _gather(self, sought: Sought) -> Gathered:
-        connection = self._catalog.connection()
-        scopes = self._catalog.scope_terms(self._spaces)
+        words = self._catalog.words
         asked = sought.asked
+        bounds = Bounds(self._catalog.scope_terms(self._spaces), self._documents(), sought.condition)
         terms = query_terms(asked.rest, fillers=not asked.topics)
-        words = self._catalog.words.search(connection, terms, CANDIDATES, self._documents(), scopes, sought.condition)
-        exact = self._catalog.words.holding(
-            connection, exact_terms(asked.text), _EXACT_DOCUMENTS, scopes, sought.condition
-        )
+        lexical = words.search(terms, CANDIDATES, bounds)
+        exact = words.holding(exact_terms(asked.text), _EXACT_DOCUMENTS, bounds)
         whole: dict[int, float] = {}
         lone = bool(sought.vectors) and len(terms) == 1 and is_sentence(asked.rest)
         if len(terms) <= _WHOLE_TERMS and not asked.topics and not lone:
-            whole = self._catalog.words.holding_all(connection, terms, _EXACT_DOCUMENTS, scopes, sought.condition)
-        scores = dict(words.scores)
+            whole = words.holding_all(terms, _EXACT_DOCUMENTS, bounds)
+        scores = dict(lexical.scores)
         for topic in asked.topics:
-            for document in self._catalog.words.telling(connection, topic, CANDIDATES, scopes, sought.condition):
+            for document in words.holding_any(topic, CANDIDATES, bounds):
                 scores[document] = scores.get(document, 0.0) + TOPIC_IDF
         for identifier, score in (*exact.items(), *whole.items()):
             scores.setdefault(identifier, score)
-        stranger = not asked.of_user and self._names_strangers(asked.text, scopes)
+        stranger = not asked.of_user and self._names_strangers(asked.text, bounds)
         question = with_topics(
-            replace(words.question, lone=lone, stranger=stranger, own=asked.of_user), len(asked.topics)
+            replace(lexical.question, lone=lone, stranger=stranger, own=asked.of_user), len(asked.topics)
         )
         pool = _Pool(sought, scores, self._nearest(sought))
-        self._add(pool, (*scores, *words.rare, *self._dated(sought), *pool.cosines))
+        self._add(pool, (*scores, *lexical.rare, *self._dated(sought), *pool.cosines))
         if sought.follows and pool.sayings:
-            pool.links = self._linked(pool, question, terms, scopes)
+            pool.links = self._linked(pool, question, terms, bounds)
             self._add(pool, pool.links)
         evidence = tuple(
-            Evidence(document, candidate, document in exact, document in whole, document in words.rare)
+            Evidence(document, candidate, document in exact, document in whole, document in lexical.rare)
             for document, candidate in pool.candidates(pool.sayings).items()
         )
         return Gathered(evidence, question, sought.calibration)
@@ -238,9 +224,7 @@ class CandidateSearch:
         if speakers:
             pool.named = self._named(pool.sought.asked, pool.speakers)
 
-    def _linked(
-        self, pool: _Pool, question: Question, terms: Sequence[str], scopes: Sequence[str] | None
-    ) -> dict[int, float]:
+    def _linked(self, pool: _Pool, question: Question, terms: Sequence[str], bounds: Bounds) -> dict[int, float]:
         """What shares rare words with the best candidate beside those of the query, where that one is short.
 
         "Who works in Shenzhen, and what is her number?" names a place; the best candidate names the person.
@@ -264,21 +248,18 @@ class CandidateSearch:
         if len(text) > _FACT_CHARS or word_count(text) > _FACT_WORDS:
             return {}
         unasked = [term for term in query_terms(text) if term not in terms]
-        condition = pool.sought.condition
-        shares = self._catalog.words.linked(self._catalog.connection(), unasked, self._documents(), scopes, condition)
+        shares = self._catalog.words.linked(unasked, bounds)
         shares.pop(best, None)
         for document, own in score(shares.keys() & pool.sayings.keys()).items():  # near the best one, and no tie
             room = (_LINKED_MOST * scored[best] - own) / Weights().linked
             shares[document] = max(0.0, min(shares[document], room))
         return shares
 
-    def _names_strangers(self, text: str, scopes: Sequence[str] | None) -> bool:
+    def _names_strangers(self, text: str, bounds: Bounds) -> bool:
         """Whether a question names people, and none of whom any document speaks."""
         terms = [query_terms(name) for name in people_in(text)]
-        connection, documents = self._catalog.connection(), self._documents()
-        return bool(terms) and not any(
-            self._catalog.words.is_held(connection, term, scopes, documents) for (term, *_) in terms if term
-        )
+        is_held = self._catalog.words.is_held
+        return bool(terms) and not any(is_held(term, bounds) for (term, *_) in terms if term)
 
     def _named(self, asked: OwnersQuestion, speakers: set[str]) -> set[str]:
         """Those of the speakers whom the query means."""
@@ -287,7 +268,7 @@ class CandidateSearch:
             key = (self._catalog.position(), name)
             if (meant := self._nicknames.get(key)) is None:
                 (term, *_) = query_terms(name) or (phrase_operand(name),)
-                turns = addressing(name, self._catalog.words.turns_with(self._catalog.connection(), term, self._spaces))
+                turns = addressing(name, self._catalog.words.turns_with(term, self._spaces))
                 meant = (addressed(turns, self._catalog.speakers([uri for uri, _ in turns])) if turns else None,)
                 self._nicknames.put(key, meant)
             return meant[0]

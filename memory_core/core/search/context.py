@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from itertools import accumulate
+from datetime import UTC, datetime
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.errors import InvalidInput, StorageFailed, StoreBusy
@@ -39,10 +39,10 @@ from memory_core.core.search.context_sources import (
     procedural,
     recall,
     space_of,
-    tools,
     tools_named,
 )
 from memory_core.core.search.passages import words_sought
+from memory_core.core.store.usage import Recall
 from memory_core.core.text.language import is_small_talk
 from memory_core.core.text.tokens import count_tokens
 
@@ -138,11 +138,6 @@ class _Gathered:
     known: Mapping[str, str]
     repeated: int = 0
 
-    def pieces(self) -> Iterator[Piece]:
-        """All of them."""
-        for pieces in self.parts.values():
-            yield from pieces
-
     def add(self, pieces: Iterable[Piece | None], *, again: bool = False, told: bool = True) -> None:
         """Add what is there, not yet among them, and new to the session; ``told``: what is known is counted."""
         for piece in pieces:
@@ -222,7 +217,7 @@ class ContextEngine:
             project=project,
         )
 
-        def find(query: str, *, limit: int, filter: Mapping[str, Any] | None) -> FindResult:
+        def find(query: str, limit: int, filter: Mapping[str, Any] | None) -> FindResult:
             wanted = FindRequest(query, limit=limit, filter=filter, now=now)
             own = self._retriever.find(wanted, project)
             return merge_results([own, *(each._knowledge(wanted, project) for each in self._shared.values())], limit)
@@ -234,13 +229,15 @@ class ContextEngine:
             if name and not hits:
                 continue
             engine._recalls.note(
-                "retrieve",
-                next(iter(request.questions(self._config.query_messages)), ""),
-                hits,
-                milliseconds=1_000 * (time.perf_counter() - started),
-                session_id=None if name else request.session_id,
-                project=project.current,
-                now=now,
+                Recall(
+                    now or datetime.now(UTC),
+                    next(iter(request.questions(self._config.query_messages)), ""),
+                    "retrieve",
+                    tuple(hits),
+                    1_000 * (time.perf_counter() - started),
+                    session_id=None if name else request.session_id,
+                    project=project.current,
+                )
             )
         return pack
 
@@ -277,7 +274,7 @@ class ContextEngine:
         shown = (piece for piece in packing.pieces if piece.kind != "directory")
         # Of a text that was shown in part another question may need another part.
         given = {piece.uri: piece for piece in shown if not (piece.cut and piece.passages)}
-        items = {piece.uri: _digest(piece.text) for piece in gathered.pieces() if piece.uri in given}
+        items = {piece.uri: _digest(piece.text) for piece in chain(*gathered.parts.values()) if piece.uri in given}
         items |= {uri: _digest(text) for piece in given.values() if not piece.cut for uri, text in piece.within}
         asked = not silent and bool(request.questions(self._config.query_messages))
         started = {_GREETED: "", _RECALLED: ""} if asked else {_GREETED: ""}
@@ -446,8 +443,7 @@ def _at_hand(request: ContextRequest, reader: PieceReader, find: Find, gathered:
         else:
             gathered.add([reader.memory(uri, kind="tools")])
     if unknown:
-        hits = tools_named(unknown, tools(find, unknown))
-        gathered.add(reader.memory(hit.uri, hit, kind="tools") for hit in hits)
+        gathered.add(reader.memory(hit.uri, hit, kind="tools") for hit in tools_named(find, unknown))
 
 
 def _part(kind: str, pieces: Sequence[Piece], form: Format) -> ContextPart:

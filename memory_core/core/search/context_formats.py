@@ -1,8 +1,10 @@
-"""Recall as tool calls that were never made: the model finds the results as if it had asked for them.
+"""From pieces to a context: what fits the budget, and how it reads in each format, with what that costs.
 
-The messages stand after the user's message, exactly as the two APIs want them: one assistant message with all calls
-in parallel, then their results. The calls are this server's own tools, so that a model that wants more knows how to
-ask. Ids are made of the content: the same recall gives the same messages, which keeps a prompt cache warm.
+``pack`` chooses; a ``Format`` writes blocks, Markdown, a system prompt, or recall as tool calls that were never made:
+the model finds the results as if it had asked for them. Those messages stand after the user's message, exactly as the
+two APIs want them: one assistant message with all calls in parallel, then their results. The calls are this server's
+own tools, so that a model that wants more knows how to ask. Ids are made of the content: the same recall gives the same
+messages, which keeps a prompt cache warm.
 """
 
 from __future__ import annotations

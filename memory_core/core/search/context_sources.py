@@ -1,27 +1,25 @@
-"""What was learnt about a skill, brought along when its ``SKILL.md`` is read.
+"""What a context is made of: memories, rules, turns of conversations, and what was learnt about tools and skills.
 
-Owned here: how a skill's file is recognised, and the labelled block that carries its memory. Nothing is written.
+Reads pieces as they are seen from a project, with what makes a long one shorter; says which messages a memory came
+from; and brings along what was learnt about a skill when its ``SKILL.md`` is read. Nothing is written.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import sqlite3
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from memory_core.core.commit.forgotten import is_forgotten
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.frozen import frozen
 from memory_core.core.index.documents import MESSAGES_NAME, STANDING_SALIENCE
-from memory_core.core.index.filter import in_use
 from memory_core.core.memory.directory_page import abstract_line
 from memory_core.core.memory.exchange import Speaker, opener_of, speaker_of, starts_exchange
 from memory_core.core.memory.memory import Memory, parse
@@ -50,17 +48,13 @@ _SPEAKERS = frozenset({"user", "assistant"})
 
 
 def source_lines(
-    text: str,
-    messages: Sequence[tuple[int, Message]],
-    limit: int = _LINES,
-    words: Mapping[int, frozenset[str]] | None = None,
+    text: str, messages: Sequence[tuple[int, Message]], words: Mapping[int, frozenset[str]] | None = None
 ) -> list[tuple[int, Message]]:
-    """The messages that a memory most likely came from, in their order.
+    """The few messages that a memory most likely came from, in their order.
 
     Args:
         text: What the memory says.
         messages: Of the conversation, with their line numbers.
-        limit: At most.
         words: Of each message by its line, where somebody asks for several memories; see ``words_said``.
     """
     wanted = distinct_words(text)
@@ -72,7 +66,7 @@ def source_lines(
     scored = [(sum(weights[word] for word in words), line, message) for line, message, words in said]
     best = max((score for score, _, _ in scored), default=0.0)
     near = sorted((each for each in scored if each[0] >= _NEAR * best), key=lambda each: (-each[0], each[1]))
-    return sorted(((line, message) for _, line, message in near[:limit]), key=lambda each: each[0])
+    return sorted(((line, message) for _, line, message in near[:_LINES]), key=lambda each: each[0])
 
 
 def words_said(messages: Iterable[tuple[int, Message]]) -> dict[int, frozenset[str]]:
@@ -174,57 +168,17 @@ def _said(line: str) -> Message | None:
     return next((each for each in messages if speaker_of(each) is not None), None)
 
 
-#: What holds whatever is asked, and what else is known of the user's tastes.
-_RULES, _TASTES = "d.always_on", "d.memory_type = 'preferences' AND NOT d.always_on"
-
-
-def always_on(
-    connection: sqlite3.Connection,
-    spaces: Sequence[str],
-    limit: int,
-    project: ProjectScope,
-    now: datetime,
-    *,
-    tastes: bool = False,
-) -> list[str]:
-    """URIs of what holds whatever is asked, the newest first: of no project, or of the one at hand.
-
-    Of more than ``limit``, those that are pinned or critical stay, then the newest.
-
-    Args:
-        connection: The catalog.
-        spaces: ``scope/space`` names that may be seen.
-        limit: At most.
-        project: The one at hand; with a project alone, only its own.
-        now: The moment, aware; what is past its time then does not hold.
-        tastes: Preferences that are no rules instead.
-    """
-    marks = ",".join("?" * len(spaces))
-    used = in_use(now)
-    own = "" if project.only else "d.general OR "
-    rows = connection.execute(
-        f"SELECT uri FROM (SELECT uri, updated_at, id FROM documents d WHERE space IN ({marks}) AND part = 0 "
-        f"AND {_TASTES if tastes else _RULES} AND context_type = 'memory' AND ({own}d.project IS ?) AND {used.sql} "
-        "ORDER BY pinned OR salience >= ? DESC, updated_at DESC, id DESC LIMIT ?) ORDER BY updated_at DESC, id DESC",
-        (*spaces, project.current, *used.parameters, STANDING_SALIENCE, limit),
-    )
-    return [uri for (uri,) in rows]
-
-
 _FIND_LIMIT = 100
 _KNOWLEDGE: Mapping[str, Any] = {"memory_type": {"ne": "message"}}
+_TURNS: Mapping[str, Any] = {"memory_type": "message"}
 _TOOLS: Mapping[str, Any] = {"memory_type": "tools"}
 _PROCEDURAL: Mapping[str, Any] = {"memory_type": {"in": ["patterns", "cases", "skills"]}}
 _TOOL_NAMES_CHARS = 8_000
 _NOTHING = "nothing relevant to the question is stored"
 
 
-class Find(Protocol):
-    """Searches: the best ``limit`` hits that meet the filter."""
-
-    def __call__(self, query: str, *, limit: int, filter: Mapping[str, Any] | None) -> FindResult:
-        """See ``Retriever.find``."""
-        ...
+#: Searches: given a question, how many hits at most and a filter or None; see ``Retriever.find``.
+Find = Callable[[str, int, Mapping[str, Any] | None], "FindResult"]
 
 
 @frozen
@@ -262,27 +216,31 @@ def recall(find: Find, questions: Sequence[str], knowledge: int, turns: int, own
 
 def _searched(find: Find, question: str, knowledge: int, turns: int, own_session: str | None) -> Found:
     """What one question finds."""
-    found = find(question, limit=_FIND_LIMIT, filter=None)
+    found = find(question, _FIND_LIMIT, None)
     known, said = _split(found.hits, own_session)
     notes = list(found.notes if found.total else found.notes[:-1])  # the last one says that nothing was found
     if found.total >= _FIND_LIMIT and len(known) < knowledge:
-        more = find(question, limit=min(knowledge, _FIND_LIMIT), filter=_KNOWLEDGE)
+        more = find(question, min(knowledge, _FIND_LIMIT), _KNOWLEDGE)
         known, notes = more.hits, notes + [note for note in more.notes if more.total]
     if found.total >= _FIND_LIMIT and len(said) < turns:
-        more = find(question, limit=min(turns, _FIND_LIMIT), filter=_turns_but(own_session))
+        but_own = _TURNS if own_session is None else {**_TURNS, "session_id": {"ne": own_session}}
+        more = find(question, min(turns, _FIND_LIMIT), but_own)
         said, notes = more.hits, notes + [note for note in more.notes if more.total]
     return Found(question, known[:knowledge], said[:turns], tuple(notes))
 
 
 def procedural(find: Find, question: str, limit: int) -> tuple[Hit, ...]:
     """What was learned about doing such things: patterns, cases and skills."""
-    return find(question, limit=limit, filter=_PROCEDURAL).hits
+    return find(question, limit, _PROCEDURAL).hits
 
 
-def tools(find: Find, names: Sequence[str]) -> tuple[Hit, ...]:
-    """Memories of tools that may be meant by these names."""
-    query = " ".join(names)[:_TOOL_NAMES_CHARS]
-    return find(query, limit=min(_FIND_LIMIT, 2 * len(names) + 2), filter=_TOOLS).hits
+def tools_named(find: Find, names: Sequence[str]) -> Iterator[Hit]:
+    """Memories of these tools under a longer or shorter name: ``mcp__github__search``, ``search``."""
+    wanted = [_words(name) for name in names]
+    for hit in find(" ".join(names)[:_TOOL_NAMES_CHARS], min(_FIND_LIMIT, 2 * len(names) + 2), _TOOLS).hits:
+        own = _words(MemoryUri.parse(hit.uri).name.removesuffix(".md"))
+        if any(own and name and (own[-len(name) :] == name or name[-len(own) :] == own) for name in wanted):
+            yield hit
 
 
 def _split(hits: Sequence[Hit], own_session: str | None) -> tuple[tuple[Hit, ...], tuple[Hit, ...]]:
@@ -294,11 +252,6 @@ def _split(hits: Sequence[Hit], own_session: str | None) -> tuple[tuple[Hit, ...
         if uri is not None:
             turns.append(replace(hit, uri=uri))
     return tuple(hit for hit in hits if hit.memory_type != "message"), tuple(turns)
-
-
-def _turns_but(session: str | None) -> Mapping[str, Any]:
-    only = {"memory_type": "message"}
-    return only if session is None else {**only, "session_id": {"ne": session}}
 
 
 #: Parts whose pieces are compared with turns by their worth.
@@ -470,18 +423,14 @@ class PieceReader:
         for space in (("user", self.spaces.user), ("agent", self.spaces.agent)):
             for uri, count in self.ledger.directories.counts(MemoryUri(space)).items():
                 line = self._line(uri)
-                pieces.append(_directory(f"{uri}/", f"{uri}/ ({count})" + (f": {line}" if line else "")))
-        sessions = self.ledger.directories.sessions(self.spaces.sessions)
-        if sessions:
-            pieces.append(_directory(f"{self.spaces.sessions}/", f"{self.spaces.sessions}/ ({sessions} conversations)"))
+                pieces.append(Piece("directory", f"{uri}/", f"{uri}/ ({count})" + (f": {line}" if line else "")))
+        place = f"{self.spaces.sessions}/"
+        if sessions := self.ledger.directories.sessions(self.spaces.sessions):
+            pieces.append(Piece("directory", place, f"{place} ({sessions} conversations)"))
         return pieces[:_DIRECTORIES]
 
     def turns(
-        self,
-        found: Iterable[Hit],
-        sought: re.Pattern[str] | None,
-        memories: Iterable[Piece],
-        limits: TurnLimits,
+        self, found: Iterable[Hit], sought: re.Pattern[str] | None, memories: Iterable[Piece], limits: TurnLimits
     ) -> list[Piece]:
         """The turns that were found and those beside them, by what each is worth.
 
@@ -601,15 +550,6 @@ class PieceReader:
             return ""
 
 
-def tools_named(names: Sequence[str], hits: Iterable[Hit]) -> Iterator[Hit]:
-    """Hits that are memories of these tools under a longer or shorter name: ``mcp__github__search``, ``search``."""
-    wanted = [_words(name) for name in names]
-    for hit in hits:
-        own = _words(MemoryUri.parse(hit.uri).name.removesuffix(".md"))
-        if any(own and name and (own[-len(name) :] == name or name[-len(own) :] == own) for name in wanted):
-            yield hit
-
-
 def _with_fields(memory: Memory) -> str:
     """The body, and below it the fields that it does not show: the state of a task, the solution of a case."""
     body = memory.body.strip()
@@ -637,10 +577,6 @@ def _kind(memory_type: str, metadata: Metadata) -> str:
     kind = _KIND_OF_TYPE.get(memory_type, "memories")
     holds = metadata.is_pinned or metadata.share("salience", 0.0) >= STANDING_SALIENCE
     return "constraints" if kind == "memories" and holds else kind
-
-
-def _directory(uri: str, line: str) -> Piece:
-    return Piece("directory", uri, line)
 
 
 def _worth_less(turn: Piece, told: Iterable[frozenset[str]]) -> Piece:

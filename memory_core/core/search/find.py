@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from memory_core.core.caches import RecentCache
 from memory_core.core.errors import ContentRejected, EmbeddingFailed, InvalidInput
 from memory_core.core.index.filter import (
+    Bounds,
     Condition,
     all_of,
     compile_filter,
@@ -32,7 +33,7 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.candidates import CandidateSearch, Sought
 from memory_core.core.search.fusion import Calibration, jaccard
 from memory_core.core.search.owner import OwnersQuestion, names_of, read_question
-from memory_core.core.search.ranking import RANKS, Judge, Lookup, Ranking, asks_of_past, in_turns, rank_hits
+from memory_core.core.search.ranking import RANKS, Judge, Lookup, Ranking, asks_of_past, hit_of, in_turns, rank_hits
 from memory_core.core.search.subquestions import subquestions
 from memory_core.core.text.analysis import distinct_words
 from memory_core.core.text.language import is_small_talk
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from memory_core.core.index.encoder import Embedder, Reranker, Vectors
     from memory_core.core.index.indexer import Indexer
     from memory_core.core.memory.requests import FindRequest
+    from memory_core.core.search.ranking import Profile
     from memory_core.core.store.ledger import Ledger
 
 
@@ -53,8 +55,8 @@ _QUERY_LIMIT_CHARS = 20_000
 _EMBEDDED_QUERY_CHARS = 2_000
 _TIMED_QUERY_CHARS = 2_000
 _QUERY_VECTORS = 256
-_SIMILAR_CHARS = 1_000
-_SIMILAR_TERMS = 6
+#: Memories that a receipt names as similar; of each text so much is compared, and so many terms are looked for.
+_SIMILAR, _SIMILAR_CHARS, _SIMILAR_TERMS = 3, 1_000, 6
 #: Changes that are compared as they are where the index has not taken them in yet.
 _UNSEEN_CHANGES = 64
 #: Texts whose words are remembered: those of the last commits are compared with each that follows.
@@ -79,12 +81,7 @@ class Retriever:
     """
 
     def __init__(
-        self,
-        indexer: Indexer,
-        ledger: Ledger,
-        spaces: Sequence[str],
-        config: Config,
-        reranker: Reranker | None = None,
+        self, indexer: Indexer, ledger: Ledger, spaces: Sequence[str], config: Config, reranker: Reranker | None
     ) -> None:
         self._indexer = indexer
         self._catalog = indexer.catalog
@@ -151,7 +148,7 @@ class Retriever:
         now = request.now or datetime.now().astimezone()
         spans = time_spans(asked.text[-_TIMED_QUERY_CHARS:], now)
         ranking = Ranking(
-            rank=request.rank or self._config.search.rank,
+            rank=cast("Profile", request.rank),
             limit=request.limit,
             score_threshold=request.score_threshold,
             floor=self._config.search.floor,
@@ -173,40 +170,38 @@ class Retriever:
         kept = rank_hits(found, lookup, ranking, now)
         return (self._profile_first(kept, seen, now) if asked.whole else kept), found.cached
 
-    def similar(self, uris: Sequence[str], limit: int = 3, project: ProjectScope = _EVERYWHERE) -> tuple[Similar, ...]:
+    def similar(self, uris: Sequence[str], project: ProjectScope) -> tuple[Similar, ...]:
         """Stored memories that share most of their words with the given new ones; never themselves.
 
         By words alone, so that a commit neither waits for the model nor depends on one.
 
         Returns:
-            At most ``limit``, nearest first; the score is the Jaccard index of their distinct words.
+            A few, nearest first; the score is the Jaccard index of their distinct words.
         """
         if not uris:
             return ()
-        with self._catalog.together():
-            return self._similar(uris, limit, project)
-
-    def _similar(self, uris: Sequence[str], limit: int, project: ProjectScope) -> tuple[Similar, ...]:
         found: dict[str, float] = {}
-        unseen = self._indexer.unseen(_UNSEEN_CHANGES)
-        near = [
-            (uri, memory.own)
-            for uri, memory in unseen.items()
-            if memory.space in self._spaces and project.finds(memory.project, private=memory.private)
-        ]
-        connection, scopes = self._catalog.connection(), self._catalog.scope_terms(self._spaces)
-        seen = self._seen(project) if project.only else not_private_elsewhere(project.current)
-        for uri in uris:
-            text = (unseen[uri].own if uri in unseen else self._catalog.own_text(uri))[:_SIMILAR_CHARS]
-            terms, words = query_terms(text, _SIMILAR_TERMS), _compared_words(text)
-            room, indexed = limit + len(uris) + 2, uri not in unseen
-            sharing = self._catalog.words.sharing(connection, terms, scopes, room, seen, indexed=indexed)
-            for other, own in (*sharing, *near):
-                if other not in uris:
-                    score = jaccard(words, _compared_words(own[:_SIMILAR_CHARS]))
-                    found[other] = max(found.get(other, 0.0), round(score, 3))
+        with self._catalog.together():
+            unseen = self._indexer.unseen(_UNSEEN_CHANGES)
+            near = [
+                (uri, memory.own)
+                for uri, memory in unseen.items()
+                if memory.space in self._spaces and project.finds(memory.project, private=memory.private)
+            ]
+            seen = self._seen(project) if project.only else not_private_elsewhere(project.current)
+            bounds = Bounds(self._catalog.scope_terms(self._spaces), condition=seen)
+            for uri in uris:
+                text = (unseen[uri].own if uri in unseen else self._catalog.own_text(uri))[:_SIMILAR_CHARS]
+                terms, words = query_terms(text, _SIMILAR_TERMS), _compared_words(text)
+                sharing = self._catalog.words.sharing(
+                    terms, _SIMILAR + len(uris) + 2, bounds, indexed=uri not in unseen
+                )
+                for other, own in (*sharing, *near):
+                    if other not in uris:
+                        score = jaccard(words, _compared_words(own[:_SIMILAR_CHARS]))
+                        found[other] = max(found.get(other, 0.0), round(score, 3))
         best = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-        return tuple(Similar(uri, score) for uri, score in best if score >= _SIMILAR_FROM)[:limit]
+        return tuple(Similar(uri, score) for uri, score in best if score >= _SIMILAR_FROM)[:_SIMILAR]
 
     @property
     def near_from(self) -> float:
@@ -255,19 +250,7 @@ class Retriever:
         """The hits with the profile before them, where it may be seen: it answers who somebody is."""
         its_own = Condition("d.uri = ?", (self.profile_uri,))
         found = self._catalog.matching(self._spaces, all_of([its_own, seen]) or its_own, 1)
-        first = [
-            Hit(
-                entry.uri,
-                entry.context_type,
-                entry.memory_type,
-                1.0,
-                entry.abstract,
-                entry.updated_at,
-                {"owner": 1.0},
-                confidence=entry.confidence,
-            )
-            for entry in self._in_use(now, found).values()
-        ]
+        first = [hit_of(entry, 1.0, {"owner": 1.0}) for entry in self._in_use(now, found).values()]
         return [*first, *(hit for hit in kept if hit.uri not in {each.uri for each in first})]
 
     @property

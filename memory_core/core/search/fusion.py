@@ -104,40 +104,25 @@ class Calibration:
 _UNRELATED_COSINE = 0.15
 
 
-@frozen
-class Floor:
-    """When the best hit is too weak for an answer; see ``is_relevant``.
+# The floor, below which the best hit is too weak for an answer. What is asked of a hit is a similarity. The more a
+# question says, and the more documents there are, the more similar the best of unrelated ones is, so both raise it.
 
-    What is asked of a hit is a similarity. The more a question says, and the more documents there are, the more
-    similar the best of unrelated ones is, so both raise the threshold.
-
-    Attributes:
-        similarity: The calibrated cosine that an answer to a question of ``_TYPICAL_WORDS`` words has at least, in
-            a store of ``_TYPICAL_DOCUMENTS``.
-        per_word: What each word more or less adds or takes, up to ``most_words``.
-        most_words: Further words change nothing.
-        per_size: What each factor e of documents adds or takes, up to ``_MOST_DOCUMENTS``.
-        unknown_words: Taken off when the store holds none of the question's words, as with a question in
-            another language: such an answer cannot have a lexical share.
-        stranger: Added when the question names somebody of whom the store holds nothing: what is said of others is no
-            answer.
-        lexical_gain: What a lexical share of 1.0 counts as, in similarity.
-        lexical: Least lexical share where there is no cosine; twice ``stranger`` is added here.
-        own: Taken off that share when somebody asks about themselves: what is theirs is likely to be stored.
-    """
-
-    similarity: float = 0.285
-    per_word: float = 0.03
-    most_words: float = 6.0
-    per_size: float = 0.01
-    unknown_words: float = 0.1
-    stranger: float = 0.2
-    lexical_gain: float = 0.25
-    lexical: float = 0.13
-    own: float = 0.06
-
-
-_TYPICAL_WORDS, _TYPICAL_DOCUMENTS, _MOST_DOCUMENTS = 3.0, 100, 10_000
+#: The calibrated cosine that an answer has at least, to a question of so many words in a store of so many documents.
+_LEAST_SIMILARITY, _TYPICAL_WORDS, _TYPICAL_DOCUMENTS = 0.285, 3.0, 100
+#: What each word more or less adds or takes; and up to how many words.
+_PER_WORD, _MOST_WORDS = 0.03, 6.0
+#: What each factor e of documents adds or takes; and up to how many documents.
+_PER_SIZE, _MOST_DOCUMENTS = 0.01, 10_000
+#: Taken off when the store holds none of the question's words, as with a question in another language: such an answer
+#: cannot have a lexical share.
+_UNKNOWN_WORDS = 0.1
+#: Added when the question names somebody of whom the store holds nothing: what is said of others is no answer.
+_STRANGER = 0.2
+#: What a lexical share of 1.0 counts as, in similarity.
+_LEXICAL_GAIN = 0.25
+#: Least lexical share where there is no cosine, to which twice ``_STRANGER`` is added; and what is taken off when
+#: somebody asks about themselves: what is theirs is likely to be stored.
+_LEAST_LEXICAL, _OWN = 0.13, 0.06
 
 
 @frozen
@@ -334,9 +319,7 @@ def fuse(
     return scores
 
 
-def is_relevant(
-    scores: Iterable[Score], question: Question, floor: Floor = Floor(), calibration: Calibration = Calibration()
-) -> bool:
+def is_relevant(scores: Iterable[Score], question: Question, calibration: Calibration = Calibration()) -> bool:
     """Whether any score says that the store holds something on the question; if not, return no hits.
 
     Judged on words and meaning, not on speaker or date: a name alone is no topic.
@@ -344,34 +327,33 @@ def is_relevant(
     Args:
         scores: From ``fuse``; the best few are enough.
         question: As given to ``fuse``.
-        floor: Thresholds.
         calibration: As given to ``fuse``; a model that is hardly trusted does not judge, words do.
     """
     leniency = _leniency(question)
-    least = least_similarity(question, floor)
-    least_lexical = (floor.lexical + 2.0 * floor.stranger * question.stranger - floor.own * question.own) * leniency
+    least = least_similarity(question)
+    least_lexical = (_LEAST_LEXICAL + 2.0 * _STRANGER * question.stranger - _OWN * question.own) * leniency
     for score in scores:
         if score.semantic is None or not calibration.judges:
             if score.lexical > 0.0 and score.lexical >= least_lexical:
                 return True
-        elif score.semantic + floor.lexical_gain * score.lexical >= least:
+        elif score.semantic + _LEXICAL_GAIN * score.lexical >= least:
             return True
     return False
 
 
-def least_similarity(question: Question, floor: Floor = Floor()) -> float:
-    """The similarity that the best hit must reach, its lexical share counted in; see ``Floor``.
+def least_similarity(question: Question) -> float:
+    """The similarity that the best hit must reach, its lexical share counted in.
 
     The floor is for questions. A passage of more than ``DECISIVE_TERMS`` terms (messages given as context) is held
     to a floor lowered by the square of the excess, since most of its words describe other things.
     """
     size = min(max(question.documents, 1), _MOST_DOCUMENTS) / _TYPICAL_DOCUMENTS
-    least = floor.similarity + floor.per_size * math.log(size)
-    least += floor.per_word * (min(question.words, floor.most_words) - _TYPICAL_WORDS)
+    least = _LEAST_SIMILARITY + _PER_SIZE * math.log(size)
+    least += _PER_WORD * (min(question.words, _MOST_WORDS) - _TYPICAL_WORDS)
     if not question.known_terms:
-        least -= floor.unknown_words
+        least -= _UNKNOWN_WORDS
     if question.stranger:
-        least += floor.stranger
+        least += _STRANGER
     return least * _leniency(question)
 
 

@@ -273,11 +273,7 @@ class MemoryList:
     def counts(self, now: datetime | None = None) -> dict[str, int]:
         """How many memories in use there are of each type, most first."""
         condition = self._condition(EntryFilter(active=True), now or datetime.now(UTC))
-        rows = self._catalog.connection().execute(
-            f"SELECT d.memory_type, count(*) FROM documents d WHERE {condition.sql} GROUP BY 1 ORDER BY 2 DESC, 1",
-            condition.parameters,
-        )
-        return {str(name): int(count) for name, count in rows}
+        return dict(self._rows("d.memory_type, count(*)", condition, "GROUP BY 1 ORDER BY 2 DESC, 1"))
 
     def calendar(self, first: str, last: str) -> tuple[tuple[tuple[str, str, str, str], ...], dict[str, int]]:
         """What happened in a span of days, and how many memories were made on each of them.
@@ -289,34 +285,19 @@ class MemoryList:
         Returns:
             (day, URI, name, type) of memories that tell when something happened, in order; counts by ISO date (UTC).
         """
-        shown, connection = self._shown(), self._catalog.connection()
-        events = connection.execute(
-            f"SELECT substr(d.happened, 1, 10), d.uri, d.name, d.memory_type FROM documents d WHERE {shown.sql} "
-            "AND d.happened >= ? AND substr(d.happened, 1, 10) <= ? ORDER BY d.happened, d.name LIMIT ?",
-            (*shown.parameters, first, last, LIMIT_MOST),
-        ).fetchall()
-        made = connection.execute(
-            f"SELECT substr(d.created_at, 1, 10), count(*) FROM documents d WHERE {shown.sql} "
-            "AND substr(d.created_at, 1, 10) >= ? AND substr(d.created_at, 1, 10) <= ? GROUP BY 1 ORDER BY 1",
-            (*shown.parameters, first, last),
-        ).fetchall()
-        happened = tuple((str(day), str(uri), str(name), str(kind)) for day, uri, name, kind in events)
-        return happened, {str(day): int(count) for day, count in made}
+        shown, made_on = self._shown(), "substr(d.created_at, 1, 10)"
+        told = "substr(d.happened, 1, 10), d.uri, d.name, d.memory_type"
+        within = "AND d.happened >= ? AND substr(d.happened, 1, 10) <= ? ORDER BY d.happened, d.name LIMIT ?"
+        events = self._rows(told, shown, within, first, last, LIMIT_MOST)
+        within = f"AND {made_on} >= ? AND {made_on} <= ? GROUP BY 1 ORDER BY 1"
+        return tuple(events), dict(self._rows(f"{made_on}, count(*)", shown, within, first, last))
 
     def labels(self) -> tuple[dict[str, int], dict[str, int]]:
         """Tags and projects of memories that may be seen from no project, with how many have each, most first."""
-        shown, connection = self._shown(), self._catalog.connection()
-        tags = connection.execute(
-            f"SELECT t.value, count(*) FROM documents d, json_each(d.tags) t WHERE {shown.sql} "
-            "GROUP BY 1 ORDER BY 2 DESC, 1",
-            shown.parameters,
-        ).fetchall()
-        projects = connection.execute(
-            f"SELECT d.project, count(*) FROM documents d WHERE {shown.sql} AND d.project IS NOT NULL "
-            "GROUP BY 1 ORDER BY 2 DESC, 1",
-            shown.parameters,
-        ).fetchall()
-        return {str(tag): int(count) for tag, count in tags}, {str(name): int(count) for name, count in projects}
+        shown, most_first = self._shown(), "GROUP BY 1 ORDER BY 2 DESC, 1"
+        tags = self._rows("t.value, count(*)", shown, most_first, more=", json_each(d.tags) t")
+        projects = self._rows("d.project, count(*)", shown, f"AND d.project IS NOT NULL {most_first}")
+        return dict(tags), dict(projects)
 
     def growth(self, user_space: str, now: datetime | None = None) -> Growth:
         """The memories as a whole, counted where they are.
@@ -326,23 +307,16 @@ class MemoryList:
             now: Aware; None is the clock's.
         """
         now = now or datetime.now(UTC)
-        shown, connection = self._shown(), self._catalog.connection()
-        months = connection.execute(
-            f"SELECT substr(d.created_at, 1, 7), count(*) FROM documents d WHERE {shown.sql} "
-            "AND d.created_at IS NOT NULL GROUP BY 1 ORDER BY 1",
-            shown.parameters,
-        ).fetchall()
+        shown = self._shown()
+        made = "AND d.created_at IS NOT NULL GROUP BY 1 ORDER BY 1"
+        months = self._rows("substr(d.created_at, 1, 7), count(*)", shown, made)
         changed = "substr(coalesce(d.updated_at, d.created_at), 1, 10)"
         days = Counter[str]()
-        for day, count in connection.execute(
-            f"SELECT {changed}, count(*) FROM documents d WHERE {shown.sql} GROUP BY 1", shown.parameters
-        ):
+        for day, count in self._rows(f"{changed}, count(*)", shown, "GROUP BY 1"):
             days[day or ""] += count
         used = self._usage.last_used([f"{SCHEME}{space}" for space in self._spaces])
-        for uri, day in connection.execute(
-            f"SELECT d.uri, {changed} FROM documents d WHERE {shown.sql} AND d.uri IN (SELECT value FROM json_each(?))",
-            (*shown.parameters, json.dumps(list(used))),
-        ):
+        among = "AND d.uri IN (SELECT value FROM json_each(?))"
+        for uri, day in self._rows(f"d.uri, {changed}", shown, among, json.dumps(list(used))):
             days[day or ""] -= 1
             days[used[uri].date().isoformat()] += 1
         fresh = dict.fromkeys(FRESHNESS, 0)
@@ -351,11 +325,20 @@ class MemoryList:
             kept = decay(age, self._rate)
             fresh[next(least for least in FRESHNESS if kept >= least)] += count
         since = (now - timedelta(days=_RECALL_DAYS)).date().isoformat()
-        return Growth(
-            tuple((str(month), int(count)) for month, count in months),
-            tuple(self._usage.recalls_by_day(user_space, since)),
-            tuple(fresh.items()),
-        )
+        return Growth(tuple(months), tuple(self._usage.recalls_by_day(user_space, since)), tuple(fresh.items()))
+
+    def _rows(self, columns: str, condition: Condition, rest: str, *values: Any, more: str = "") -> list[Any]:
+        """Columns of the documents that meet a condition.
+
+        Args:
+            columns: What is asked for, of ``documents d``.
+            condition: Which documents.
+            rest: Further conditions, order and limit.
+            values: Parameters of the rest.
+            more: What the documents are joined with.
+        """
+        statement = f"SELECT {columns} FROM documents d{more} WHERE {condition.sql} {rest}"
+        return self._catalog.connection().execute(statement, (*condition.parameters, *values)).fetchall()
 
     def _shown(self) -> Condition:
         """That a memory may be seen from no project."""

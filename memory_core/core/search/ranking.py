@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from heapq import nlargest
 from itertools import zip_longest
-from typing import Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 from memory_core.core.frozen import frozen
 from memory_core.core.index.catalog import Entry, Voice
@@ -52,83 +52,44 @@ def decay(age_days: float, rate_per_day: float = RATE_PER_DAY) -> float:
     return math.exp(-rate_per_day * age_days)
 
 
-def decayed_relevance(semantic: float, salience: float, age_days: float, rate_per_day: float = RATE_PER_DAY) -> float:
-    """The product semantic x salience x decay, in [0, 1].
-
-    Args:
-        semantic: Similarity to the question, in [0, 1].
-        salience: Importance, in [0, 1].
-        age_days: Days since last access, >= 0.
-        rate_per_day: > 0.
-
-    Raises:
-        ValueError: If a bound is broken.
-    """
-    _require_unit(semantic=semantic, salience=salience)
-    return semantic * salience * decay(age_days, rate_per_day)
-
-
-def weighted_relevance(similarity: float, age_days: float, importance: float) -> float:
-    """0.6 similarity + 0.2 exp(-age / 30 days) + 0.2 importance, in [0, 1].
-
-    Similarity 0.8 at 15 days with importance 0.5 is 0.7013.
-
-    Args:
-        similarity: Cosine or fused score, in [0, 1].
-        age_days: Days since last access, or since creation if never accessed; >= 0.
-        importance: In [0, 1].
-
-    Raises:
-        ValueError: If a bound is broken.
-    """
-    _require_unit(similarity=similarity, importance=importance)
-    recency = decay(age_days, 1.0 / RECENCY_DAYS)
-    return SIMILARITY_WEIGHT * similarity + RECENCY_WEIGHT * recency + IMPORTANCE_WEIGHT * importance
-
-
 def rank_score(
-    profile: Profile,
-    fused: float,
-    salience: float,
-    age_days: float,
-    rate_per_day: float = RATE_PER_DAY,
+    profile: Profile, fused: float, salience: float, age_days: float, rate_per_day: float = RATE_PER_DAY
 ) -> float:
     """The score a hit is ordered by, in [0, 1].
 
     - ``relevance``: the match as it is, no decay; right for questions about the past.
     - ``balanced``: match x (0.8 + 0.2 x salience x decay). Time and importance settle near ties, and a match that is
       a quarter better than another always stays before it.
-    - ``decay``: ``decayed_relevance``, the bare product: what was not used for months all but vanishes, however
+    - ``decay``: the bare product match x salience x decay: what was not used for months all but vanishes, however
       exactly it answers.
-    - ``weighted``: ``weighted_relevance``.
+    - ``weighted``: 0.6 x match + 0.2 x exp(-age / 30 days) + 0.2 x salience. Match 0.8 at 15 days with salience 0.5
+      is 0.7013.
 
     Args:
         profile: One of the four.
         fused: From ``fusion.fuse``, in [0, 1].
         salience: In [0, 1].
-        age_days: Days since last access; a negative age (clocks differ) counts as 0.
+        age_days: Days since last access (``weighted``: since creation if never accessed); a negative age (clocks
+            differ) counts as 0.
         rate_per_day: > 0, for ``balanced`` and ``decay``.
 
     Raises:
         ValueError: If a bound is broken or the profile is unknown.
     """
-    _require_unit(fused=fused, salience=salience)
+    for name, value in (("fused", fused), ("salience", salience)):
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"{name} must lie in [0, 1], not {value}")
     age_days = max(0.0, age_days)
     if profile == "relevance":
         return fused
     if profile == "decay":
-        return decayed_relevance(fused, salience, age_days, rate_per_day)
+        return fused * salience * decay(age_days, rate_per_day)
     if profile == "balanced":
         return fused * (KEPT_SHARE + (1.0 - KEPT_SHARE) * salience * decay(age_days, rate_per_day))
     if profile == "weighted":
-        return weighted_relevance(fused, age_days, salience)
+        recency = decay(age_days, 1.0 / RECENCY_DAYS)
+        return SIMILARITY_WEIGHT * fused + RECENCY_WEIGHT * recency + IMPORTANCE_WEIGHT * salience
     raise ValueError(f"unknown rank profile {profile!r}")
-
-
-def _require_unit(**values: float) -> None:
-    for name, value in values.items():
-        if not 0.0 <= value <= 1.0:
-            raise ValueError(f"{name} must lie in [0, 1], not {value}")
 
 
 RANKS: tuple[str, ...] = get_args(Profile)
@@ -153,7 +114,7 @@ class Ranking:
     """What ``find`` was asked for.
 
     Attributes:
-        rank: A profile of ``decay``.
+        rank: How match, age and importance make the score; see ``rank_score``.
         limit: Hits at most.
         score_threshold: Leave out hits below it; None keeps all.
         floor: Whether weak evidence gives no hits.
@@ -163,7 +124,7 @@ class Ranking:
         past: Whether the query asks what was so before: what was contradicted or changed since answers it.
     """
 
-    rank: str
+    rank: Profile
     limit: int
     score_threshold: float | None
     floor: bool
@@ -231,14 +192,13 @@ def rank_hits(gathered: Gathered, lookup: Lookup, ranking: Ranking, now: datetim
         ranking: Profile and bounds.
         now: Time that ages count from, aware.
     """
-    profile = cast("Profile", ranking.rank)
     relevant = _relevant(gathered, ranking)
     promising = _promising(relevant, ranking, lookup.judge)
     judged = _judged(relevant, lookup.judge)
-    folded = _folded(_ranked(promising, judged, lookup, ranking, profile, now))
+    folded = _folded(_ranked(promising, judged, lookup, ranking, now))
     if len(folded) < ranking.limit and len(promising) < len(relevant):
-        folded = _folded(_ranked(relevant, judged, lookup, ranking, profile, now))  # the best say the same, or are gone
-    return [_hit(found, profile, ranking) for found in _placed(folded, ranking.limit)]
+        folded = _folded(_ranked(relevant, judged, lookup, ranking, now))  # the best say the same, or are gone
+    return [_hit(found, ranking) for found in _placed(folded, ranking.limit)]
 
 
 def _ranked(
@@ -246,7 +206,6 @@ def _ranked(
     judged: Mapping[int, float],
     lookup: Lookup,
     ranking: Ranking,
-    profile: Profile,
     now: datetime,
 ) -> list[_Ranked]:
     """Those that score enough in the profile, best first."""
@@ -265,12 +224,12 @@ def _ranked(
             match += _JUDGED_SHARE * ((opinion or 0.0) - match)
         if contested and not ranking.past:
             match *= contested_share(_weight(entry, contested[0]))
-        if profile != "relevance":
+        if ranking.rank != "relevance":
             match = min(1.0, match * trusted_share(entry.confidence, entry.support))
         if ranking.project is not None and entry.project == ranking.project:
             match = min(1.0, match * _PROJECT_GAIN)
-        age_days = _age_days(entry, used.get(entry.uri), profile, now)
-        total = rank_score(profile, match, entry.salience, age_days, ranking.rate_per_day)
+        age_days = _age_days(entry, used.get(entry.uri), ranking.rank, now)
+        total = rank_score(ranking.rank, match, entry.salience, age_days, ranking.rate_per_day)
         if total >= (ranking.score_threshold or 0.0):
             ranked.append(_Ranked(total, age_days, entry, item, score, opinion, contested))
     if not ranking.past:
@@ -429,38 +388,35 @@ def in_turns(lists: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
     return tuple(kept)
 
 
-def _hit(found: _Ranked, profile: Profile, ranking: Ranking) -> Hit:
+def _hit(found: _Ranked, ranking: Ranking) -> Hit:
     entry = found.entry
     why = {"lexical": found.score.lexical}
     if found.score.semantic is not None:
         why["semantic"] = found.score.semantic
     if found.judged is not None:
         why["rerank"] = found.judged
-    if profile != "relevance":
+    if ranking.rank != "relevance":
         why |= {"recency": decay(found.age_days, ranking.rate_per_day), "salience": entry.salience}
+    candidate = found.evidence.candidate
     speaks = {
         "exact": float(found.evidence.exact),
-        "speaker": float(found.evidence.candidate.names_speaker),
-        "date": found.evidence.candidate.names_date,
-        "linked": found.evidence.candidate.linked,
+        "speaker": float(candidate.names_speaker),
+        "date": candidate.names_date,
+        "linked": candidate.linked,
         "project": float(ranking.project is not None and entry.project == ranking.project),
     }
     why |= {name: share for name, share in speaks.items() if share}
-    if found.evidence.candidate.substance < 1.0:
-        why["substance"] = found.evidence.candidate.substance
-    return Hit(
-        uri=_uri(entry),
-        context_type=entry.context_type,
-        memory_type=entry.memory_type,
-        score=round(found.total, 4),
-        abstract=entry.abstract,
-        updated_at=entry.updated_at,
-        why={name: round(value, 4) for name, value in why.items()},
-        project=entry.project,
-        also=tuple(found.also),
-        confidence=entry.confidence,
-        rivals=found.rivals,
-    )
+    if candidate.substance < 1.0:
+        why["substance"] = candidate.substance
+    shown = {name: round(value, 4) for name, value in why.items()}
+    score, also = round(found.total, 4), tuple(found.also)
+    return hit_of(entry, score, shown, project=entry.project, also=also, rivals=found.rivals)
+
+
+def hit_of(entry: Entry, score: float, why: Mapping[str, float], **more: Any) -> Hit:
+    """A document as it is shown to whoever searched; ``more`` are further members of the hit."""
+    what = (_uri(entry), entry.context_type, entry.memory_type)
+    return Hit(*what, score, entry.abstract, entry.updated_at, why, confidence=entry.confidence, **more)
 
 
 def _uri(entry: Entry) -> str:

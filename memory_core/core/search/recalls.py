@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from memory_core.core.caller import current_author, is_looking
 from memory_core.core.frozen import frozen
+from memory_core.core.index.documents import STANDING_SALIENCE
 from memory_core.core.index.filter import in_use
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.store.usage import Recall, Usage, UsageTable
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 #: Memories kept for each that is given, so that a project whose own are few still gets its number.
 _SPARE = 5
 _ANY_PROJECT = ProjectScope()
+#: What holds whatever is asked, and what else is known of the user's tastes.
+_RULES, _TASTES = "d.always_on", "d.memory_type = 'preferences' AND NOT d.always_on"
 
 
 @frozen
@@ -56,10 +60,11 @@ class MostUsedMemory:
     private: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class HotMemories:
     """The memories of some spaces that are used most; safe to share between threads.
 
-    Args:
+    Attributes:
         usage: Counts.
         indexer: Follows what was committed, and knows what memories say.
         spaces: ``scope/space`` names that may be seen.
@@ -68,26 +73,17 @@ class HotMemories:
         clock: Seconds that only grow.
     """
 
-    def __init__(
-        self,
-        usage: UsageTable,
-        indexer: Indexer,
-        spaces: Sequence[str],
-        limit: int = 20,
-        seconds: float = 3_600.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._usage = usage
-        self._indexer = indexer
-        self._spaces = tuple(spaces)
-        self._limit = limit
-        self._seconds = seconds
-        self._clock = clock
-        self._guard = threading.Lock()
-        self._counted_at = float("-inf")
-        self._counts: dict[str, Usage] = {}
-        self._position: Position | None = None
-        self._memories: tuple[MostUsedMemory, ...] = ()
+    usage: UsageTable
+    indexer: Indexer
+    spaces: Sequence[str]
+    limit: int
+    seconds: float
+    clock: Callable[[], float] = time.monotonic
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _counted_at: float = float("-inf")
+    _counts: Mapping[str, Usage] = field(default_factory=dict)
+    _position: Position | None = None
+    _memories: tuple[MostUsedMemory, ...] = ()
 
     def hot(self, limit: int | None = None, project: ProjectScope = _ANY_PROJECT) -> tuple[MostUsedMemory, ...]:
         """The memories used most, most first; with a project alone, only its own.
@@ -96,52 +92,47 @@ class HotMemories:
             limit: At most; None means all that are hot.
             project: Whose private memories may be among them.
         """
-        self._indexer.follow()
+        self.indexer.follow()
         with self._guard:
-            if self._clock() - self._counted_at >= self._seconds or len(self._memories) < self._limit:
+            if self.clock() - self._counted_at >= self.seconds or len(self._memories) < self.limit:
                 self._count()
-            elif self._position != self._indexer.catalog.position():
+            elif self._position != self.indexer.catalog.position():
                 self._read()
             memories = self._memories
         seen = [memory for memory in memories if project.finds(memory.project, private=memory.private)]
-        return tuple(seen[: self._limit if limit is None else min(limit, self._limit)])
-
-    def uris(self, limit: int | None = None, project: ProjectScope = _ANY_PROJECT) -> list[str]:
-        """Where the memories used most are; see ``hot``."""
-        return [memory.uri for memory in self.hot(limit, project)]
+        return tuple(seen[: self.limit if limit is None else min(limit, self.limit)])
 
     def _count(self) -> None:
         """Find out which are used most; usage of memories that are gone is passed over."""
-        self._counts = dict(self._usage.top(_SPARE * self._limit, self._is_there))
-        self._counted_at = self._clock()
+        self._counts = dict(self.usage.top(_SPARE * self.limit, self._is_there))
+        self._counted_at = self.clock()
         self._read()
 
     def _is_there(self, uri: str) -> bool:
-        row = self._indexer.catalog.connection().execute(
+        row = self.indexer.catalog.connection().execute(
             "SELECT space FROM documents WHERE uri = ? AND part = 0 AND context_type <> 'resource'", (uri,)
         )
         found = row.fetchone()
-        return found is not None and found[0] in self._spaces
+        return found is not None and found[0] in self.spaces
 
     def _read(self) -> None:
         """Read what they say now; one that is gone is dropped."""
         # Before the rows: what is committed in between is then read once more, never missed.
-        self._position = self._indexer.catalog.position()
-        used = in_use(datetime.now(UTC))
-        rows = self._indexer.catalog.connection().execute(
+        self._position = self.indexer.catalog.position()
+        valid = in_use(datetime.now(UTC))
+        rows = self.indexer.catalog.connection().execute(
             "SELECT uri, memory_type, abstract, project, private FROM documents d "
-            f"WHERE uri IN (SELECT value FROM json_each(?)) AND part = 0 AND {used.sql}",
-            (json.dumps(list(self._counts)), *used.parameters),
+            f"WHERE uri IN (SELECT value FROM json_each(?)) AND part = 0 AND {valid.sql}",
+            (json.dumps(list(self._counts)), *valid.parameters),
         )
-        said = {uri: rest for uri, *rest in rows}
-        self._memories = tuple(
-            MostUsedMemory(
-                uri, memory_type, abstract, usage.access_count, usage.last_accessed_at, project, bool(private)
+        found = {
+            uri: MostUsedMemory(
+                uri, memory_type, abstract, used.access_count, used.last_accessed_at, project, bool(private)
             )
-            for uri, usage in self._counts.items()
-            if uri in said
-            for memory_type, abstract, project, private in [said[uri]]
-        )
+            for uri, memory_type, abstract, project, private in rows
+            for used in [self._counts[uri]]
+        }
+        self._memories = tuple(found[uri] for uri in self._counts if uri in found)
 
 
 class Recalls:
@@ -175,56 +166,34 @@ class Recalls:
         self._indexer = indexer
         self._spaces = tuple(spaces)
         self._features = features
-        self._hot = HotMemories(
-            store.ledger.usage_table, indexer, spaces, config.search.hot_limit, config.search.hot_seconds
-        )
+        search = config.search
+        #: The memories used most; see ``HotMemories.hot``.
+        self.hot = HotMemories(store.ledger.usage_table, indexer, spaces, search.hot_limit, search.hot_seconds).hot
 
     @cached_property
     def _cleaner(self) -> Cleaner:
         return self._features.cleaner(self._config)
 
-    def note(
-        self,
-        kind: Literal["find", "retrieve"],
-        query: str,
-        hits: Sequence[tuple[str, float]],
-        *,
-        milliseconds: float,
-        cached: bool = False,
-        rank: str | None = None,
-        session_id: str | None = None,
-        project: str | None = None,
-        now: datetime | None = None,
-    ) -> None:
+    def note(self, recall: Recall) -> None:
         """Note a retrieval, for the counts and the trail, unless the owner looks; written in the background.
 
         Args:
-            kind: What retrieved; a context notes itself once, not the searches it makes.
-            query: What was asked; blank of a context without a question, whose hits are not counted. Not kept where
-                the setting says so, nor for others who see the space: a search in one's own asks the shared ones too.
-            hits: (URI, score) of what the caller was given, best first.
-            milliseconds: That it took.
-            cached: Whether a cache answered.
-            rank: Profile; None is the setting's.
-            session_id: Session it was for.
-            project: Project it was for.
-            now: When; default the clock's.
+            recall: As it was asked: a context notes itself once, not the searches it makes. Its question is not kept
+                where the setting says so, nor for others who see the space: a search in one's own asks the shared ones
+                too. Of a context without a question the hits are not counted. No rank is the setting's.
         """
         if not self._traces or is_looking():
             return
+        clean = self._cleaner.text
         self._store.usage.recalled(
-            Recall(
-                at=now or datetime.now(UTC),
-                query=self._cleaner.text(query) if self._config.search.trail and not self._shared else "",
-                kind=kind,
-                hits=tuple(hits),
-                milliseconds=milliseconds,
-                cached=cached,
-                rank=rank or self._config.search.rank,
-                session_id=None if session_id is None or self._shared else self._cleaner.text(session_id),
-                project=None if project is None or self._shared else self._cleaner.text(project),
+            replace(
+                recall,
+                query=clean(recall.query) if self._config.search.trail and not self._shared else "",
+                rank=recall.rank or self._config.search.rank,
+                session_id=None if recall.session_id is None or self._shared else clean(recall.session_id),
+                project=None if recall.project is None or self._shared else clean(recall.project),
                 space=self._config.user_space,
-                asked=bool(query.strip()),
+                asked=bool(recall.query.strip()),
             )
         )
 
@@ -247,12 +216,25 @@ class Recalls:
             self._store.usage.called(client, now or datetime.now(UTC))
 
     def always_on(self, limit: int, project: ProjectScope, now: datetime, *, tastes: bool = False) -> list[str]:
-        """What holds whatever is asked; see ``context_sources.always_on``."""
-        from memory_core.core.search.context_sources import always_on
+        """URIs of what holds whatever is asked, the newest first: of no project, or of the one at hand.
 
+        Of more than ``limit``, those that are pinned or critical stay, then the newest.
+
+        Args:
+            limit: At most.
+            project: The one at hand; with a project alone, only its own.
+            now: The moment, aware; what is past its time then does not hold.
+            tastes: Preferences that are no rules instead.
+        """
         self._indexer.follow()
-        return always_on(self._indexer.catalog.connection(), self._spaces, limit, project, now, tastes=tastes)
-
-    def hot(self, limit: int | None = None, project: ProjectScope = _ANY_PROJECT) -> tuple[MostUsedMemory, ...]:
-        """The memories used most; see ``HotMemories.hot``."""
-        return self._hot.hot(limit, project)
+        marks = ",".join("?" * len(self._spaces))
+        valid = in_use(now)
+        own = "" if project.only else "d.general OR "
+        rows = self._indexer.catalog.connection().execute(
+            f"SELECT uri FROM (SELECT uri, updated_at, id FROM documents d WHERE space IN ({marks}) AND part = 0 "
+            f"AND {_TASTES if tastes else _RULES} AND context_type = 'memory' AND ({own}d.project IS ?) "
+            f"AND {valid.sql} ORDER BY pinned OR salience >= ? DESC, updated_at DESC, id DESC LIMIT ?) "
+            "ORDER BY updated_at DESC, id DESC",
+            (*self._spaces, project.current, *valid.parameters, STANDING_SALIENCE, limit),
+        )
+        return [uri for (uri,) in rows]

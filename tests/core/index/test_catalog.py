@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import sqlite3
 import string
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -32,7 +31,8 @@ from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.open_store import load_registry
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import words_only
+from tests.stores import remember, words_only, written
+from tests.waiting import at_once
 
 USER = "viking://user/default/memories"
 LOG = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
@@ -68,7 +68,7 @@ def test_a_memory_is_found_by_its_name_its_body_its_other_texts_and_its_tags(mem
         "fields": {"entity_name": "Lotus", "entity_type": "organisation", "content": "supplies 纸张"},
         "tags": ["季度", "vendor"],
     }
-    memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}))
+    written(memory, data)
     for query in ("Lotus", "organisation", "纸张", "季度", "vendor"):
         assert [hit.uri for hit in memory.find(FindRequest(query)).memories] == [f"{USER}/entities/Lotus.md"], query
 
@@ -86,8 +86,8 @@ def test_a_handwritten_file_outside_every_type_is_found_by_its_name(tmp_path: Pa
 def test_a_stored_abstract_is_shown_and_a_missing_one_is_the_beginning(memory: Runebook) -> None:
     long = "The harbour dashboard " + "shows occupancy " * 40
     given = {"memory_type": "facts", "fields": {"topic": "港口", "content": long}, "abstract": "Berths. 泊位。"}
-    memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": given}]}))
-    memory.commit(CommitRequest(f"{long} again", memory_type="facts", fields={"topic": "Harbour"}))
+    written(memory, given)
+    remember(memory, f"{long} again", "facts", topic="Harbour")
     shown = {hit.uri: hit.abstract for hit in memory.find(FindRequest("harbour dashboard occupancy")).memories}
     assert shown[f"{USER}/facts/港口.md"] == "Berths. 泊位。"
     assert len(shown[f"{USER}/facts/Harbour.md"]) <= 256
@@ -99,8 +99,8 @@ def test_tools_and_skills_are_skills_messages_are_resources_and_logs_too(memory:
     logs.mkdir(parents=True)
     (logs / "2026-01-01.md").write_text("zebra day", encoding="utf-8")
     memory.store.adopt()
-    memory.commit(CommitRequest("zebra note"))
-    memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "zebra_tool", "best_for": "zebra"}))
+    remember(memory, "zebra note")
+    remember(memory, None, "tools", tool_name="zebra_tool", best_for="zebra")
     memory.commit(CommitRequest(messages=say("zebra message"), session_id="s1"))
     found = memory.find(FindRequest("zebra"))
     assert [hit.memory_type for hit in found.memories] == ["notes"]
@@ -275,7 +275,7 @@ def test_a_damaged_line_of_a_log_keeps_its_number_to_itself(tmp_path: Path) -> N
 def test_a_deleted_index_comes_back_equal(tmp_path: Path) -> None:
     with open_memory(words_only(tmp_path)) as memory:
         for number in range(12):
-            memory.commit(CommitRequest(f"Fact {number} 事实", memory_type="facts", fields={"topic": f"T{number % 8}"}))
+            remember(memory, f"Fact {number} 事实", "facts", topic=f"T{number % 8}")
         uri = f"{USER}/facts/T3.md"
         memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}))
         memory.commit(CommitRequest(messages=say("one", "two"), session_id="s1"))
@@ -291,7 +291,7 @@ def test_a_deleted_index_comes_back_equal(tmp_path: Path) -> None:
 
 def test_a_deleted_state_folder_leaves_every_memory_findable(tmp_path: Path) -> None:
     with open_memory(words_only(tmp_path)) as memory:
-        memory.commit(CommitRequest("The office closes at six 六点关门", memory_type="facts"))
+        remember(memory, "The office closes at six 六点关门", "facts")
         memory.commit(CommitRequest(messages=say("斑马 zebra"), session_id="s1"))
     for path in sorted((tmp_path / ".state").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
@@ -302,8 +302,8 @@ def test_a_deleted_state_folder_leaves_every_memory_findable(tmp_path: Path) -> 
 
 def test_what_was_removed_or_renamed_by_hand_is_gone_or_moved_after_reopening(tmp_path: Path) -> None:
     with open_memory(words_only(tmp_path)) as memory:
-        memory.commit(CommitRequest("zebra one", memory_type="facts", fields={"topic": "One"}))
-        memory.commit(CommitRequest("zebra two", memory_type="facts", fields={"topic": "Two"}))
+        remember(memory, "zebra one", "facts", topic="One")
+        remember(memory, "zebra two", "facts", topic="Two")
     folder = tmp_path / "user/default/memories/facts"
     (folder / "One.md").unlink()
     (folder / "Two.md").rename(folder / "二.md")
@@ -314,26 +314,15 @@ def test_what_was_removed_or_renamed_by_hand_is_gone_or_moved_after_reopening(tm
 
 
 def test_commits_of_many_writers_are_found_at_once_by_each_of_them(tmp_path: Path) -> None:
-    missing: list[str] = []
-
-    def write_and_look(memory: Runebook, name: str) -> None:
+    def write_and_look(writer: tuple[Runebook, str]) -> None:
+        memory, name = writer
         for number in range(15):
             word = f"{name}w{number}"
-            memory.commit(CommitRequest(f"{word} said", memory_type="facts", fields={"topic": word}))
-            if memory.find(FindRequest(word)).total != 1:
-                missing.append(word)
+            remember(memory, f"{word} said", "facts", topic=word)
+            assert memory.find(FindRequest(word)).total == 1, word
 
     with open_memory(words_only(tmp_path)) as one, open_memory(words_only(tmp_path)) as two:
-        threads = [
-            threading.Thread(target=write_and_look, args=(memory, f"{letter}{index}"))
-            for index, memory in enumerate((one, two))
-            for letter in "xy"
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert missing == []
+        at_once(write_and_look, (one, "x0"), (one, "y0"), (two, "x1"), (two, "y1"))
         assert all(len(memory.find(FindRequest("said", limit=100)).memories) == 60 for memory in (one, two))
 
 
@@ -373,9 +362,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Any], se
 
     def write(topic: str, at: str, memory_type: str = "facts", **members: Any) -> None:
         data = {"memory_type": memory_type, "fields": {"topic": topic, "content": f"zebra 斑马 {topic}"}, **members}
-        opened.commit(
-            CommitRequest(operations={"write_operations": [{"memory_data": data}]}, now=datetime.fromisoformat(at))
-        )
+        written(opened, data, now=datetime.fromisoformat(at))
 
     def topics(found: FindResult) -> set[str]:
         return {hit.uri.rpartition("/")[2].removesuffix(".md") for hit in found.hits}
@@ -524,11 +511,11 @@ def test_vectors_of_texts_that_are_gone_are_pruned_once_they_are_most(
         assert "day 7" in memory.find(FindRequest("雨", rank="relevance")).hits[0].abstract
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 4, 6, 10])
 def test_catalog_of_an_older_program_is_made_anew_and_keeps_its_vectors(tmp_path: Path, version: int) -> None:
     settings = Config(home=tmp_path)
     with open_memory(settings) as memory:
-        memory.commit(CommitRequest("The ferry leaves at seven 渡轮七点开"))
+        remember(memory, "The ferry leaves at seven 渡轮七点开")
         memory.indexer.embed_all()
         before = everything(memory)
         (vectors_before,) = memory.indexer.catalog.connection().execute("SELECT count(*) FROM vectors").fetchone()

@@ -183,7 +183,7 @@ def sent(tmp_path: Path, stand_in: StandIn, rows: list[VectorRow]) -> tuple[Cata
     """A store that has sent these rows to the stand-in, which answers as a sound server until it is asked a search."""
     catalog = CatalogFile(tmp_path / "index.sqlite3")
     server = ChromaServer(Place(stand_in.url))
-    with catalog.database.writing() as connection:
+    with catalog.writing() as connection:
         for number, row in enumerate(rows, 1):
             embedding_queue.put(connection, number, row.space, row.uri, 0, str(number), row.content_sha256)
         vectors.append(connection, rows)
@@ -194,8 +194,8 @@ def sent(tmp_path: Path, stand_in: StandIn, rows: list[VectorRow]) -> tuple[Cata
         "embeddings": [[*map(float, row.vector)] for row in rows],
     }
     stand_in.answers = [(200, {"id": "c1", "metadata": {}}), (200, len(rows)), (200, held), (200, {"ids": [["1"]]})]
-    index.load(catalog.database.connection(), SPACE, MODEL)
-    assert index.status(catalog.database.connection(), SPACE, MODEL).backend == "http"
+    index.load(catalog.connection(), SPACE, MODEL)
+    assert index.status(catalog.connection(), SPACE, MODEL).backend == "http"
     return catalog, index
 
 
@@ -219,7 +219,7 @@ def test_search_is_exact_whatever_the_server_says(stand_in: StandIn, tmp_path: P
     rows = [VectorRow(SPACE, f"viking://{number}", 0, f"{number:064x}", MODEL, vector(number)) for number in range(50)]
     catalog, index = sent(tmp_path, stand_in, rows)
     stand_in.answers = [answer]
-    connection = catalog.database.connection()
+    connection = catalog.connection()
     exact = VectorIndex(tmp_path).nearest(connection, [SPACE], MODEL, [vector(7)], 10)
     assert index.nearest(connection, [SPACE], MODEL, [vector(7)], 10) == exact
     assert index.trouble is not None
@@ -227,7 +227,7 @@ def test_search_is_exact_whatever_the_server_says(stand_in: StandIn, tmp_path: P
     index.nearest(connection, [SPACE], MODEL, [vector(8)], 10)
     assert len(stand_in.seen) == asked  # not every search waits for it
     index.close()
-    catalog.database.close()
+    catalog.close()
 
 
 def test_row_of_another_space_is_no_hit_and_cosines_are_our_own_whatever_the_server_says(
@@ -236,27 +236,27 @@ def test_row_of_another_space_is_no_hit_and_cosines_are_our_own_whatever_the_ser
     others = VectorRow("user/bob", "viking://secret", 0, "f" * 64, MODEL, vector(1))
     catalog, index = sent(tmp_path, stand_in, [others, VectorRow(SPACE, "viking://own", 0, "e" * 64, MODEL, vector(2))])
     stand_in.answers = [(200, {"ids": [["1", "2", "-3", str(2**70)]], "distances": [[0.0, 0.0, 0.0, 0.0]]})]
-    found = index.nearest(catalog.database.connection(), [SPACE], MODEL, [vector(1)], 10)
+    found = index.nearest(catalog.connection(), [SPACE], MODEL, [vector(1)], 10)
     assert found.cosines == {2: pytest.approx(float(vector(1) @ vector(2)), abs=1e-6)}
     assert found.complete
     index.close()
-    catalog.database.close()
+    catalog.close()
 
 
 def test_rows_of_texts_that_are_gone_do_not_make_the_rest_complete(stand_in: StandIn, tmp_path: Path) -> None:
     rows = [VectorRow(SPACE, f"viking://{number}", 0, f"{number:064x}", MODEL, vector(number)) for number in range(30)]
     catalog, index = sent(tmp_path, stand_in, rows)
-    with catalog.database.writing() as connection:
+    with catalog.writing() as connection:
         for number in range(20):
             embedding_queue.remove(connection, f"viking://{number}")
     given = [
         str(number) for number in range(1, 23)
     ]  # twenty are of no document any more, and eight others are not named
     stand_in.answers = [(200, {"ids": [given]})]
-    found = index.nearest(catalog.database.connection(), [SPACE], MODEL, [vector(1)], 22)
+    found = index.nearest(catalog.connection(), [SPACE], MODEL, [vector(1)], 22)
     assert (set(found.cosines), found.complete) == ({21, 22}, False)
     index.close()
-    catalog.database.close()
+    catalog.close()
 
 
 @pytest.mark.parametrize("count", ["Infinity", "[" * 100_000, '{"a": 1}'], ids=lambda text: text[:10])

@@ -24,7 +24,8 @@ from memory_core.open_store import load_registry
 from memory_core.runebook import Runebook, open_memory
 from tests.core.index import damage
 from tests.core.index.damage import other_process
-from tests.stores import words_only
+from tests.stores import remember, words_only
+from tests.waiting import at_once
 
 SAID = {
     "heron": "The heron nests by the river Avon.",
@@ -45,9 +46,9 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("original")
     with open_memory(words_only(folder)) as memory:
         for text in SAID.values():
-            memory.commit(CommitRequest(text, memory_type="facts"))
+            remember(memory, text, "facts")
         for number in range(30):
-            memory.commit(CommitRequest(f"Filler {number} 填充 {number}: " + "lorem ipsum " * 40, memory_type="notes"))
+            remember(memory, f"Filler {number} 填充 {number}: " + "lorem ipsum " * 40, "notes")
         memory.commit(
             CommitRequest(messages=[{"role": "user", "content": "苍鹭 and heron in a conversation"}], session_id="s1")
         )
@@ -81,7 +82,7 @@ def test_a_store_with_a_damaged_index_opens_and_finds_everything(home: Path, kin
     for _ in range(2):
         with open_memory(words_only(home)) as memory:
             assert_all_found(memory)
-            memory.commit(CommitRequest("Written afterwards 后来写的", memory_type="facts"))
+            remember(memory, "Written afterwards 后来写的", "facts")
             assert memory.find(FindRequest("后来写的")).memories
     with closing(sqlite3.connect(index_of(home))) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -96,7 +97,7 @@ def test_an_index_damaged_while_it_is_open_is_replaced_by_whoever_meets_it(home:
         assert_all_found(memory)
         assert other.find("支付系统")
         assert other.find("heron")
-        here = memory.commit(CommitRequest("Ocelot in this process 豹猫", memory_type="facts")).results[0].uri
+        here = remember(memory, "Ocelot in this process 豹猫", "facts")
         there = other.ask(commit="Ocelot in that process 豹猫")
         assert (
             {hit.uri for hit in memory.find(FindRequest("豹猫")).memories} == {here, there} == set(other.find("豹猫"))
@@ -147,7 +148,7 @@ def test_of_damaged_files_only_the_newest_is_kept(home: Path) -> None:
 def test_the_index_of_another_ledger_is_not_believed(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     with open_memory(words_only(elsewhere)) as memory:
-        memory.commit(CommitRequest("A walrus of another store 海象", memory_type="facts"))
+        remember(memory, "A walrus of another store 海象", "facts")
     damage.deleted_with_log(index_of(home))
     shutil.copyfile(index_of(elsewhere), index_of(home))
     with open_memory(words_only(home)) as memory:
@@ -161,7 +162,7 @@ def test_a_state_folder_without_locks_and_index_goes_on(home: Path) -> None:
         shutil.rmtree(home / ".state" / "locks")
         damage.deleted_with_log(index_of(home))
         assert_all_found(memory)
-        memory.commit(CommitRequest("Without locks 没有锁", memory_type="facts"))
+        remember(memory, "Without locks 没有锁", "facts")
         assert memory.find(FindRequest("没有锁")).memories
 
 
@@ -194,7 +195,7 @@ def test_a_ledger_that_was_deleted_under_a_running_store_acknowledges_nothing(ho
         memory.find(FindRequest("heron"))
         damage.deleted_with_log(home / ".state" / "ledger.sqlite3")
         with pytest.raises(StorageFailed) as raised:
-            memory.commit(CommitRequest("Would be lost 会丢的", memory_type="facts"))
+            remember(memory, "Would be lost 会丢的", "facts")
         assert "doctor --repair" in raised.value.hint
     with open_memory(words_only(home)) as memory:
         assert_all_found(memory)
@@ -236,9 +237,7 @@ def test_errors_come_as_ours_also_while_rows_are_read(tmp_path: Path) -> None:
 def test_connections_of_threads_that_ended_are_let_go(tmp_path: Path) -> None:
     database = Database(tmp_path / "d.sqlite3", ("CREATE TABLE t (a);",), "NORMAL")
     for _ in range(20):
-        thread = threading.Thread(target=database.connection)
-        thread.start()
-        thread.join()
+        at_once(lambda _: database.connection(), None)
     assert len(database._all) <= 2
     assert database.is_current()
     database.close()
@@ -282,7 +281,7 @@ def test_a_search_in_a_large_store_does_not_wait_for_the_index_and_says_so(
         (note,) = [note for note in found.notes if note.startswith("the index is being rebuilt: ")]
         assert " of 90" in note
         assert [hit.abstract[:5] for hit in found.memories][:1] == ["c899 "]  # the newest come first
-        fresh = memory.commit(CommitRequest("Just now 刚刚", memory_type="facts")).results[0].uri
+        fresh = remember(memory, "Just now 刚刚", "facts")
         assert fresh in [hit.uri for hit in memory.find(FindRequest("刚刚")).memories]
         assert follow(None) is None
         assert memory.find(FindRequest("主题0")).notes == ()
@@ -369,9 +368,7 @@ def test_a_reader_who_held_a_connection_while_another_replaced_the_file_asks_aga
         def ask() -> int:
             connection = memory.indexer.catalog.connection()
             if not asked:
-                replacing = threading.Thread(target=file.renew, args=(file.database.generation,))
-                replacing.start()
-                replacing.join()
+                at_once(file.renew, file.generation)
                 memory.indexer.catalog.connection()  # of the new file: the one before is closed
             asked.append(connection)
             return int(connection.execute("SELECT count(*) FROM documents").fetchone()[0])

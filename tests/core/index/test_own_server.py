@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -18,61 +17,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from memory_core.core.index import chroma, chroma_server, embedding_queue, vectors
-from memory_core.core.index.catalog_file import CatalogFile
+from memory_core.core.index import chroma, chroma_server, vectors
 from memory_core.core.index.chroma import ChromaIndex
-from memory_core.core.index.vectors import VectorIndex, VectorRow
+from tests.core.index.row_store import MODEL, SPACE, RowStore
 from tests.waiting import soon
 
-SPACE = "user/张三"
-MODEL = "model-a"
-DIM = 32
 ROWS = 1_200
 QUERIES = range(9_000, 9_020)
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def unit(seed: int) -> NDArray[np.float32]:
-    drawn = np.random.default_rng(seed).standard_normal(DIM).astype(np.float32)
-    return np.asarray(drawn / np.linalg.norm(drawn), np.float32)
+class Store(RowStore):
+    """With a server of its own from so many rows on."""
 
-
-class Store:
-    """A store's ``.state`` folder as one process sees it. The document of row *n* has the number n + 1."""
+    index: ChromaIndex
 
     def __init__(self, state: Path, from_rows: int = 100) -> None:
-        self.state = state
-        self.catalog = CatalogFile(state / "index.sqlite3")
-        self.index = ChromaIndex(state, from_rows=from_rows, pause_seconds=0.05, verify_seconds=0.0)
-        self.scan = VectorIndex(state)
-
-    @property
-    def connection(self) -> sqlite3.Connection:
-        return self.catalog.database.connection()
-
-    def append(self, *numbers: int) -> None:
-        with self.catalog.database.writing() as connection:
-            for number in numbers:
-                uri, sha256 = f"viking://user/张三/memories/条目 {number}.md", f"{number:064x}"
-                embedding_queue.put(connection, number + 1, SPACE, uri, 0, str(number), sha256)
-                vectors.append(connection, [VectorRow(SPACE, uri, 0, sha256, MODEL, unit(number))])
-
-    def keep_up(self) -> None:
-        while self.index.keep_up(self.connection, SPACE, MODEL):
-            continue
-
-    def search(self, query: int) -> list[int]:
-        found = self.index.nearest(self.connection, [SPACE], MODEL, [unit(query)], 10).cosines
-        return sorted(found, key=lambda document: -found[document])[:10]
-
-    def exact(self, query: int) -> list[int]:
-        found = self.scan.nearest(self.connection, [SPACE], MODEL, [unit(query)], 10).cosines
-        return sorted(found, key=lambda document: -found[document])[:10]
-
-    def backend(self) -> str:
-        return self.index.status(self.connection, SPACE, MODEL).backend
+        super().__init__(state, ChromaIndex(state, from_rows=from_rows, pause_seconds=0.05, verify_seconds=0.0))
 
     def is_served(self) -> bool:
         """Whether the server holds all rows and answers searches."""
@@ -82,7 +44,7 @@ class Store:
         return status.backend == "chroma" and status.sent_rows == rows and self.index.trouble is None
 
     def finds_what_a_scan_finds(self) -> bool:
-        common = [len({*self.search(query)} & {*self.exact(query)}) for query in QUERIES]
+        common = [len({*self.near(query)} & {*self.exact(query)}) for query in QUERIES]
         return sum(common) >= 0.98 * 10 * len(QUERIES)
 
     @property
@@ -96,10 +58,6 @@ class Store:
     def address(self) -> dict[str, str]:
         found: dict[str, str] = json.loads((self.state / "chroma" / "server.json").read_text(encoding="utf-8"))
         return found
-
-    def close(self) -> None:
-        self.index.close()
-        self.catalog.database.close()
 
 
 def answers(url: str) -> bool:
@@ -115,7 +73,7 @@ def served_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A state folder whose rows are on its server; tests work on copies."""
     state = tmp_path_factory.mktemp("served")
     store = Store(state)
-    store.append(*range(ROWS))
+    store.add(*range(ROWS))
     assert soon(store.is_served)
     store.close()
     return state
@@ -133,8 +91,8 @@ def test_rows_are_found_as_by_a_scan_and_newer_ones_too(store: Store) -> None:
     assert store.backend() == "exact"  # no search starts a server
     assert soon(store.is_served)
     assert store.finds_what_a_scan_finds()
-    store.append(5_000)
-    assert store.search(5_000)[0] == 5_001
+    store.add(5_000)
+    assert store.near(5_000)[0] == 5_001
     status = store.index.status(store.connection, SPACE, MODEL)
     assert (status.backend, status.sent_rows, status.scanned_rows) == ("chroma", ROWS, 1)
 
@@ -156,7 +114,7 @@ def test_all_processes_ask_one_server_and_another_takes_over_when_its_owner_ends
     url = store.address["url"]
     store.index.close()
     assert soon(lambda: not answers(url))
-    assert other.search(9_000) == other.exact(9_000)
+    assert other.near(9_000) == other.exact(9_000)
     assert soon(other.is_served)
     assert other.server
     assert other.address["tenant"]
@@ -166,7 +124,7 @@ def test_all_processes_ask_one_server_and_another_takes_over_when_its_owner_ends
 
 def test_a_small_space_needs_no_server(tmp_path: Path) -> None:
     store = Store(tmp_path, from_rows=ROWS)
-    store.append(*range(50))
+    store.add(*range(50))
     store.keep_up()
     assert store.backend() == "exact"
     assert not (tmp_path / "chroma").exists()
@@ -190,7 +148,7 @@ def test_killed_server_is_missed_by_nobody_and_started_again(store: Store) -> No
     assert soon(store.is_served)
     before = store.connection.execute("SELECT collection FROM sent").fetchall()
     os.kill(store.server, signal.SIGKILL)
-    assert store.search(9_000) == store.exact(9_000)
+    assert store.near(9_000) == store.exact(9_000)
     assert store.index.trouble is not None
     assert soon(store.is_served)
     assert store.finds_what_a_scan_finds()
@@ -221,7 +179,7 @@ def test_frozen_server_is_ended_and_started_again(store: Store) -> None:
     assert store.index._current is not None
     store.index._current._work = store.index._current._search
     os.kill(frozen, signal.SIGSTOP)
-    assert store.search(9_000) == store.exact(9_000)
+    assert store.near(9_000) == store.exact(9_000)
     assert soon(store.is_served)
     assert store.server != frozen
 
@@ -248,11 +206,11 @@ def test_a_damaged_folder_is_filled_anew_and_nobody_misses_a_row(
 ) -> None:
     monkeypatch.setattr(chroma_server, "_RETRIES", 0)  # a server over damaged files says the same again, after a wait
     DAMAGE[damage](store.state / "chroma")
-    store.append(*range(ROWS, ROWS + 200))
-    assert store.search(9_000) == store.exact(9_000)
+    store.add(*range(ROWS, ROWS + 200))
+    assert store.near(9_000) == store.exact(9_000)
     assert soon(store.is_served)
     assert store.finds_what_a_scan_finds()
-    assert store.search(ROWS + 150)[0] == ROWS + 151
+    assert store.near(ROWS + 150)[0] == ROWS + 151
 
 
 def test_a_folder_deleted_under_a_running_server_is_noticed(store: Store) -> None:
@@ -267,7 +225,7 @@ def test_the_folder_of_another_log_is_never_believed(store: Store) -> None:
     for path in store.state.glob("index.sqlite3*"):
         path.unlink()
     again = Store(store.state)
-    again.append(*reversed(range(ROWS)))  # other rows under the same numbers
+    again.add(*reversed(range(ROWS)))  # other rows under the same numbers
     assert soon(again.is_served)
     assert again.finds_what_a_scan_finds()
     again.close()
@@ -275,16 +233,13 @@ def test_the_folder_of_another_log_is_never_believed(store: Store) -> None:
 
 def test_pruned_rows_leave_the_server(store: Store) -> None:
     assert soon(store.is_served)
-    with store.catalog.database.writing() as connection:
-        for number in range(400):
-            embedding_queue.remove(connection, f"viking://user/张三/memories/条目 {number}.md")
-        vectors.prune(connection, vectors.dead(connection, SPACE, MODEL))
-    store.index.compact(store.connection, SPACE, MODEL)
+    store.remove(*range(400))
+    store.prune()
     assert soon(store.is_served)
     assert store.index._current is not None
     collection = store.connection.execute("SELECT collection FROM sent").fetchone()[0]
     assert store.index._current.count(collection) == ROWS - 400
-    assert store.search(9_000) == store.exact(9_000)
+    assert store.near(9_000) == store.exact(9_000)
 
 
 def test_without_chromadb_vectors_are_scanned_and_the_status_says_why(
@@ -293,7 +248,7 @@ def test_without_chromadb_vectors_are_scanned_and_the_status_says_why(
     monkeypatch.setattr(chroma, "find_spec", lambda _name: None)
     without = Store(store.state)
     without.keep_up()
-    assert without.search(9_000) == without.exact(9_000)
+    assert without.near(9_000) == without.exact(9_000)
     assert without.index.status(without.connection, SPACE, MODEL).reason == "chromadb is not installed"
     assert without.index.trouble is None
     without.close()
@@ -307,7 +262,7 @@ def test_a_chromadb_that_cannot_be_imported_is_in_nobodys_way(
     (package / "__init__.py").write_text("raise ImportError('no such codec')\n", encoding="utf-8")
     monkeypatch.syspath_prepend(str(package.parent))
     store.keep_up()
-    assert store.search(9_000) == store.exact(9_000)
+    assert store.near(9_000) == store.exact(9_000)
     assert "did not come up" in (store.index.trouble or "")
 
 
@@ -322,9 +277,9 @@ while not store.is_served():
 own = store.index._own._process
 print(own.pid if own is not None else 0, flush=True)
 for number in range(first, first + 100_000, 40):
-    store.append(*range(number, number + 40))
+    store.add(*range(number, number + 40))
     store.keep_up()
-    assert store.search(number)[0] == number + 1, number
+    assert store.near(number)[0] == number + 1, number
 """
 
 
@@ -366,7 +321,7 @@ def test_kills_of_owners_and_servers_while_rows_are_sent_lose_nothing(store: Sto
         while len(running) < 3:
             started += 1
             running.append(owner(store.state, 100_000 * started))
-        store.search(9_000)
+        store.near(9_000)
         time.sleep(float(random.random()))
         if random.random() < 0.5:
             victim = running.pop(int(random.integers(len(running))))

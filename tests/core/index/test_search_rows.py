@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from memory_core.core.index import search_rows
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.documents import Document
-from memory_core.core.index.filter import compile_filter
+from memory_core.core.index.filter import Bounds, compile_filter
+from memory_core.core.index.search_rows import LexicalHits
 from memory_core.core.index.tokenizer import query_terms
 from memory_core.core.memory.uri import MemoryUri
 
@@ -51,12 +51,12 @@ def put(catalog: Catalog, *texts: str, space: str = HERE, memory_type: str = "fa
     return ids
 
 
-def search(catalog: Catalog, query: str, limit: int = 100, **bounds: object) -> search_rows.LexicalHits:
+def search(catalog: Catalog, query: str, limit: int = 100, **bounds: object) -> LexicalHits:
     spaces = bounds.pop("spaces", None)
     scopes = None if spaces is None else catalog.scope_terms(list(spaces))  # type: ignore[call-overload]
     condition = compile_filter(bounds.pop("filter", None))  # type: ignore[arg-type]
     terms = query_terms(query)
-    return search_rows.search(catalog.connection(), terms, limit, catalog.count(), scopes, condition)
+    return catalog.words.search(terms, limit, Bounds(scopes, catalog.count(), condition))
 
 
 @pytest.mark.parametrize(("text", "query"), [("The kettle whistles.", "kettle"), ("水壶在响。", "水壶")])
@@ -78,8 +78,9 @@ def test_nothing_is_searched_where_no_space_may_be_seen(catalog: Catalog) -> Non
     put(catalog, "The kettle whistles.", space=THERE)
     hits = search(catalog, "kettle", spaces=[HERE])
     assert (hits.scores, hits.rare, hits.question.documents) == ({}, frozenset(), 1)
-    assert search_rows.holding(catalog.connection(), ['"kettl"'], 5, []) == {}
-    assert search_rows.sharing(catalog.connection(), ['"kettl"'], [], 5, indexed=False) == []
+    nowhere = Bounds(catalog.scope_terms([HERE]))
+    assert catalog.words.holding(['"kettl"'], 5, nowhere) == {}
+    assert catalog.words.sharing(['"kettl"'], 5, nowhere, indexed=False) == []
 
 
 def test_words_of_another_space_are_neither_found_nor_known(catalog: Catalog) -> None:
@@ -124,15 +125,15 @@ def test_a_word_of_the_turn_before_makes_no_document_rare(catalog: Catalog) -> N
 @pytest.mark.parametrize(("holders", "found"), [(4, 4), (5, 0)])
 def test_a_term_that_more_documents_hold_names_none_of_them(catalog: Catalog, holders: int, found: int) -> None:
     put(catalog, *[f"Ticket {number}: err_42 again." for number in range(holders)])
-    assert len(search_rows.holding(catalog.connection(), ['"err 42"'], 4)) == found
+    assert len(catalog.words.holding(['"err 42"'], 4, Bounds())) == found
 
 
 def test_a_term_counts_within_the_filter_and_the_space_only(catalog: Catalog) -> None:
     put(catalog, *["err_42 again" for _ in range(3)], space=THERE)
     put(catalog, *["err_42 again" for _ in range(3)], memory_type="message")
     (ours,) = put(catalog, "err_42 again")
-    scopes, condition = catalog.scope_terms([HERE]), compile_filter({"memory_type": "facts"})
-    assert set(search_rows.holding(catalog.connection(), ['"err 42"'], 1, scopes, condition)) == {ours}
+    bounds = Bounds(catalog.scope_terms([HERE]), condition=compile_filter({"memory_type": "facts"}))
+    assert set(catalog.words.holding(['"err 42"'], 1, bounds)) == {ours}
 
 
 # A large store
@@ -151,7 +152,7 @@ def test_in_a_large_store_common_words_only_rank_what_rarer_ones_find(catalog: C
 
 
 def sharing(catalog: Catalog, text: str) -> list[str]:
-    found = search_rows.sharing(catalog.connection(), query_terms(text, 6), None, 10, indexed=True)
+    found = catalog.words.sharing(query_terms(text, 6), 10, Bounds(), indexed=True)
     return [own for _, own in found]
 
 

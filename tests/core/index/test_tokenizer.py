@@ -13,13 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_core.core.index.tokenizer import (
-    date_words,
-    exact_terms,
-    mentioned,
-    query_terms,
-    says_something,
-)
+from memory_core.core.index.tokenizer import date_words, exact_terms, mentioned, query_terms, says_something
 from memory_core.core.text.analysis import index_tokens
 
 TABLE = "CREATE VIRTUAL TABLE words USING fts5(own, tokenize = 'porter unicode61 remove_diacritics 2')"

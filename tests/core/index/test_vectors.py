@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -18,61 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_core.core.index import embedding_queue, vector_scan, vectors
-from memory_core.core.index.catalog_file import CatalogFile
-from memory_core.core.index.vector_scan import Vector
 from memory_core.core.index.vectors import VectorIndex, VectorRow
+from tests.core.index.row_store import DIM, MODEL, SPACE, RowStore, row, unit, uri_of
 
-USER = "user/default"
-CHINESE = "user/张三"
-MODEL = "model-a"
-DIM = 24
+OTHER = "user/default"
 FILED = 1_100
 
 
-def unit(seed: int) -> Vector:
-    drawn = np.random.default_rng(seed).standard_normal(DIM).astype(np.float32)
-    return np.asarray(drawn / np.linalg.norm(drawn), np.float32)
-
-
-def row(number: int, space: str = USER, fingerprint: str = MODEL) -> VectorRow:
-    return VectorRow(space, uri_of(number, space), 0, f"{number:064x}", fingerprint, unit(number))
-
-
-def uri_of(number: int, space: str = USER) -> str:
-    return f"viking://{space}/memories/支付系统 {number}.md"
-
-
-class Store:
-    """A ``.state`` folder as one process sees it. The document of row *n* has the number n + 1."""
-
+class Store(RowStore):
     def __init__(self, state: Path) -> None:
-        self.state = state
-        self.catalog = CatalogFile(state / "index.sqlite3")
-        self.index = VectorIndex(state)
-
-    @property
-    def connection(self) -> sqlite3.Connection:
-        return self.catalog.database.connection()
-
-    def add(self, *numbers: int, space: str = USER) -> None:
-        """Texts with their vectors."""
-        with self.catalog.database.writing() as connection:
-            for number in numbers:
-                embedding_queue.put(
-                    connection, number + 1, space, uri_of(number, space), 0, str(number), f"{number:064x}"
-                )
-            vectors.append(connection, [row(number, space) for number in numbers])
-
-    def remove(self, *numbers: int) -> None:
-        """Texts, whose vectors stay."""
-        with self.catalog.database.writing() as connection:
-            for number in numbers:
-                embedding_queue.remove(connection, uri_of(number))
-
-    def near(self, seed: int, k: int = 10, space: str = USER) -> list[int]:
-        """Documents near a vector, best first."""
-        found = self.index.nearest(self.connection, [space], MODEL, [unit(seed)], k).cosines
-        return sorted(found, key=lambda document: -found[document])
+        super().__init__(state, VectorIndex(state))
 
     @property
     def file(self) -> Path:
@@ -85,16 +39,9 @@ class Store:
         (path,) = (self.state / "vectors").glob(f"{self.file.name}-*")
         return path
 
-    def keep_up(self) -> None:
-        self.index.keep_up(self.connection, USER, MODEL)
-
     def filed(self) -> int:
         """How many vectors this process has mapped."""
-        return len(self.index._followed(self.connection, [USER], MODEL)[0][1].filed)
-
-    def close(self) -> None:
-        self.index.close()
-        self.catalog.database.close()
+        return len(self.index._followed(self.connection, [SPACE], MODEL)[0][1].filed)
 
 
 @pytest.fixture
@@ -131,20 +78,20 @@ def _noise(path: Path) -> None:
 def test_a_row_appended_twice_is_kept_once(store: Store) -> None:
     vectors.append(store.connection, [row(1), row(2)])
     vectors.append(store.connection, [row(2), row(3)])
-    seqs, found = vector_scan.rows_after(store.connection, USER, MODEL, 0, 100)
+    seqs, found = vector_scan.rows_after(store.connection, SPACE, MODEL, 0, 100)
     assert len(seqs) == 3  # a refused row may use up a number
     assert seqs[:2].tolist() == [1, 2]  # kept as they were, not replaced under a newer number
     assert np.array_equal(found, np.stack([unit(1), unit(2), unit(3)]))
 
 
 def test_rows_come_oldest_first_and_only_of_their_space_and_model(store: Store) -> None:
-    vectors.append(store.connection, [row(1), row(2, CHINESE), row(3, USER, "model-b"), row(4), row(5)])
-    seqs, found = vector_scan.rows_after(store.connection, USER, MODEL, 0, 2)
+    vectors.append(store.connection, [row(1), row(2, OTHER), row(3, SPACE, "model-b"), row(4), row(5)])
+    seqs, found = vector_scan.rows_after(store.connection, SPACE, MODEL, 0, 2)
     assert seqs.tolist() == [1, 4]
     assert np.array_equal(found[1], unit(4))
-    assert vectors.newest_seq(store.connection, CHINESE, MODEL) == 2
-    assert vectors.count(store.connection, USER, MODEL) == 3
-    assert vectors.count(store.connection, USER, MODEL, after=1, up_to=4) == 1
+    assert vectors.newest_seq(store.connection, OTHER, MODEL) == 2
+    assert vectors.count(store.connection, SPACE, MODEL) == 3
+    assert vectors.count(store.connection, SPACE, MODEL, after=1, up_to=4) == 1
     assert set(vector_scan.by_seq(store.connection, [1, 2, 99])) == {1, 2}
 
 
@@ -152,7 +99,7 @@ def test_a_pruned_row_appended_again_gets_a_new_number(store: Store) -> None:
     vectors.append(store.connection, [row(1), row(2)])
     vectors.prune(store.connection, [2])
     vectors.append(store.connection, [row(2)])
-    assert vectors.newest_seq(store.connection, USER, MODEL) == 3
+    assert vectors.newest_seq(store.connection, SPACE, MODEL) == 3
 
 
 # Documents
@@ -161,41 +108,41 @@ def test_a_pruned_row_appended_again_gets_a_new_number(store: Store) -> None:
 def test_only_rows_of_present_texts_are_found(store: Store) -> None:
     store.add(*range(30))
     store.remove(3, 7)
-    with store.catalog.database.writing() as connection:
-        embedding_queue.put(connection, 900, USER, uri_of(8), 0, "8", f"{8:064x}")  # of another document from now on
-        embedding_queue.put(connection, 10, USER, uri_of(9), 0, "other", "f" * 64)  # another text, not embedded yet
+    with store.catalog.writing() as connection:
+        embedding_queue.put(connection, 900, SPACE, uri_of(8), 0, "8", f"{8:064x}")  # of another document from now on
+        embedding_queue.put(connection, 10, SPACE, uri_of(9), 0, "other", "f" * 64)  # another text, not embedded yet
     assert store.near(3)[0] != 4
     assert store.near(8)[0] == 900
     assert 10 not in store.near(9, 40)
     assert len(store.near(0, 40)) == 27
-    assert store.index.cosines(store.connection, [USER], MODEL, [unit(5)], [4, 6, 10, 900, 5_000]).keys() == {6, 900}
-    assert vectors.dead(store.connection, USER, MODEL) == [4, 8, 10]
+    assert store.index.cosines(store.connection, [SPACE], MODEL, [unit(5)], [4, 6, 10, 900, 5_000]).keys() == {6, 900}
+    assert vectors.dead(store.connection, SPACE, MODEL) == [4, 8, 10]
     store.add(3)  # back, and not embedded again
     assert store.near(3)[0] == 4
 
 
 def test_a_document_is_as_near_as_its_nearest_passage(store: Store) -> None:
-    with store.catalog.database.writing() as connection:
+    with store.catalog.writing() as connection:
         for part in range(3):
-            embedding_queue.put(connection, 5, USER, "viking://long.md", part, str(part), f"{part:064x}")
-        parts = [VectorRow(USER, "viking://long.md", part, f"{part:064x}", MODEL, unit(part)) for part in range(3)]
+            embedding_queue.put(connection, 5, SPACE, "viking://long.md", part, str(part), f"{part:064x}")
+        parts = [VectorRow(SPACE, "viking://long.md", part, f"{part:064x}", MODEL, unit(part)) for part in range(3)]
         vectors.append(connection, parts)
-    found = store.index.nearest(store.connection, [USER], MODEL, [unit(2)], 2)
+    found = store.index.nearest(store.connection, [SPACE], MODEL, [unit(2)], 2)
     assert list(found.cosines) == [5]
     assert not found.complete
-    assert store.index.nearest(store.connection, [USER], MODEL, [unit(2)], 3).complete
-    cosines = store.index.cosines(store.connection, [USER], MODEL, [unit(2)], [5])
+    assert store.index.nearest(store.connection, [SPACE], MODEL, [unit(2)], 3).complete
+    cosines = store.index.cosines(store.connection, [SPACE], MODEL, [unit(2)], [5])
     assert cosines == {5: pytest.approx(1.0, abs=1e-6)}
 
 
 def test_a_catalog_cleared_and_filled_again_finds_the_same(filed: Store) -> None:
     before = filed.near(9_000)
-    with filed.catalog.database.writing() as connection:
+    with filed.catalog.writing() as connection:
         embedding_queue.clear(connection)
     assert filed.near(9_000) == []
     filed.add(*range(FILED + 20))
     assert filed.near(9_000) == before
-    assert vectors.count(filed.connection, USER, MODEL) == FILED + 20
+    assert vectors.count(filed.connection, SPACE, MODEL) == FILED + 20
 
 
 # The scan
@@ -211,7 +158,7 @@ def test_the_scan_ranks_as_sorting_all_cosines_does(
         for start in range(0, rows, step):
             store.add(*range(start, min(rows, start + step)))
             store.near(10_000)
-        found = store.index.nearest(store.connection, [USER], MODEL, [unit(10_000)], k)
+        found = store.index.nearest(store.connection, [SPACE], MODEL, [unit(10_000)], k)
         wanted = expected(range(rows), 10_000, k)
         assert store.near(10_000, k) == wanted
         cosines = {document: float(unit(document - 1) @ unit(10_000)) for document in wanted}
@@ -222,26 +169,26 @@ def test_the_scan_ranks_as_sorting_all_cosines_does(
 
 
 def test_the_older_of_two_equal_rows_comes_first(store: Store) -> None:
-    with store.catalog.database.writing() as connection:
+    with store.catalog.writing() as connection:
         for number in range(40):
-            embedding_queue.put(connection, 100 - number, USER, f"viking://{number}.md", 0, "same", "0" * 64)
-        same = [VectorRow(USER, f"viking://{number}.md", 0, "0" * 64, MODEL, unit(1)) for number in range(40)]
+            embedding_queue.put(connection, 100 - number, SPACE, f"viking://{number}.md", 0, "same", "0" * 64)
+        same = [VectorRow(SPACE, f"viking://{number}.md", 0, "0" * 64, MODEL, unit(1)) for number in range(40)]
         vectors.append(connection, same)
     assert store.near(1, 40) == list(range(100, 60, -1))
 
 
 def test_spaces_and_models_do_not_mix(store: Store) -> None:
     store.add(*range(5))
-    store.add(50, space=CHINESE)
-    assert store.near(50, space=CHINESE) == [51]
+    store.add(50, space=OTHER)
+    assert store.near(50, space=OTHER) == [51]
     assert 51 not in store.near(50)
-    assert store.index.nearest(store.connection, [USER], "model-b", [unit(1)], 5).cosines == {}
+    assert store.index.nearest(store.connection, [SPACE], "model-b", [unit(1)], 5).cosines == {}
     assert store.index.nearest(store.connection, ["user/李四"], MODEL, [unit(1)], 5) == ({}, True)
 
 
 def test_several_queries_and_spaces_are_answered_together_as_one_by_one(filed: Store) -> None:
-    filed.add(*range(5_000, 5_040), space=CHINESE)
-    seeds, spaces = (9_000, 9_001, 5_003), (USER, CHINESE)
+    filed.add(*range(5_000, 5_040), space=OTHER)
+    seeds, spaces = (9_000, 9_001, 5_003), (SPACE, OTHER)
     one_by_one: dict[int, float] = {}
     for space in spaces:
         for seed in seeds:
@@ -316,7 +263,7 @@ def test_a_row_deleted_by_another_process_is_not_found_from_the_file(filed: Stor
     assert filed.near(5)[0] == 6
     other.remove(5)
     assert filed.near(5)[0] != 6
-    assert 6 not in filed.index.cosines(filed.connection, [USER], MODEL, [unit(5)], [6])
+    assert 6 not in filed.index.cosines(filed.connection, [SPACE], MODEL, [unit(5)], [6])
     other.close()
 
 
@@ -324,9 +271,7 @@ def test_pruned_rows_leave_the_file_and_every_process(filed: Store) -> None:
     other = Store(filed.state)
     assert other.near(3)[0] == 4
     filed.remove(*range(1_000))
-    with filed.catalog.database.writing() as connection:
-        vectors.prune(connection, vectors.dead(connection, USER, MODEL))
-    filed.index.compact(filed.connection, USER, MODEL)
+    filed.prune()
     assert not list((filed.state / "vectors").iterdir())
     wanted = expected(range(1_000, FILED + 20), 3)
     assert filed.near(3) == wanted
@@ -371,7 +316,7 @@ def test_a_damaged_file_is_noticed_and_made_anew(filed: Store, damage: str) -> N
     filed.close()
     DAMAGE[damage](path)
     again = Store(filed.state)
-    again.index.load(again.connection, USER, MODEL)  # as a server does in the background
+    again.index.load(again.connection, SPACE, MODEL)  # as a server does in the background
     assert again.near(9_000, 50) == expected(range(FILED + 20), 9_000, 50)
     again.add(*range(5_000, 5_000 + FILED))
     again.keep_up()
@@ -444,7 +389,7 @@ def test_an_older_state_is_answered_from_as_it_was(filed: Store) -> None:
 _FILER = """
 import sys
 from pathlib import Path
-from tests.core.index.test_vectors import MODEL, USER, Store
+from tests.core.index.test_vectors import Store
 store = Store(Path(sys.argv[1]))
 first = int(sys.argv[2])
 print("ready", flush=True)
@@ -475,8 +420,8 @@ def test_processes_that_file_at_once_and_are_killed_at_it_lose_nothing(tmp_path:
         process.communicate()
     assert survivor.communicate()[0] == "ready\ndone\n"
     store = Store(tmp_path)
-    rows = vectors.count(store.connection, USER, MODEL)
-    found = store.index.nearest(store.connection, [USER], MODEL, [unit(1)], 20_000)
+    rows = vectors.count(store.connection, SPACE, MODEL)
+    found = store.index.nearest(store.connection, [SPACE], MODEL, [unit(1)], 20_000)
     assert len(found.cosines) == rows >= 4_000
     scanned = store.near(1, 20_000)
     (store.file).unlink()

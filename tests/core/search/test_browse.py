@@ -18,7 +18,7 @@ from memory_core.core.memory.requests import (
     TreeRequest,
 )
 from memory_core.runebook import Runebook
-from tests.stores import files_below
+from tests.stores import files_below, remember
 
 USER = "viking://user/default/memories"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -26,10 +26,10 @@ LOG = "viking://session/default/s1/messages.jsonl"
 
 @pytest.fixture
 def filled(memory: Runebook) -> Runebook:
-    memory.commit(CommitRequest("Coffee without sugar. 不加糖。", memory_type="preferences", fields={"topic": "咖啡"}))
-    memory.commit(CommitRequest("Six o'clock", memory_type="facts", fields={"topic": "Closing time"}))
-    memory.commit(CommitRequest("A nurse", memory_type="profile"))
-    memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "web_search"}))
+    remember(memory, "Coffee without sugar. 不加糖。", "preferences", topic="咖啡")
+    remember(memory, "Six o'clock", "facts", topic="Closing time")
+    remember(memory, "A nurse", "profile")
+    remember(memory, None, "tools", tool_name="web_search")
     memory.commit(
         CommitRequest(
             messages=[{"role": "user", "content": "hello"}, {"role": "user", "content": "再见"}], session_id="s1"

@@ -267,14 +267,6 @@ def test_a_cached_answer_never_crosses_limits_filters_or_commits(memory: Runeboo
     assert third not in found(memory, "motor loud")
 
 
-def test_a_cached_answer_is_not_given_once_another_commit_came(memory: Runebook) -> None:
-    memory.indexer.embedder = None
-    first, second = remember(memory, "The motor is loud.", "The motor is new.")
-    assert set(found(memory, "motor loud")) == {first, second}
-    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": first}]}, now=NOW))
-    assert found(memory, "motor loud") == [second]
-
-
 # Within bounds
 
 

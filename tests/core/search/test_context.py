@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +15,8 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadReq
 from memory_core.core.memory.results import ContextPack
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import words_only
+from tests.stores import remember, words_only
+from tests.waiting import at_once
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
@@ -36,12 +36,10 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 @pytest.fixture
 def filled(memory: Runebook) -> Runebook:
-    memory.commit(CommitRequest("A nurse from Leeds. 护士。", memory_type="profile"))
-    memory.commit(CommitRequest("Zebras 斑马 live in the annex.", memory_type="facts", fields={"topic": "Annex"}))
-    memory.commit(
-        CommitRequest("Photographs zebras in colour only.", memory_type="preferences", fields={"topic": "Photos"})
-    )
-    memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "zebra_cam", "best_for": "zebra photos"}))
+    remember(memory, "A nurse from Leeds. 护士。", "profile")
+    remember(memory, "Zebras 斑马 live in the annex.", "facts", topic="Annex")
+    remember(memory, "Photographs zebras in colour only.", "preferences", topic="Photos")
+    remember(memory, None, "tools", tool_name="zebra_cam", best_for="zebra photos")
     memory.commit(
         CommitRequest(messages=[user("I fed the zebra", name="Ann"), assistant("Well done.")], session_id="s1")
     )
@@ -151,7 +149,7 @@ def rules(memory: Runebook) -> None:
     )
     for text, more in given:
         memory.commit(CommitRequest(text, **more))
-    memory.commit(CommitRequest("Likes jazz and 老电影.", memory_type="preferences"))
+    remember(memory, "Likes jazz and 老电影.", "preferences")
 
 
 STANDING = ("bullet points", "先说结论", "metric units", "gas meter")
@@ -164,7 +162,7 @@ def test_rules_come_in_the_first_call_of_a_session_whatever_is_asked(memory: Run
     assert [words for words in STANDING if words not in text_of(first, "constraints")] == []
     again = memory.retrieve(RetrieveRequest(messages=[user(asked)], session_id="s1"))
     assert "constraints" not in kinds(again)
-    memory.commit(CommitRequest("Do not use emojis.", memory_type="preferences"))
+    remember(memory, "Do not use emojis.", "preferences")
     later = memory.retrieve(RetrieveRequest(messages=[user(asked)], session_id="s1"))
     assert text_of(later, "constraints").count("<item") == text_of(later, "constraints").count("emojis.\n") == 1
     fresh = memory.retrieve(RetrieveRequest(messages=[user(asked)], session_id="s1", fresh=True))
@@ -175,7 +173,7 @@ def test_rules_have_room_beside_whatever_the_question_finds_and_the_newest_come_
     rules(memory)
     for number in range(20):
         taste = f"Likes tea number {number}, with a long account of where it grows. " * 5
-        memory.commit(CommitRequest(taste, memory_type="preferences", fields={"topic": f"Tea {number}"}))
+        remember(memory, taste, "preferences", topic=f"Tea {number}")
     pack = memory.retrieve(RetrieveRequest("which tea do I like?", token_budget=1_200))
     constraints = text_of(pack, "constraints")
     places = [constraints.index(words) for words in STANDING]
@@ -184,7 +182,7 @@ def test_rules_have_room_beside_whatever_the_question_finds_and_the_newest_come_
 
 
 def test_rules_of_another_project_and_lessons_of_failed_tools_are_no_rules(memory: Runebook) -> None:
-    memory.commit(CommitRequest("Always run make check.", memory_type="patterns", project="shop"))
+    remember(memory, "Always run make check.", "patterns", project="shop")
     call = {"id": "c1", "type": "function", "function": {"name": "fetch", "arguments": "{}"}}
     for number in (1, 2):
         call = {**call, "id": f"c{number}"}
@@ -203,10 +201,8 @@ def test_rules_of_another_project_and_lessons_of_failed_tools_are_no_rules(memor
 
 
 def test_a_rule_of_the_person_told_in_one_project_holds_in_every_other(memory: Runebook) -> None:
-    memory.commit(CommitRequest("Never use bullet points.", memory_type="preferences", here="acme/shop"))
-    memory.commit(
-        CommitRequest("Likes 老电影.", memory_type="preferences", fields={"topic": "Films"}, here="acme/shop")
-    )
+    remember(memory, "Never use bullet points.", "preferences", here="acme/shop")
+    remember(memory, "Likes 老电影.", "preferences", topic="Films", here="acme/shop")
     for here in ("acme/shop", "acme/lab", None):
         pack = memory.retrieve(RetrieveRequest("write a poem", session_id=f"s{len(here or '')}", here=here))
         assert "bullet points" in text_of(pack, "constraints")
@@ -214,7 +210,7 @@ def test_a_rule_of_the_person_told_in_one_project_holds_in_every_other(memory: R
 
 
 def test_what_is_pinned_or_critical_is_not_pushed_out_by_newer_rules(memory: Runebook) -> None:
-    memory.commit(CommitRequest("The gas meter is read on Mondays.", memory_type="facts", priority="critical"))
+    remember(memory, "The gas meter is read on Mondays.", "facts", priority="critical")
     operations = [
         {"memory_data": {"memory_type": "preferences", "fields": {"topic": f"Rule {n}", "content": f"Always say {n}."}}}
         for n in range(40)
@@ -225,16 +221,8 @@ def test_what_is_pinned_or_critical_is_not_pushed_out_by_newer_rules(memory: Run
 
 
 def test_a_memory_that_newer_ones_contest_says_so(memory: Runebook, tmp_path: Path) -> None:
-    memory.commit(
-        CommitRequest(
-            "The zebra eats hay.", memory_type="facts", fields={"topic": "Old"}, now=datetime(2025, 1, 1, tzinfo=UTC)
-        )
-    )
-    memory.commit(
-        CommitRequest(
-            "The zebra eats grass.", memory_type="facts", fields={"topic": "New"}, now=datetime(2026, 1, 1, tzinfo=UTC)
-        )
-    )
+    remember(memory, "The zebra eats hay.", "facts", topic="Old", now=datetime(2025, 1, 1, tzinfo=UTC))
+    remember(memory, "The zebra eats grass.", "facts", topic="New", now=datetime(2026, 1, 1, tzinfo=UTC))
     file = tmp_path / "user/default/memories/facts/Old.md"
     link = f'"links": [{{"relation": "contradicts", "uri": "{USER}/facts/New.md"}}],\n  "memory_type"'
     file.write_text(file.read_text(encoding="utf-8").replace('"memory_type"', link), encoding="utf-8", newline="\n")
@@ -245,7 +233,7 @@ def test_a_memory_that_newer_ones_contest_says_so(memory: Runebook, tmp_path: Pa
 
 def test_tools_at_hand_bring_their_memories_by_exact_name_or_by_a_longer_one(memory: Runebook) -> None:
     for name in ("search_issues", "write_file", "查询数据库"):
-        memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": name, "best_for": f"advice for {name}"}))
+        remember(memory, None, "tools", tool_name=name, best_for=f"advice for {name}")
     assert uris(memory.retrieve(RetrieveRequest(tool="search_issues")), "tools") == [f"{AGENT}/tools/search_issues.md"]
     assert uris(memory.retrieve(RetrieveRequest(tool="Search_Issues")), "tools") == [f"{AGENT}/tools/search_issues.md"]
     assert uris(memory.retrieve(RetrieveRequest(tool=["查询数据库", "write_file"])), "tools") == [
@@ -259,20 +247,14 @@ def test_tools_at_hand_bring_their_memories_by_exact_name_or_by_a_longer_one(mem
 
 
 def test_what_only_the_fields_say_is_given_too(memory: Runebook) -> None:
-    memory.commit(
-        CommitRequest("换护照 Renew the passport.", memory_type="tasks", fields={"title": "Passport", "state": "open"})
-    )
+    remember(memory, "换护照 Renew the passport.", "tasks", title="Passport", state="open")
     case = {"case_name": "Pump", "problem": "It stopped.", "solution": "Oil 上油"}
     memory.commit(CommitRequest("Oil 上油\nWorked for a year.", memory_type="cases", fields=case))
-    memory.commit(
-        CommitRequest(
-            "Flew 飞 to Osaka.", memory_type="events", fields={"event_name": "Flight", "event_time": "2026-05"}
-        )
-    )
+    remember(memory, "Flew 飞 to Osaka.", "events", event_name="Flight", event_time="2026-05")
     assert (
         "Renew the passport.\nstate: open\n" in memory.retrieve(RetrieveRequest("passport 护照", session_id="a")).text
     )
-    memory.commit(CommitRequest(memory_type="tasks", fields={"title": "Passport", "state": "done"}))
+    remember(memory, None, "tasks", title="Passport", state="done")
     assert (
         "Renew the passport.\nstate: done\n" in memory.retrieve(RetrieveRequest("passport 护照", session_id="a")).text
     )
@@ -284,15 +266,15 @@ def test_what_only_the_fields_say_is_given_too(memory: Runebook) -> None:
 
 @pytest.mark.parametrize("name", ["release notes", "Release_Notes", "release-notes"])
 def test_a_skill_is_known_by_its_name_however_its_words_are_joined(memory: Runebook, name: str) -> None:
-    memory.commit(CommitRequest(fields={"skill_name": "release-notes", "best_for": "发布"}, memory_type="skills"))
+    remember(memory, None, "skills", skill_name="release-notes", best_for="发布")
     pack = memory.retrieve(RetrieveRequest(skill=name))
     assert uris(pack, "skill") == [f"{AGENT}/skills/release-notes.md"]
     assert pack.notes == ()
 
 
 def test_the_memory_of_a_named_skill_comes_whatever_the_question(memory: Runebook) -> None:
-    memory.commit(CommitRequest(memory_type="skills", fields={"skill_name": "数据清洗", "best_for": "问卷"}))
-    memory.commit(CommitRequest(memory_type="skills", fields={"skill_name": "Draft contract", "best_for": "leases"}))
+    remember(memory, None, "skills", skill_name="数据清洗", best_for="问卷")
+    remember(memory, None, "skills", skill_name="Draft contract", best_for="leases")
     pack = memory.retrieve(RetrieveRequest(skill="unknown"))  # first: what was used stands in for a question
     assert "skill" not in kinds(pack)
     assert any("unknown" in note for note in pack.notes)
@@ -304,7 +286,7 @@ def test_the_memory_of_a_named_skill_comes_whatever_the_question(memory: Runeboo
 
 def test_what_was_used_most_stands_in_for_a_question(memory: Runebook) -> None:
     for topic in ("Tea", "茶"):
-        memory.commit(CommitRequest(f"About {topic}", memory_type="facts", fields={"topic": topic}))
+        remember(memory, f"About {topic}", "facts", topic=topic)
     memory.find(FindRequest("茶"))
     memory.store.usage.flush()
     assert uris(memory.retrieve(RetrieveRequest()), "memories") == [f"{USER}/facts/茶.md"]
@@ -322,7 +304,7 @@ def test_logs_of_today_and_yesterday_come_oldest_first(memory: Runebook, tmp_pat
 
 def test_an_entry_of_the_log_is_given_once_and_without_its_comment(memory: Runebook) -> None:
     for text in ("Ordered the pump 水泵.", "Lunch with Ann."):
-        memory.commit(CommitRequest(text, memory_type="daily_logs", fields={"tool": "shop"}, now=NOW))
+        remember(memory, text, "daily_logs", tool="shop", now=NOW)
     log = f"viking://user/default/logs/{NOW.date()}.md"
     asked = [user("what about the pump 水泵?")]
     assert uris(memory.retrieve(RetrieveRequest(messages=asked, session_id="a", now=NOW)), "log") == [log]
@@ -335,7 +317,7 @@ def test_an_entry_of_the_log_is_given_once_and_without_its_comment(memory: Runeb
 
 def test_an_entry_that_is_private_to_another_project_is_in_no_log(memory: Runebook) -> None:
     for text, private in (("Ordered the pump 水泵.", True), ("The pump 水泵 came.", False)):
-        memory.commit(CommitRequest(text, memory_type="daily_logs", project="acme/one", private=private, now=NOW))
+        remember(memory, text, "daily_logs", project="acme/one", private=private, now=NOW)
     here = memory.retrieve(RetrieveRequest(now=NOW, here="acme/one"))
     there = memory.retrieve(RetrieveRequest(now=NOW, here="acme/two"))
     assert "Ordered" in here.text
@@ -429,11 +411,7 @@ def test_a_turn_that_a_memory_was_made_of_comes_after_what_it_does_not_say(memor
     said = [user("The zebra 斑马 sleeps in the annex at night."), user("My zebra 斑马 is called Zoe and bites people.")]
     for n, message in enumerate(said):
         memory.commit(CommitRequest(messages=[message], session_id=f"s{n}", extract=False))
-    memory.commit(
-        CommitRequest(
-            "The zebra 斑马 sleeps in the annex at night.", memory_type="facts", session_id="s0", extract=False
-        )
-    )
+    remember(memory, "The zebra 斑马 sleeps in the annex at night.", "facts", session_id="s0", extract=False)
     asked = "which annex does the zebra 斑马 sleep in at night?"
     everything = memory.retrieve(RetrieveRequest(asked))
     assert "sleeps in the annex" in text_of(everything, "memories")
@@ -466,7 +444,7 @@ def test_pages_below_a_threshold_stay_away(tmp_path: Path, name: str) -> None:
 def test_memories_below_the_threshold_stay_away_and_no_more_come_than_set(tmp_path: Path) -> None:
     with opened(tmp_path, top_k_knowledge=2) as memory:
         for number in range(5):
-            memory.commit(CommitRequest(f"zebra {number} 斑马", memory_type="facts"))
+            remember(memory, f"zebra {number} 斑马", "facts")
         assert len(uris(memory.retrieve(RetrieveRequest("zebra")), "memories")) == 2
     with opened(tmp_path, knowledge_threshold=1.0) as memory:
         assert "memories" not in kinds(memory.retrieve(RetrieveRequest("which zebra eats what")))
@@ -513,7 +491,7 @@ def test_profile_and_directory_come_once_a_session(filled: Runebook) -> None:
 
 def test_what_changed_since_is_given_again_and_nothing_else(filled: Runebook) -> None:
     filled.retrieve(RetrieveRequest("zebra", session_id="a"))
-    filled.commit(CommitRequest("Zebras 斑马 moved to the barn.", memory_type="facts", fields={"topic": "Annex"}))
+    remember(filled, "Zebras 斑马 moved to the barn.", "facts", topic="Annex")
     pack = filled.retrieve(RetrieveRequest("zebra", session_id="a"))
     assert uris(pack) == [f"{USER}/facts/Annex.md"]
     assert "barn" in pack.text
@@ -526,7 +504,7 @@ def test_a_session_that_lost_its_context_is_given_everything_again(filled: Runeb
 
 def test_what_a_session_was_given_is_known_after_a_restart(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
-        memory.commit(CommitRequest("斑马 zebra", memory_type="facts"))
+        remember(memory, "斑马 zebra", "facts")
         assert "memories" in kinds(memory.retrieve(RetrieveRequest("zebra", session_id="a")))
     with opened(tmp_path) as memory:
         assert memory.retrieve(RetrieveRequest("zebra", session_id="a")).parts == ()
@@ -534,11 +512,7 @@ def test_what_a_session_was_given_is_known_after_a_restart(tmp_path: Path) -> No
 
 def test_what_did_not_fit_is_given_the_next_time(memory: Runebook) -> None:
     for number in range(6):
-        memory.commit(
-            CommitRequest(
-                f"zebra {number} " + "and more 更多 " * 30, memory_type="facts", fields={"topic": f"T{number}"}
-            )
-        )
+        remember(memory, f"zebra {number} " + "and more 更多 " * 30, "facts", topic=f"T{number}")
     first = memory.retrieve(RetrieveRequest("zebra", session_id="a", token_budget=500))
     left_out = [uri for uri in first.left_out if "/facts/T" in uri]
     assert left_out
@@ -552,7 +526,7 @@ def test_without_a_session_everything_comes_each_time(filled: Runebook) -> None:
 
 def test_a_pack_that_cannot_be_delivered_is_packed_again_and_noted_once(memory: Runebook) -> None:
     for number in range(6):
-        memory.commit(CommitRequest(f"zebra {number} " + "and more 更多 " * 30, memory_type="facts"))
+        remember(memory, f"zebra {number} " + "and more 更多 " * 30, "facts")
     budgets: list[int] = []
 
     def fit(pack: ContextPack, budget: int) -> int | None:
@@ -568,16 +542,7 @@ def test_a_pack_that_cannot_be_delivered_is_packed_again_and_noted_once(memory: 
 
 
 def test_two_calls_of_one_session_at_once_both_answer(filled: Runebook) -> None:
-    packs: list[ContextPack] = []
-    calls = [
-        threading.Thread(target=lambda: packs.append(filled.retrieve(RetrieveRequest("zebra", session_id="a"))))
-        for _ in range(4)
-    ]
-    for call in calls:
-        call.start()
-    for call in calls:
-        call.join()
-    assert len(packs) == 4
+    at_once(lambda _: filled.retrieve(RetrieveRequest("zebra", session_id="a")), *range(4))
     assert filled.retrieve(RetrieveRequest("zebra", session_id="a")).parts == ()
 
 
@@ -586,10 +551,10 @@ def test_two_calls_of_one_session_at_once_both_answer(filled: Runebook) -> None:
 
 def lessons(memory: Runebook) -> None:
     for number in range(6):
-        memory.commit(CommitRequest(f"zebra fact {number} 斑马", memory_type="facts", fields={"topic": f"F{number}"}))
-    memory.commit(CommitRequest("For zebras check the fence first 斑马.", memory_type="patterns"))
-    memory.commit(CommitRequest("A zebra escaped 斑马; closed the gate.", memory_type="cases"))
-    memory.commit(CommitRequest(memory_type="skills", fields={"skill_name": "zebra_care", "best_for": "zebra 斑马"}))
+        remember(memory, f"zebra fact {number} 斑马", "facts", topic=f"F{number}")
+    remember(memory, "For zebras check the fence first 斑马.", "patterns")
+    remember(memory, "A zebra escaped 斑马; closed the gate.", "cases")
+    remember(memory, None, "skills", skill_name="zebra_care", best_for="zebra 斑马")
 
 
 @pytest.mark.parametrize("words", ["zebra", "斑马"])
@@ -635,16 +600,14 @@ def test_the_last_five_user_messages_are_the_query_and_long_ones_are_no_error(fi
 
 
 def test_the_newest_message_is_asked_alone_where_all_together_find_nothing(memory: Runebook) -> None:
-    memory.commit(CommitRequest("斑马 zebra", memory_type="facts"))
+    remember(memory, "斑马 zebra", "facts")
     said = [*(user(f"unrelated{number} chatter{number} 闲聊{number}") for number in range(4)), user("zebra")]
     assert "memories" in kinds(memory.retrieve(RetrieveRequest(messages=said)))
 
 
 @pytest.mark.parametrize("asked", ["where is the zebra?", "斑马在哪里？"])
 def test_what_the_newest_message_asks_is_found_whatever_was_talked_about_before(memory: Runebook, asked: str) -> None:
-    memory.commit(
-        CommitRequest("The zebra lives in the annex. 斑马住在副楼。", memory_type="facts", fields={"topic": "Zebra"})
-    )
+    remember(memory, "The zebra lives in the annex. 斑马住在副楼。", "facts", topic="Zebra")
     memory.commit(CommitRequest(messages=[user("The zebra 斑马 is called Zoe."), assistant("Noted.")], session_id="s1"))
     about = (
         "billing export fails at night",
@@ -653,9 +616,7 @@ def test_what_the_newest_message_asks_is_found_whatever_was_talked_about_before(
         "review the export",
     )
     for number, text in enumerate(about):
-        memory.commit(
-            CommitRequest(f"Rule {number}: {text}, says the team.", memory_type="facts", fields={"topic": text})
-        )
+        remember(memory, f"Rule {number}: {text}, says the team.", "facts", topic=text)
         memory.commit(CommitRequest(messages=[user(f"so {text}"), assistant("ok")], session_id=f"old{number}"))
     said = [*(user(f"{text} and so on with tenant {number}") for number, text in enumerate(about)), user(asked)]
     pack = memory.retrieve(RetrieveRequest(messages=said))
@@ -669,14 +630,14 @@ def test_what_the_newest_message_asks_is_found_whatever_was_talked_about_before(
 
 def test_memories_are_found_beside_hundreds_of_turns_and_turns_beside_hundreds_of_memories(memory: Runebook) -> None:
     memory.commit(CommitRequest(messages=talk("zebra", 120), session_id="s1"))
-    memory.commit(CommitRequest("A zebra 斑马 is ours, so much we know.", memory_type="facts", fields={"topic": "One"}))
+    remember(memory, "A zebra 斑马 is ours, so much we know.", "facts", topic="One")
     assert uris(memory.retrieve(RetrieveRequest("zebra")), "memories") == [f"{USER}/facts/One.md"]
     assert uris(memory.retrieve(RetrieveRequest("zebra")), "session")
 
 
 def test_how_many_messages_are_the_query_is_a_setting(tmp_path: Path) -> None:
     with opened(tmp_path, query_messages=1) as memory:
-        memory.commit(CommitRequest("斑马 zebra", memory_type="facts"))
+        remember(memory, "斑马 zebra", "facts")
         assert "memories" not in kinds(memory.retrieve(RetrieveRequest(messages=[user("zebra"), user("filler")])))
 
 
@@ -708,7 +669,7 @@ def test_tools_and_skills_at_hand_come_even_with_small_talk(filled: Runebook) ->
 
 def test_the_check_for_small_talk_can_be_switched_off(tmp_path: Path) -> None:
     with opened(tmp_path, intent_check=False) as memory:
-        memory.commit(CommitRequest("hi means hello", memory_type="facts"))
+        remember(memory, "hi means hello", "facts")
         assert "memories" in kinds(memory.retrieve(RetrieveRequest("hi")))
 
 
@@ -760,7 +721,7 @@ def test_an_argument_out_of_range_is_refused(memory: Runebook, arguments: dict[s
 def test_the_budget_of_the_settings_is_the_default(tmp_path: Path) -> None:
     with opened(tmp_path, token_budget=300) as memory:
         for number in range(20):
-            memory.commit(CommitRequest(f"zebra {number} " + "and more " * 20, memory_type="facts"))
+            remember(memory, f"zebra {number} " + "and more " * 20, "facts")
         assert 0 < memory.retrieve(RetrieveRequest("zebra")).tokens <= 300
 
 
@@ -775,34 +736,8 @@ def test_retrieving_writes_no_file(filled: Runebook, tmp_path: Path) -> None:
     assert files() == before
 
 
-# What holds whatever is asked
-
-
-def test_session_begins_with_what_holds_though_nobody_asks_for_it(memory: Runebook) -> None:
-    memory.commit(
-        CommitRequest(
-            "Duoduo is allergic to peanuts.", memory_type="facts", fields={"topic": "Duoduo"}, priority="critical"
-        )
-    )
-    memory.commit(CommitRequest("回答请用中文。", memory_type="preferences", fields={"topic": "语言"}))
-    memory.commit(CommitRequest("The library closes at six.", memory_type="facts", fields={"topic": "Library"}))
-    held = {f"{USER}/facts/Duoduo.md", f"{USER}/preferences/语言.md"}
-    first = memory.retrieve(
-        RetrieveRequest(messages=[user("周末带多多出去吃饭，要注意什么？")], session_id="s1", now=NOW)
-    )
-    assert set(uris(first, "constraints")) == held
-    later = memory.retrieve(RetrieveRequest(messages=[user("And what about the tickets?")], session_id="s1", now=NOW))
-    assert not uris(later, "constraints")
-    fresh = memory.retrieve(RetrieveRequest(messages=[user("And the tickets?")], session_id="s1", fresh=True, now=NOW))
-    assert set(uris(fresh, "constraints")) == held
-
-
 def test_what_holds_in_another_project_alone_is_not_told(memory: Runebook) -> None:
-    memory.commit(
-        CommitRequest(
-            "Never push the lab branch.", memory_type="facts", priority="critical", project="acme/lab", private=True
-        )
-    )
+    remember(memory, "Never push the lab branch.", "facts", priority="critical", project="acme/lab", private=True)
     question = [user("What is next?")]
     assert not uris(memory.retrieve(RetrieveRequest(messages=question, session_id="a", now=NOW)), "constraints")
     lab = memory.retrieve(RetrieveRequest(messages=question, session_id="b", project="acme/lab", now=NOW))

@@ -14,7 +14,7 @@ from mcp.types import TextContent
 from memory_core.core.memory.requests import CommitRequest, RetrieveRequest
 from memory_core.runebook import Runebook, open_memory
 from server import rendering
-from tests.stores import words_only
+from tests.stores import remember, words_only
 
 SAID_AS = {"blocks": "parts", "text": "text", "system": "text"}
 FORMATS = ("blocks", "text", "system", "messages-anthropic", "messages-openai")
@@ -24,14 +24,9 @@ FORMATS = ("blocks", "text", "system", "messages-anthropic", "messages-openai")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
     home = tmp_path_factory.mktemp("crowded")
     with open_memory(words_only(home)) as memory:
-        memory.commit(CommitRequest('A nurse 护士 "quoted" \\\\ ' * 60, memory_type="profile"))
+        remember(memory, 'A nurse 护士 "quoted" \\\\ ' * 60, "profile")
         for number in range(24):
-            memory.commit(
-                CommitRequest(
-                    f'zebra {number} 斑马 "\\\\" ' + 'a considerably longer "word" in quotes\n' * 40,
-                    memory_type="facts",
-                )
-            )
+            remember(memory, f'zebra {number} 斑马 "\\\\" ' + 'a considerably longer "word" in quotes\n' * 40, "facts")
         memory.commit(
             CommitRequest(messages=[{"role": "user", "content": f"zebra {n} " + "说话 " * 90} for n in range(12)])
         )
@@ -79,7 +74,7 @@ def test_a_pack_made_smaller_for_delivery_says_so_and_is_noted_as_delivered(crow
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_ledger_that_cannot_note_it_costs_no_context(tmp_path: Path, fresh: bool) -> None:
     with open_memory(words_only(tmp_path)) as memory:
-        memory.commit(CommitRequest("The zebra 斑马 lives in the annex."))
+        remember(memory, "The zebra 斑马 lives in the annex.")
         memory.retrieve(RetrieveRequest("zebra", session_id="s1"))
         other = sqlite3.connect(tmp_path / ".state" / "ledger.sqlite3", isolation_level=None)
         for event in ("INSERT ON", "UPDATE ON", "DELETE ON"):

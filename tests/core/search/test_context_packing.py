@@ -27,7 +27,7 @@ from memory_core.core.search.context_formats import (
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook, open_memory
 from server import rendering
-from tests.stores import words_only
+from tests.stores import remember, words_only
 
 USER = "viking://user/default/memories"
 FORMATS = ("blocks", "text", "system", "messages-anthropic", "messages-openai")
@@ -59,9 +59,7 @@ pieces = st.builds(
 
 @settings(max_examples=50)
 @given(
-    st.lists(pieces, max_size=30, unique_by=lambda piece: piece.uri),
-    st.integers(0, 3_000),
-    st.sampled_from(RENDERINGS),
+    st.lists(pieces, max_size=30, unique_by=lambda piece: piece.uri), st.integers(0, 3_000), st.sampled_from(RENDERINGS)
 )
 def test_the_text_never_costs_more_than_the_budget(stored: list[Piece], budget: int, form: Format) -> None:
     candidates = {kind: [piece for piece in stored if piece.kind == kind] for kind in READING_ORDER}
@@ -137,18 +135,16 @@ def test_a_budget_too_small_for_anything_gives_nothing_and_names_it() -> None:
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
     home = tmp_path_factory.mktemp("crowded")
     with open_memory(words_only(home)) as memory:
-        memory.commit(CommitRequest("<profile>" * 500 + "职业", memory_type="profile"))
+        remember(memory, "<profile>" * 500 + "职业", "profile")
         for number in range(25):
-            memory.commit(
-                CommitRequest(f"zebra {number} 斑马 <b>&</b> " + "word字 " * number * 15, memory_type="facts")
-            )
-        memory.commit(CommitRequest("zebra " + "字" * 60_000, memory_type="preferences"))
-        memory.commit(CommitRequest(fields={"tool_name": "zebra", "best_for": "zebra " * 400}, memory_type="tools"))
-        memory.commit(CommitRequest(fields={"skill_name": "zebra", "best_for": "斑马 " * 400}, memory_type="skills"))
+            remember(memory, f"zebra {number} 斑马 <b>&</b> " + "word字 " * number * 15, "facts")
+        remember(memory, "zebra " + "字" * 60_000, "preferences")
+        remember(memory, None, "tools", tool_name="zebra", best_for="zebra " * 400)
+        remember(memory, None, "skills", skill_name="zebra", best_for="斑马 " * 400)
         memory.commit(
             CommitRequest(messages=[{"role": "user", "content": f"zebra {n} " + "说" * n * 9} for n in range(25)])
         )
-        memory.commit(CommitRequest("zebra " * 33_000 + "zebra", memory_type="facts", fields={"topic": "Flood"}))
+        remember(memory, "zebra " * 33_000 + "zebra", "facts", topic="Flood")
         memory.retrieve(RetrieveRequest(None))  # what is told once a day is told
         yield memory
 
@@ -193,11 +189,7 @@ def test_a_cut_is_told_in_the_text_and_in_the_items(memory: Runebook) -> None:
 
 def test_what_does_not_fit_is_named(memory: Runebook) -> None:
     for number in range(12):
-        memory.commit(
-            CommitRequest(
-                f"zebra {number} " + "and more of it " * 30, memory_type="facts", fields={"topic": f"T{number}"}
-            )
-        )
+        remember(memory, f"zebra {number} " + "and more of it " * 30, "facts", topic=f"T{number}")
     pack = memory.retrieve(RetrieveRequest("zebra", token_budget=600))
     packed = {item.uri for part in pack.parts if part.kind == "memories" for item in part.items}
     assert packed

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from memory_core.core.search.ranking import Profile, decay, decayed_relevance, rank_score, weighted_relevance
+from memory_core.core.search.ranking import Profile, decay, rank_score
 
 
 @pytest.mark.parametrize(
@@ -25,20 +25,9 @@ def test_decay_outside_its_bounds_is_rejected(age_days: float, rate: float) -> N
         decay(age_days, rate)
 
 
-def test_product_of_similarity_salience_and_decay() -> None:
-    assert decayed_relevance(0.8, 0.5, 10.0) == pytest.approx(0.8 * 0.5 * 0.60653, abs=1e-5)
-    assert decayed_relevance(0.9, 1.0, 0.0) == pytest.approx(0.9)
-
-
-def test_weighted_worked_example_gives_0_7013() -> None:
-    assert weighted_relevance(0.8, 15.0, 0.5) == pytest.approx(0.7013, abs=5e-5)
-
-
 def test_values_outside_the_unit_interval_are_rejected() -> None:
-    with pytest.raises(ValueError, match="semantic"):
-        decayed_relevance(1.2, 0.5, 1.0)
-    with pytest.raises(ValueError, match="importance"):
-        weighted_relevance(0.5, 1.0, -0.1)
+    with pytest.raises(ValueError, match="salience"):
+        rank_score("weighted", 0.5, -0.1, 1.0)
     with pytest.raises(ValueError, match="fused"):
         rank_score("relevance", math.nan, 0.5, 1.0)
 

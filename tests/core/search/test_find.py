@@ -29,7 +29,7 @@ from memory_core.core.memory.requests import (
 )
 from memory_core.core.memory.results import CommitReceipt, Status
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import replaced, words_only
+from tests.stores import remember, replaced, words_only
 
 USER = "viking://user/default/memories"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -163,8 +163,8 @@ def test_score_threshold_leaves_out_what_scores_less_and_says_so(memory: Runeboo
 
 def test_target_uri_confines_the_search_to_a_folder_or_a_file(memory: Runebook) -> None:
     fact(memory, "T", "zebra one")
-    memory.commit(CommitRequest("zebra two", memory_type="preferences", fields={"topic": "T"}))
-    memory.commit(CommitRequest("zebra three", fields={"title": "T2"}))
+    remember(memory, "zebra two", "preferences", topic="T")
+    remember(memory, "zebra three", title="T2")
     memory.commit(CommitRequest(messages=say("zebra"), session_id="s1"))
     assert len(uris(memory, "zebra", target_uri="viking://")) == 4
     assert len(uris(memory, "zebra", target_uri="viking://user/default/")) == 3
@@ -394,8 +394,8 @@ def spaces(tmp_path: Path) -> Iterator[tuple[Runebook, Runebook]]:
         open_memory(words_only(tmp_path, user_space="b", agent_space="b")) as b,
     ):
         fact(b, "Secret", "zebra 斑马 secret")
-        b.commit(CommitRequest("pattern zebra", memory_type="patterns", fields={"pattern_name": "P"}))
-        b.commit(CommitRequest("portrait", memory_type="profile"))
+        remember(b, "pattern zebra", "patterns", pattern_name="P")
+        remember(b, "portrait", "profile")
         b.commit(CommitRequest(messages=say("zebra talk"), session_id="s1"))
         yield a, b
 
@@ -466,9 +466,7 @@ def test_words_of_another_space_do_not_raise_the_bar_for_meaning(tmp_path: Path,
 
 
 def test_small_talk_finds_nothing_whatever_it_is_near_to(memory: Runebook) -> None:
-    memory.commit(
-        CommitRequest("She says thank you and good night in four languages. 她会说谢谢和晚安。", memory_type="facts")
-    )
+    remember(memory, "She says thank you and good night in four languages. 她会说谢谢和晚安。", "facts")
     for said in ("Thank you, good night!", "好的，谢谢你，晚安！"):
         assert memory.find(FindRequest(said)).hits == ()
     assert memory.find(FindRequest("who says good night in four languages?")).hits

@@ -9,9 +9,9 @@ import pytest
 
 from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput
-from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.search.memory_list import EntryFilter
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import remember
 
 
 @pytest.fixture(scope="module")
@@ -20,14 +20,10 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
     config = Config.model_validate({"home": tmp_path_factory.mktemp("memory_list"), **settings})
     with open_memory(config) as opened:
         secret = "Lin's salary is secret 林的工资保密"
-        opened.commit(CommitRequest(secret, memory_type="facts", fields={"topic": "Lin"}, project="acme", private=True))
-        opened.commit(CommitRequest("The build takes 20 minutes", memory_type="facts", project="acme"))
-        opened.commit(
-            CommitRequest(
-                "码头三月关闭 The pier is closed", fields={"title": "Pier"}, metadata={"expires_at": "2020-03-31"}
-            )
-        )
-        opened.commit(CommitRequest("100% of _all_ [things]", fields={"title": "Signs"}, priority="high"))
+        remember(opened, secret, "facts", topic="Lin", project="acme", private=True)
+        remember(opened, "The build takes 20 minutes", "facts", project="acme")
+        remember(opened, "码头三月关闭 The pier is closed", title="Pier", metadata={"expires_at": "2020-03-31"})
+        remember(opened, "100% of _all_ [things]", title="Signs", priority="high")
         opened.indexer.follow(None)
         yield opened
 

@@ -11,7 +11,7 @@ from memory_core.core.config import Config
 from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest
 from memory_core.core.search.owner import owner_names, read_question
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import words_only
+from tests.stores import remember, words_only
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,8 @@ def test_a_question_about_the_whole_person_is_known(text: str, whole: bool) -> N
 )
 def test_who_somebody_is_the_profile_says_first(tmp_path: Path, asked: str) -> None:
     with open_memory(words_only(tmp_path)) as memory:
-        memory.commit(CommitRequest("My name is Mira Holm, a nurse.", memory_type="profile"))
-        memory.commit(
-            CommitRequest("“Who am I” is a film, 《我是谁》, what do you know about me?", memory_type="notes")
-        )
+        remember(memory, "My name is Mira Holm, a nurse.", "profile")
+        remember(memory, "“Who am I” is a film, 《我是谁》, what do you know about me?", "notes")
         hits = memory.find(FindRequest(asked)).hits
         assert hits[0].uri == memory.retriever.profile_uri
         assert [hit.uri for hit in hits].count(memory.retriever.profile_uri) == 1
@@ -118,9 +116,9 @@ ASKED = (
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
     with open_memory(words_only(tmp_path_factory.mktemp("owner"))) as opened:
-        opened.commit(CommitRequest("My name is Mira Holm.", memory_type="profile"))
+        remember(opened, "My name is Mira Holm.", "profile")
         for fact in (*FACTS, "Tries to live more healthily.", "The home page loads slowly.", "工作日志写在本子上。"):
-            opened.commit(CommitRequest(fact, memory_type="facts"))
+            remember(opened, fact, "facts")
         yield opened
 
 
@@ -131,8 +129,8 @@ def test_what_people_ask_of_themselves_is_found_in_other_words(store: Runebook, 
 
 def test_one_word_in_common_is_no_full_match_where_meaning_denies_it(tmp_path: Path) -> None:
     with open_memory(Config(home=tmp_path)) as memory:
-        memory.commit(CommitRequest("Tries to live more healthily and to sleep early.", memory_type="facts"))
-        memory.commit(CommitRequest("Ivo moved to a house in Odense.", memory_type="facts"))
+        remember(memory, "Tries to live more healthily and to sleep early.", "facts")
+        remember(memory, "Ivo moved to a house in Odense.", "facts")
         asked = memory.find(FindRequest("where does he live?"))
         assert all(hit.why["lexical"] < 1.0 for hit in asked.hits if "healthily" in hit.abstract)
         key_word = memory.find(FindRequest("Odense"))
@@ -140,13 +138,13 @@ def test_one_word_in_common_is_no_full_match_where_meaning_denies_it(tmp_path: P
 
 
 def test_a_title_that_is_put_as_the_question_is_found(memory: Runebook) -> None:
-    memory.commit(CommitRequest("Hauptstrasse 5, third floor.", memory_type="notes", fields={"title": "Where we live"}))
+    remember(memory, "Hauptstrasse 5, third floor.", "notes", title="Where we live")
     assert memory.find(FindRequest("where we live")).total == 1
 
 
 def test_names_of_the_settings_are_shown_and_are_the_user(tmp_path: Path) -> None:
     with open_memory(words_only(tmp_path, owner_names=("Mira Holm",))) as memory:
-        memory.commit(CommitRequest("I rent a flat in Tampere.", memory_type="facts"))
+        remember(memory, "I rent a flat in Tampere.", "facts")
         assert "Mira Holm" in memory.retrieve(RetrieveRequest("a poem", session_id="s")).text
         assert memory.find(FindRequest("Where does Mira Holm live?")).hits
         brief = (
@@ -154,5 +152,5 @@ def test_names_of_the_settings_are_shown_and_are_the_user(tmp_path: Path) -> Non
             or ""
         )
         assert "The owner of this memory is Mira Holm" in brief
-        memory.commit(CommitRequest("My name is Mira Holm.", memory_type="profile"))
+        remember(memory, "My name is Mira Holm.", "profile")
         assert memory.retrieve(RetrieveRequest("a poem", session_id="u")).text.count("Mira Holm") == 1

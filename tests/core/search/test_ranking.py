@@ -13,7 +13,7 @@ import pytest
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import words_only
+from tests.stores import remember, words_only
 
 FACTS = "viking://user/default/memories/facts"
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -33,19 +33,10 @@ def uris(memory: Runebook, query: str, limit: int = 10) -> list[str]:
 # Profiles
 
 
-def test_relevance_ignores_age_and_importance(memory: Runebook) -> None:
-    fact(memory, "old", "The garage code is 4711.", at=NOW - timedelta(days=400), priority=0.1)
-    (hit,) = memory.find(FindRequest("garage code", rank="relevance", now=NOW)).hits
-    assert set(hit.why) == {"lexical"}
-    (balanced,) = memory.find(FindRequest("garage code", rank="balanced", now=NOW)).hits
-    assert balanced.score < hit.score
-
-
 def test_decay_is_match_times_salience_times_retention(memory: Runebook) -> None:
     fact(memory, "garage", "The garage code is 4711.", at=NOW - timedelta(days=20), priority=0.8)
     (match,) = memory.find(FindRequest("garage code", rank="relevance", now=NOW)).hits
     memory.store.usage.flush()
-    memory.store.ledger.usage_table.forget() if hasattr(memory.store.ledger.usage_table, "forget") else None
     (hit,) = memory.find(FindRequest("garage code", rank="decay", now=NOW + timedelta(days=20))).hits
     assert hit.score == pytest.approx(match.score * 0.8 * 2.718281828 ** (-0.05 * 20), abs=2e-3)
     assert hit.why["recency"] == pytest.approx(2.718281828 ** (-0.05 * 20), abs=1e-3)
@@ -102,31 +93,6 @@ def test_asked_for_a_time_alone_what_is_of_that_time_is_the_answer(memory: Runeb
     hits = memory.find(FindRequest(question, now=NOW)).hits
     assert [hit.uri.split("/")[4] for hit in hits] == ["s1", "s2"]
     assert [hit.why["date"] for hit in hits] == [1.0, 0.75]
-
-
-# Rivals
-
-
-def contradict(memory: Runebook, newer: str, older: str, relation: str = "contradicts") -> None:
-    name = newer.rsplit("/", 1)[1].removesuffix(".md")
-    data = {
-        "memory_type": "facts",
-        "fields": {"topic": name},
-        "links": [{"uri": older, "relation": relation}],
-    }
-    receipt = memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}, now=NOW))
-    assert receipt.status == "committed", receipt
-
-
-@pytest.mark.parametrize("relation", ["contradicts", "replaces"])
-def test_newer_memory_comes_before_the_one_it_contradicts_and_is_named(memory: Runebook, relation: str) -> None:
-    older = fact(memory, "Home", "Lives in Chengdu, home address in Chengdu.", at=NOW - timedelta(days=9))
-    newer = fact(memory, "Move", "Since May the home address is in Osaka.", at=NOW - timedelta(days=1))
-    assert uris(memory, "home address Chengdu")[0] == older
-    contradict(memory, newer, older, relation)
-    hits = memory.find(FindRequest("home address", now=NOW)).hits
-    assert [hit.uri for hit in hits] == [newer, older]
-    assert [hit.contested_by for hit in hits] == [(), (newer,)]
 
 
 # What says the same
@@ -223,7 +189,7 @@ def test_a_memory_of_the_future_gains_nothing_by_it(memory: Runebook) -> None:
 
 
 def test_an_entry_of_a_log_is_named_by_its_line(memory: Runebook) -> None:
-    memory.commit(CommitRequest("Fed the heron 喂了鹭.", memory_type="daily_logs", now=NOW))
+    remember(memory, "Fed the heron 喂了鹭.", "daily_logs", now=NOW)
     (hit,) = memory.find(FindRequest("heron 鹭", now=NOW)).hits
     log, _, line = hit.uri.partition("#")
     assert log.endswith("/logs/2026-06-01.md")
@@ -258,18 +224,6 @@ def test_what_shares_one_common_word_with_a_question_that_another_answers_is_noi
     for number in range(6):
         fact(memory, f"other {number}", f"{LONG} A window, number {number}.")
     assert uris(memory, "copper kettle beside the window of the workshop") == [wanted]
-
-
-def test_threshold_is_of_the_score_that_is_shown(memory: Runebook) -> None:
-    fact(memory, "garage", "The garage code is 4711.", priority=0.5)
-    fact(memory, "gate", "The garage gate squeaks, and the postman with it.", priority=0.5)
-    scores = [hit.score for hit in memory.find(FindRequest("garage code", rank="relevance", now=NOW)).hits]
-    assert len(scores) == 2
-    assert (
-        len(memory.find(FindRequest("garage code", rank="relevance", score_threshold=scores[0] - 1e-3, now=NOW)).hits)
-        == 1
-    )
-    assert not memory.find(FindRequest("garage code", rank="relevance", score_threshold=1.0, now=NOW)).hits
 
 
 # Caches
@@ -397,9 +351,9 @@ def test_what_tells_of_a_change_comes_before_what_it_changed(
 ) -> None:
     with open_memory(words_only(tmp_path)) as memory:
         for text in (before, after, "Bought tickets for an orchestra. 买了系统盘。"):
-            memory.commit(CommitRequest(text, memory_type="facts"))
+            remember(memory, text, "facts")
         assert [hit.abstract for hit in memory.find(FindRequest(asked)).hits[:2]] == [after, before]
     with open_memory(words_only(tmp_path / "reversed")) as memory:
         for text in (after, before):
-            memory.commit(CommitRequest(text, memory_type="facts"))
+            remember(memory, text, "facts")
         assert memory.find(FindRequest(asked)).hits[0].abstract == before

@@ -9,7 +9,7 @@ import pytest
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.search.speakers import addressed, addressing, named_speakers, people_in
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import words_only
+from tests.stores import remember, words_only
 
 
 def nobody(_name: str) -> None:
@@ -104,7 +104,7 @@ def test_the_best_candidate_leads_to_what_shares_its_rare_words(memory: Runebook
     notes += [f"我的同事第{number}天去爬山。" for number in range(20)]
     with memory:
         for note in notes:
-            memory.commit(CommitRequest(note))
+            remember(memory, note)
         hits = memory.find(FindRequest("那个爱好摄影的人，他的邮箱是多少")).hits
         assert {hit.abstract for hit in hits[:2]} == {notes[0], notes[2]}
         both = memory.find(FindRequest("邮箱是多少")).hits
@@ -113,9 +113,9 @@ def test_the_best_candidate_leads_to_what_shares_its_rare_words(memory: Runebook
 
 def test_a_question_of_the_past_is_answered_by_what_was_so(memory: Runebook) -> None:
     with memory:
-        memory.commit(CommitRequest("We deploy the shop with Jenkins.", memory_type="facts", fields={"topic": "old"}))
+        remember(memory, "We deploy the shop with Jenkins.", "facts", topic="old")
         change = "We no longer deploy the shop with Jenkins; we moved to GitLab."
-        memory.commit(CommitRequest(change, memory_type="facts", fields={"topic": "new"}))
+        remember(memory, change, "facts", topic="new")
 
         def best(question: str) -> str:
             return memory.find(FindRequest(question)).hits[0].uri.rpartition("/")[2]

@@ -9,7 +9,7 @@ import pytest
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.search.subquestions import subquestions
 from memory_core.runebook import open_memory
-from tests.stores import words_only
+from tests.stores import remember, words_only
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_one_question_stays_one(query: str) -> None:
 def test_what_answers_each_question_is_found_however_much_there_is_about_one(tmp_path: Path) -> None:
     with open_memory(words_only(tmp_path)) as memory:
         for number in range(12):
-            memory.commit(CommitRequest(f"Ann painted sunset number {number} in her garden with Bob."))
-            memory.commit(CommitRequest(f"Tom called for the {number}th time."))
-            memory.commit(CommitRequest(f"Max lives in house number {number}."))
+            remember(memory, f"Ann painted sunset number {number} in her garden with Bob.")
+            remember(memory, f"Tom called for the {number}th time.")
+            remember(memory, f"Max lives in house number {number}.")
         (lives,) = memory.commit(CommitRequest("Tom lives by the harbour.")).results
         for limit in (3, 10):
             query = "What did Ann paint in her garden with Bob, and where does Tom live?"

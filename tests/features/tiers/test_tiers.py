@@ -13,7 +13,7 @@ import pytest
 
 from memory_core.core.config import RetrieveConfig, TiersConfig
 from memory_core.core.llm.client import ScriptedLLM
-from memory_core.core.memory.requests import FindRequest, ReadRequest, RetrieveRequest
+from memory_core.core.memory.requests import FindRequest, ListRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
@@ -149,9 +149,9 @@ def test_a_segment_is_as_private_as_its_messages(tmp_path: Path) -> None:
         directory = str(stored.uri.parent)
         memory.indexer.follow()
         elsewhere = memory.browser.seen_from("other", strict=True)
-        assert elsewhere.ls(directory).entries == ()
-        assert [entry.uri for entry in memory.browser.seen_from("acme", strict=True).ls(directory).entries]
-        shown = memory.browser.seen_from("other").ls(directory).entries[0]
+        assert elsewhere.ls(ListRequest(directory)).entries == ()
+        assert [entry.uri for entry in memory.browser.seen_from("acme", strict=True).ls(ListRequest(directory)).entries]
+        shown = memory.browser.seen_from("other").ls(ListRequest(directory)).entries[0]
         assert "temple" not in (shown.abstract or "")
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memory_core.core.index import archived_rows
 from memory_core.core.llm.client import ScriptedLLM
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
@@ -178,14 +176,6 @@ def test_only_files_that_look_otherwise_are_read_again(tmp_path: Path, monkeypat
 def test_messages_of_a_damaged_archived_segment_stay_at_rest() -> None:
     uri = MemoryUri.parse("viking://archive/session/default/s1/segments/temples.md")
     text = dump_segment(Segment("temples", "s1", pages=(SegmentExchange(0, 1), SegmentExchange(2, 3))))
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(f"CREATE TABLE documents (uri TEXT, part INTEGER, active INTEGER);{archived_rows.DDL}")
-        rows = [(str(log()), line, 1) for line in range(6)]
-        connection.executemany("INSERT INTO documents VALUES (?, ?, ?)", rows)
-        kind = FEATURES.kind_of(uri)
-        assert kind is not None
-        resting = kind.at_rest(uri, text.replace('"pages": [', '"pages": [,'))
-        assert resting is not None
-        archived_rows.put(connection, uri, *resting)
-        active = connection.execute("SELECT part FROM documents WHERE active ORDER BY part").fetchall()
-        assert active == [(4,), (5,)]
+    kind = FEATURES.kind_of(uri)
+    assert kind is not None
+    assert kind.at_rest(uri, text.replace('"pages": [', '"pages": [,')) == (log(), [(0, 1), (2, 3)])
