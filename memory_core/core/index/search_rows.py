@@ -42,7 +42,7 @@ LINK_TERMS, _LINK_SHARE, _LINK_LEAST_DOCUMENTS = 4, 0.15, 4
 #: Turns that hold a name, by which it is known whom somebody calls so.
 TURNS = 200
 #: Documents of a term that are counted one by one; beyond, the count is estimated from how densely they lie.
-_COUNTED = 2_000
+COUNTED = 2_000
 #: A term in more than this share of a large store tells little and costs most: it only ranks what others found.
 _COMMON_SHARE = 0.02
 #: FTS5's parameters of BM25.
@@ -250,7 +250,7 @@ class Words:
             return self._frequency_within(term, bounds.scopes, bounds.documents)
         count, last = self._count(_match(term))
         held = last > 0  # fillers stand below
-        if count < _COUNTED:
+        if count < COUNTED:
             return count, held
         ((oldest,),) = self._rows("SELECT min(id) FROM documents")
         ((newest,),) = self._rows("SELECT max(id) FROM documents")  # alone: each is one look into the key
@@ -263,16 +263,16 @@ class Words:
         count, last = self._count(_match(term, scopes))
         ((fillers,),) = self._rows("SELECT count(*) FROM words WHERE words MATCH ? AND rowid < 0", _match(term))
         held = count > 0
-        if count >= _COUNTED:
+        if count >= COUNTED:
             passed = f"SELECT count(*) FROM documents WHERE space IN ({_NAMES}) AND id <= ?"
             ((passing,),) = self._rows(passed, _ids(scopes), last)
             count = int(count * documents / passing)
         return count + int(fillers), held
 
     def _count(self, match: str) -> tuple[int, int]:
-        """How many rows match, counted up to ``_COUNTED``, and the number of the last of them; 0 for none."""
+        """How many rows match, counted up to ``COUNTED``, and the number of the last of them; 0 for none."""
         ((count, last),) = self._rows(
-            "SELECT count(*), max(rowid) FROM (SELECT rowid FROM words WHERE words MATCH ? LIMIT ?)", match, _COUNTED
+            "SELECT count(*), max(rowid) FROM (SELECT rowid FROM words WHERE words MATCH ? LIMIT ?)", match, COUNTED
         )
         return int(count), last or 0
 
@@ -345,7 +345,7 @@ def _match(expression: str, scopes: Sequence[str] | None = None, columns: str = 
 
 def telling_terms(terms: Sequence[str], matching: Sequence[int], rows: int) -> list[str]:
     """The terms worth looking up: all, but in a large store those that are not common while there are any."""
-    bound = max(_COUNTED, int(rows * _COMMON_SHARE))
+    bound = max(COUNTED, int(rows * _COMMON_SHARE))
     telling = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= bound]
     return telling or list(terms)
 

@@ -19,6 +19,7 @@ from memory_core.core.index.catalog_file import WORDS_DDL
 from memory_core.core.index.filter import ANYTHING, Bounds, Condition, all_of
 from memory_core.core.index.search_rows import (
     COMMON_FROM,
+    COUNTED,
     K1,
     LINK_TERMS,
     RARE_DOCUMENTS,
@@ -36,8 +37,6 @@ from memory_core.core.index.tokenizer import word_share
 from memory_core.core.search.fusion import COLUMN_WEIGHTS, idf, weigh_question
 from memory_core.core.text.analysis import FILLER_ROWS, filler_texts
 
-#: Documents of a word that are counted; of a more common one it is estimated how many hold it.
-COUNTED = 20_000
 #: How often a word stands in a text of which its places are stored.
 _PLACES = "(CASE w.{0} WHEN '' THEN 0 ELSE length(w.{0}) - length(replace(w.{0}, ' ', '')) + 1 END)"
 _OWN = " AND own <> ''"

@@ -39,7 +39,7 @@ QUERIES = ("the harbour crane", "tugboat 拖船", "港口", "crane 7", "tugboat 
 
 @pytest.mark.parametrize("counted", [10, 2_000], ids=["estimated", "counted"])
 def test_what_others_store_changes_no_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: int) -> None:
-    monkeypatch.setattr(search_rows, "_COUNTED", counted)
+    monkeypatch.setattr(search_rows, "COUNTED", counted)
     with opened(tmp_path / "few") as few, opened(tmp_path / "many") as many:
         for store, others in ((few, 1), (many, 400)):
             fill(store.view("anna", "anna"))
@@ -54,7 +54,7 @@ def test_what_others_store_changes_no_score(tmp_path: Path, monkeypatch: pytest.
 def test_word_of_nearly_every_document_is_searched_where_ids_are_sparse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_rows, "_COUNTED", 10)
+    monkeypatch.setattr(search_rows, "COUNTED", 10)
     with opened(tmp_path) as memory:
         fill(memory)
         for round_number in range(12):  # each change gives a document a new id
