@@ -55,8 +55,9 @@ def test_a_text_being_written_is_left_alone(tab: Page, own_site: Site) -> None:
     row(tab, "Tea").locator("a").click()
     tab.get_by_test_id("edit").click()
     tab.get_by_test_id("field-content").fill("Mine.")
+    tab.evaluate("() => addEventListener('committed', () => (window.wasTold = true), {once: true})")
     commit(own_site.home, "Other", "Something else.")
-    tab.evaluate("() => new Promise(resolve => addEventListener('committed', resolve, {once: true}))")
+    tab.wait_for_function("() => window.wasTold")
     assert tab.get_by_test_id("field-content").input_value() == "Mine."
 
 
