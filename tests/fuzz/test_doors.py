@@ -1,6 +1,7 @@
 """Random input at every door of the HTTP server: each is answered or hung up on, and it goes on as before.
 
 The quick rounds run always; the long ones are marked slow, and last as long as ``RUNEBOOK_FUZZ_SECONDS`` says.
+Rounds of ten minutes need ``pytest -o faulthandler_timeout=0``: a test that takes five is ended as hung.
 """
 
 from __future__ import annotations
