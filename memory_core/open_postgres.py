@@ -108,8 +108,8 @@ class OpenedSpace(OpenedStore):
         self._config, self._features, self._on_step = config, features, step
         self._first = first or self
         if first is None:
-            self._server = PostgresServer(config.store.url)
             self._embedder: Embedder | None = open_embedder(config.embedding)
+            self._server = PostgresServer(config.store.url)
             self._opened: dict[str, OpenedSpace] = {config.user_space: self}
             self._opening = threading.Lock()
         super().__init__(config, registry, features, step, llm)

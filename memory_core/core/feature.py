@@ -79,6 +79,10 @@ class RecordKind:
         """How many lines the entry has that begins at a line."""
         return 1
 
+    def entry(self, text: str, line: int) -> str:
+        """The entry that begins at a line; empty where the text has no such line."""
+        return "\n".join(text.split("\n")[line : line + self.entry_lines(text, line)])
+
     def at_rest(self, uri: MemoryUri, text: str) -> tuple[MemoryUri, Sequence[tuple[int, int]]] | None:
         """A log and its lines, first and last, that are not in use while this file is archived; None for none."""
         return None

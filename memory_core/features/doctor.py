@@ -194,11 +194,13 @@ def _tidied(root: Path) -> Iterator[str]:
             private += 1
     if private:
         yield f"{private:,} files and folders were made private to their owner"
-    stale = list(stale_files(root))
-    for path in stale:
-        path.unlink(missing_ok=True)
+    stale = 0
+    for path in list(stale_files(root)):
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+            stale += 1
     if stale:
-        yield f"{len(stale):,} files that cut-off writes left behind were deleted"
+        yield f"{stale:,} files that cut-off writes left behind were deleted"
 
 
 def _index_repaired(store: Store, registry: MemoryTypeRegistry, found: Report, features: Features) -> Iterator[str]:

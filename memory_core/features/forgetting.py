@@ -85,7 +85,8 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     going = found if chosen is None else [match for match in found if match.address in chosen]
     differs = _difference(request, going, chosen)
     if request.dry_run or request.confirm is None or differs is not None or not going:
-        shown = _preview(request, matches, found if differs is not None else going, differs)
+        whole = chosen is None or chosen == {match.address for match in going}
+        shown = _preview(request, matches, going if whole else found, differs)
         return replace(shown, notes=(*shown.notes, *_left_in_archive(going, memory.store.text)))
     moment = request.now or datetime.now(UTC)
     context = memory.plan_context(moment)
@@ -150,10 +151,8 @@ def _named(memory: Runebook, request: ForgetRequest, uri: str) -> Mention:
 
 def _entry_of(match: Mention, text: str, kind: RecordKind | None) -> Mention:
     line = match.line or 0
-    lines = (
-        text.split("\n")[line : line + kind.entry_lines(text, line)] if kind is not None and kind.has_entries else []
-    )
-    return replace(match, text="\n".join(lines), refused=None if lines else "there is no entry on that line.")
+    entry = kind.entry(text, line) if kind is not None and kind.has_entries else ""
+    return replace(match, text=entry, refused=None if entry else "there is no entry on that line.")
 
 
 def _difference(request: ForgetRequest, going: list[Mention], chosen: frozenset[str] | None) -> str | None:
@@ -183,7 +182,8 @@ def _preview(
     results = tuple(map(_result, matches))
     if not going:
         status = Status.REJECTED if matches else Status.UNCHANGED
-        return CommitReceipt("", status, results, notes=("nothing was deleted: nothing matches",))
+        why = "nothing that matches can go, or uris names none of it" if matches else "nothing matches"
+        return CommitReceipt("", status, results, notes=(f"nothing was deleted: {why}",))
     notes = [
         f"nothing was deleted yet; to take out what is listed, send the same with confirm={len(going)}; with uris "
         "beside it, exactly those of these places or nothing; uris without the query delete whole files"
@@ -220,8 +220,12 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
         if before is None:
             results += [_result(replace(turn, refused="it is gone meanwhile.")) for turn in turns]
             continue
-        lines = {turn.line for turn in turns if turn.line is not None}
         kind = features.kind_of(log)
+        if kind is not None:
+            moved = [turn for turn in turns if _entry_of(turn, before, kind).text != turn.text]
+            results += [_result(replace(turn, refused="its line says something else meanwhile.")) for turn in moved]
+            turns = [turn for turn in turns if turn not in moved]
+        lines = {turn.line for turn in turns if turn.line is not None}
         after = without_lines(before, lines) if kind is None else _without_entries(before, lines, kind)
         if after != before:
             name = log.parent.name if kind is None else ""

@@ -194,10 +194,9 @@ class _Search:
             text = store.look(uri)[0]
             if text is None or here.is_elsewhere(uri, text):
                 continue
-            lines = text.split("\n")
             if kind is not None and kind.has_entries:
-                starts = [at for at, line in enumerate(lines) if line.startswith("- ")]
-                yield from (Mention(uri, at, "\n".join(lines[at : at + kind.entry_lines(text, at)])) for at in starts)
+                starts = [each.part for each in kind.documents(MemoryUri(uri.parts[1:]), text)]
+                yield from (Mention(uri, at, kind.entry(text, at)) for at in starts)
             else:
                 yield Mention(uri, None, split(text).body)
 
@@ -232,7 +231,7 @@ class _Search:
                 return None
             said = "\n".join(texts_of(parse(uri, text, self._memory.registry)).values())
         elif kind is not None and kind.has_entries:
-            said = "\n".join(lines[line : line + kind.entry_lines(text, line)])
+            said = kind.entry(text, line)
         else:
             messages = parse_lines(lines[line])[0] if kind is None and self._conversations and line < len(lines) else []
             if not messages:

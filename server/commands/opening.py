@@ -287,9 +287,9 @@ def project_of(config: Config, folder: str) -> str | None:
     return project_at(Path(folder)) if folder and config.project.detect else None
 
 
-def json_file(name: str | None) -> Any:
-    """The JSON in a file, or on standard input for ``-``; None for no name."""
-    return None if name is None else json_text(text_file(name), name)
+def json_file(name: str) -> Any:
+    """The JSON in a file, or on standard input for ``-``."""
+    return json_text(text_file(name), name)
 
 
 def given_text(text: str) -> str:
@@ -316,5 +316,5 @@ def json_text(text: str | None, name: str) -> Any:
 
     try:
         return None if text is None else json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{name} is not JSON: {error}.", hint="Check quotes and commas.") from error

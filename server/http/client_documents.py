@@ -49,22 +49,16 @@ _Kept = tuple[Mapping[str, Any] | None, float]
 def is_public(address: Address) -> bool:
     """Whether an address is one of the internet, and none that leads to another one."""
     if isinstance(address, ipaddress.IPv6Address) and (
-        address.ipv4_mapped is not None
-        or address.sixtofour is not None
-        or address.teredo is not None
-        or address in _TRANSLATED
+        address not in _UNICAST or address.sixtofour is not None or address.teredo is not None
     ):
         return False
     if any(address in network for network in _NOT_PUBLIC if network.version == address.version):
         return False
-    if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
-        return False
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
-#: NAT64 (RFC 6052): IPv4 addresses in the form of others.
-_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
-#: All that IPv6 has given out for the internet; what was once for sites alone (``fec0::/10``) lies beside it.
+#: All that IPv6 has given out for the internet. What was once for sites alone (``fec0::/10``), and IPv4 addresses in
+#: the form of others (``::ffff:0:0/96``, ``64:ff9b::/96``), lie beside it.
 _UNICAST = ipaddress.ip_network("2000::/3")
 #: Relays to 6to4, examples in documents, and what a large cloud answers its machines at: not every Python knows them.
 _NOT_PUBLIC = tuple(ipaddress.ip_network(each) for each in ("192.88.99.0/24", "168.63.129.16/32", "3fff::/20"))
@@ -146,7 +140,7 @@ class ClientDocuments:
         try:
             async with asyncio.timeout(_SECONDS):
                 found = await self._asked(client_id)
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, TimeoutError, ValueError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             _logger.info("the document of a client was not read: %s", type(error).__name__)
             return None
         if found is None or found.get("client_id") != client_id:

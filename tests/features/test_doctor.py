@@ -248,6 +248,22 @@ def test_only_old_temporary_files_are_swept(home: Path) -> None:
     assert (old.exists(), young.exists()) == (False, True)
 
 
+def test_a_temporary_file_that_cannot_be_deleted_ends_no_repair(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = home / "user" / ".tmp-00000000000000aa"
+    old.write_text("x", encoding="utf-8")
+    old.chmod(0o600)
+    os.utime(old, (1, 1))
+    unlink = Path.unlink
+
+    def refused(path: Path, *, missing_ok: bool = False) -> None:
+        if path == old:
+            raise PermissionError(13, "Permission denied")
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    assert [finding.subject for finding in mend(home).of("temporary")] == [f"user/{old.name}"]
+
+
 # The ledger
 
 

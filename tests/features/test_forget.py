@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,42 @@ def test_an_entry_of_a_log_is_named_by_its_line(told: Runebook) -> None:
     assert "roses" not in log
     assert "She moved" in log
     assert told.run(FORGET, ForgetRequest(uris=[f"{PROFILE}#2"])).status is Status.REJECTED
+
+
+def test_an_entry_that_moved_since_it_was_found_is_left_alone(told: Runebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = told.find(FindRequest("roses garden", filter={"memory_type": "daily_logs"})).hits[0].uri
+    log, _, line = found.partition("#")
+    commit = told.store.commit
+
+    def after_another(*given: Any, **more: Any) -> CommitReceipt:
+        monkeypatch.setattr(told.store, "commit", commit)
+        path = told.store.files.path_for(MemoryUri.parse(log))
+        lines = path.read_text("utf-8").split("\n")
+        path.write_text("\n".join([*lines[: int(line)], "- Painted the fence.", *lines[int(line) :]]), "utf-8")
+        return commit(*given, **more)
+
+    monkeypatch.setattr(told.store, "commit", after_another)
+    receipt = told.run(FORGET, ForgetRequest(uris=[found], confirm=1))
+    assert [result.action for result in receipt.results] == [Action.REJECTED]
+    left = told.read(ReadRequest(log)).content
+    assert "roses" in left
+    assert "Painted the fence." in left
+
+
+def test_a_log_in_the_archive_loses_what_its_owner_wrote_without_a_dash(told: Runebook) -> None:
+    archived = told.store.files.root / "archive/user/default/logs/2024-03-02.md"
+    archived.parent.mkdir(parents=True)
+    archived.write_text("# 2024-03-02\n\n* 10:00 Moved into Hauptstraße 5.\n* 11:00 Bought bread.\n", "utf-8")
+    forgotten(told, "I live at Hauptstraße 5")
+    assert archived.read_text("utf-8").count("\n* ") == 1
+    assert "Bought bread" in archived.read_text("utf-8")
+
+
+def test_a_preview_asks_for_the_number_that_is_then_taken(told: Runebook) -> None:
+    places = [result.uri for result in told.run(FORGET, ForgetRequest("Hauptstraße 5")).results]
+    two = ForgetRequest("Hauptstraße 5", uris=places[:2], confirm=len(places))
+    assert "confirm=2" in " ".join(told.run(FORGET, two).notes)
+    assert told.run(FORGET, replace(two, confirm=2)).status is Status.COMMITTED
 
 
 def test_a_forgotten_message_does_not_come_back_when_the_conversation_is_sent_again(memory: Runebook) -> None:

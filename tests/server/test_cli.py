@@ -157,6 +157,7 @@ def test_rejected_commit_exits_with_1_and_a_partial_one_with_0(run: Run, tmp_pat
         (("commit", "--operations", "{tmp}"), "cannot be read"),
         (("commit", "--operations", "{tmp}/broken.json"), "is not JSON"),
         (("commit", "--operations", "{tmp}/deep.json"), "is not JSON"),
+        (("commit", "--operations", "{tmp}/number.json"), "is not JSON"),
         (("commit", "--operations", "{tmp}/list.json"), "must be an object"),
         (("commit", "--messages", "{tmp}/bytes.json"), "cannot be read"),
         (("find", " "), "blank"),
@@ -185,6 +186,7 @@ def test_mistake_is_named_on_stderr_with_the_next_step(
     (tmp_path / "broken.json").write_text("{", encoding="utf-8", newline="\n")
     (tmp_path / "list.json").write_text("[]", encoding="utf-8", newline="\n")
     (tmp_path / "deep.json").write_text("[" * 100_000, encoding="utf-8", newline="\n")
+    (tmp_path / "number.json").write_text("9" * 5_000, encoding="utf-8", newline="\n")
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
     assert words in refused(run(*(argument.format(tmp=tmp_path) for argument in arguments)))
 

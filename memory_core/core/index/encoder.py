@@ -239,7 +239,12 @@ class BundledEmbedder(BackgroundModel["BundledModel"]):
         """One thread encodes at a time, and those with a question before all others."""
         with self._encoding:
             self._questions += query
-            self._encoding.wait_for(lambda: not self._is_encoding and (query or not self._questions))
+            try:
+                self._encoding.wait_for(lambda: not self._is_encoding and (query or not self._questions))
+            except BaseException:  # Ctrl-C; a question that nobody waits for would keep all passages waiting
+                self._questions -= query
+                self._encoding.notify_all()
+                raise
             self._is_encoding = True
         try:
             yield
@@ -262,7 +267,7 @@ class BundledEmbedder(BackgroundModel["BundledModel"]):
 
 
 def refuse_blank(texts: Sequence[str]) -> None:
-    """Blank texts get valid vectors that mean nothing.
+    """Refuse blank texts: their vectors would be valid and mean nothing.
 
     Raises:
         EmbeddingFailed: If a text is blank.

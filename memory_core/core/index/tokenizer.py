@@ -164,15 +164,18 @@ def mentioned(text: str, names: Iterable[str]) -> set[str]:
     As a whole word, or anywhere for names in CJK; a blank name is never mentioned.
     """
     within = fold(text[-QUERY_LIMIT_CHARS:])
-    return {name for name in names if _names(within, fold(name).strip())}
+    return {name for name in names if _is_named(within, fold(name).strip())}
 
 
-def _names(within: str, wanted: str) -> bool:
-    if wanted not in within or not wanted:
-        return False
-    before = "" if compiled(_CJK_CHAR).match(wanted) else rf"(?<![^\W{CJK}])"
-    after = "" if compiled(_CJK_CHAR).match(wanted[-1]) else rf"(?![^\W{CJK}])"
-    return re.search(before + re.escape(wanted) + after, within) is not None
+def name_pattern(name: str) -> str:
+    """Matches a name as a whole word; at an end in CJK, anywhere."""
+    before = "" if compiled(_CJK_CHAR).match(name) else rf"(?<![^\W{CJK}])"
+    after = "" if compiled(_CJK_CHAR).match(name[-1]) else rf"(?![^\W{CJK}])"
+    return before + re.escape(name) + after
+
+
+def _is_named(within: str, wanted: str) -> bool:
+    return bool(wanted) and wanted in within and re.search(name_pattern(wanted), within) is not None
 
 
 class _Shapes(dict[int, str]):

@@ -31,8 +31,8 @@ _TRUE = frozenset({"true", "yes", "on", "1", "是", "真", "对"})
 
 _FALSE = frozenset({"false", "no", "off", "0", "否", "假", "错"})
 
-_DATE = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2}(?:\.\.\d{4}-\d{2}-\d{2})?)?)?")
-_MOMENT = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]\d{2}:\d{2}\S*$")
+_DATE = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2}(?:\.\.\d{4}-\d{2}-\d{2})?)?)?", re.ASCII)
+_MOMENT = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]\d{2}:\d{2}\S*$", re.ASCII)
 #: What may stand beside a date and between two.
 _BESIDE_DATE = re.compile(
     r"(?:[\s,.()~–—-]|\b(?:on|in|the|of|from|to|until|till|and|between)\b|[于在从到至和，])*", re.IGNORECASE

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from memory_core.core.frozen import frozen
-from memory_core.core.index.tokenizer import mentioned, phrase_operand
+from memory_core.core.index.tokenizer import mentioned, name_pattern, phrase_operand
 from memory_core.core.text.analysis import CJK
 from memory_core.core.text.language import is_brief, other_person, sentences
 from memory_core.core.text.normalization import simplified
@@ -151,7 +151,7 @@ def _names_in(full: str) -> Iterator[str]:
 
 def _without(text: str, names: Sequence[str], instead: str) -> str:
     for name in names:
-        text = compiled(re.escape(name), re.IGNORECASE).sub(instead, text)
+        text = compiled(name_pattern(name), re.IGNORECASE).sub(instead, text)
     return text
 
 

@@ -423,6 +423,7 @@ class FileStore:
 
         Raises:
             NotFound: If there is no such directory.
+            StorageFailed: If the system refuses to list it.
         """
         path = self.path_for(directory)
         try:
@@ -432,6 +433,8 @@ class FileStore:
             if not directory.parts:
                 return []
             raise no_directory(directory) from None
+        except OSError as error:
+            raise _refused("list", directory, error) from error
         return [entry for item in found if (entry := self._entry(directory, item)) is not None]
 
     def walk(self, directory: MemoryUri | None = None) -> Iterator[Entry]:

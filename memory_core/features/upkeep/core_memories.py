@@ -295,7 +295,7 @@ def parcels(lengths: Sequence[int], similarity: Similarity, alike: float, room: 
         parcel, free = [first], room - lengths[first]
         for score, place in heapq.nsmallest(ORIGINALS + least, near, key=lambda each: (-each[0], each[1])):
             is_full = len(parcel) >= ORIGINALS or (score < alike and len(parcel) >= fewest)
-            if is_full and len(left) - len(parcel) >= least:
+            if len(parcel) >= LINKS_LIMIT or (is_full and len(left) - len(parcel) >= least):
                 break
             if lengths[place] <= free:
                 parcel.append(place)
@@ -369,9 +369,10 @@ def _groups(memory: Runebook, now: datetime) -> Iterator[list[Original]]:
         if read is None or str(uri) in kept:
             continue
         original, changed = Original(read), read.metadata.changed_at
-        came = read.metadata.recorded_at or changed
+        if changed is None or not is_condensable(original):
+            continue
         # The file itself has to say that it was last changed before, and has been here since.
-        if changed is not None and max(changed, came or changed) <= before and is_condensable(original):
+        if max(changed, read.metadata.recorded_at or changed) <= before:
             found[kinship(original)].append(original)
     for group in found.values():
         # A core alone, or cores among themselves, have nothing new to take in.

@@ -153,8 +153,10 @@ def write_summaries(config: Config, model: Callable[[], LLMClient | None], tasks
         client = model() if tasks else None
         system = PromptLibrary(config.prompt_dirs).render(PHASE)
         asked = list(_fitting(config, tasks, system))
-        if client is None or not asked:
+        if client is None:
             return Summaries(nothing)
+        if not asked:
+            return _judged(tasks, asked, SummaryBatch(summaries=[]), usage)
         turn = Turn("user", "\n\n".join(_shown(number, tasks[number - 1]) for number in asked))
         usage = TokenUsage(requests=1)
         answer = client.complete(_adapter().format(system, [turn], config.llm.max_tokens), config.llm.deadline_seconds)
@@ -192,7 +194,7 @@ def _judged(tasks: Sequence[SummaryTask], asked: Sequence[int], batch: SummaryBa
     reasons: list[str] = []
     for number, task in enumerate(tasks, start=1):
         answer = given.get(number) if number in asked else None
-        why = _fault(task, answer) if number in asked else "too long for one request"
+        why = _fault(task, answer) if number in asked else "no room for it in the request"
         reasons += [why] if why else []
         items.append(None if why or answer is None else answer.text.strip())
     notes = (f"{len(reasons)} of {len(items)} summaries are extracts: {_few(reasons)}",) if reasons else ()

@@ -42,6 +42,12 @@ def test_the_owner_by_name_is_the_user_and_me() -> None:
     assert by_name.names == ("Mira",)
 
 
+def test_a_name_is_replaced_where_it_stands_for_itself() -> None:
+    read = read_question("What does Li like?", ("Li",))
+    assert read.ways[1].casefold() == "what does the user like?"
+    assert "like" in read.rest
+
+
 @pytest.mark.parametrize(
     "text",
     ["Where does Ivo live?", "Can you tell me where she lives?", "我表姐是做什么工作的？", "I wrote this down. " * 20],

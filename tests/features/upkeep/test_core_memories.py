@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from memory_core.core.commit.links import LINKS_LIMIT
 from memory_core.core.config import Config
 from memory_core.core.index.indexer import Indexer
 from memory_core.core.memory.metadata import Metadata
@@ -374,3 +375,8 @@ def test_parcels_hold_what_is_alike_and_none_is_too_small_or_too_large() -> None
     found = parcels(lengths, similarity, 0.5, room=12, least=3)
     assert all(sum(lengths[place] for place in parcel) <= 12 and len(parcel) >= 3 for parcel in found)
     assert sorted(place for parcel in found for place in parcel) == list(range(7))
+
+
+def test_a_core_replaces_no_more_memories_than_it_may_name() -> None:
+    found = parcels([1] * 59, lambda _one, others: [1.0] * len(others), 0.5, room=1_000, least=20)
+    assert [len(parcel) <= LINKS_LIMIT for parcel in found] == [True]

@@ -94,6 +94,9 @@ def test_without_a_model_nothing_is_asked_and_nothing_noted() -> None:
 
 def test_items_without_room_in_the_request_keep_their_extracts() -> None:
     long = SummaryTask(("word " * 20_000,), 200)
+    alone, unasked = writer(answer())
+    assert [note.partition(":")[0] for note in alone([long]).notes] == ["1 of 1 summaries are extracts"]
+    assert unasked.requests == []
     asked, llm = writer(answer(*GOOD[:1], {**GOOD[1], "number": 3}))
     written = asked([ITEMS[0], long, ITEMS[1]])
     assert [item is None for item in written.items] == [False, True, False]
