@@ -138,8 +138,8 @@ class SettingsFile:
         known = {setting.name: setting for setting in self.settings()}
         if name not in known:
             raise InvalidInput(f"there is no setting {name!r}.", hint="See them with runebook config.")
-        if known[name].locked is not None:
-            raise InvalidInput(f"setting '{name}' cannot be changed here.", hint=_UNLOCKING[known[name].locked or ""])
+        if (locked := known[name].locked) is not None:
+            raise InvalidInput(f"setting '{name}' cannot be changed here.", hint=_UNLOCKING[locked])
         try:
             return self.write({name: value})
         except ConfigInvalid as error:

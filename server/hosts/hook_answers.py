@@ -195,7 +195,7 @@ def _paths(tool: str, tool_input: Mapping[str, Any]) -> Iterator[str]:
         and len(command) <= _COMMAND_CHARS
     ):
         try:
-            yield from shlex.split(command)
+            yield from shlex.split(command, posix=tool != "powershell")
         except ValueError:  # an open quotation mark
             yield from command.split()
 
@@ -242,6 +242,8 @@ def _store_notes(memory: Runebook) -> list[Pending]:
                 transcripts.add(event.transcript)
         except (InvalidInput, ConfigInvalid) as error:
             _log.warning("a hook's note cannot be followed: %s", error.message)
+            hook_notes.settle(note.path)
+            continue
         except OSError as error:  # its transcript cannot be read just now
             _log.warning("a hook's note waits: %s", error.strerror or error)
             continue
@@ -291,10 +293,7 @@ def _view_of(memory: Runebook, spaces: tuple[str, str]) -> Runebook:
 
 def _extract_for_notes(memory: Runebook, notes: Sequence[Pending]) -> Iterator[str]:
     """Make memories of what the notes are about, and of what else is due; see ``make_memories``."""
-    ended: dict[Path, str] = {}
-    for note in notes:
-        with suppress(InvalidInput):
-            ended[note.path] = _session(memory, read_event(note.event, note.given, note.host))
+    ended = {note.path: _session(memory, read_event(note.event, note.given, note.host)) for note in notes}
     queue, failed = memory.store.ledger.extractions, False
     try:
         for receipt in memory.extract_ended(dict.fromkeys(ended.values())):
@@ -306,7 +305,7 @@ def _extract_for_notes(memory: Runebook, notes: Sequence[Pending]) -> Iterator[s
     except RunebookError as error:
         yield f"conversations wait: {error.message}"
     for note in notes:
-        row = queue.get(memory.commits.session_uri(ended[note.path])) if note.path in ended else None
+        row = queue.get(memory.commits.session_uri(ended[note.path]))
         if row is None or not row.waiting or row.attempts:
             hook_notes.settle(note.path)
 

@@ -125,7 +125,7 @@ class IdentityProvider:
                 leeway=_LEEWAY_SECONDS,
                 options={"require": ["exp", "iss", "aud"]},
             )
-        except (jwt.InvalidTokenError, ValueError, OverflowError) as error:
+        except (jwt.PyJWTError, ValueError, OverflowError) as error:
             _logger.debug("a token was refused: %s", type(error).__name__)
             return None
         return found
@@ -253,7 +253,11 @@ class IdentityProvider:
         Raises:
             IssuerUnreachable: If it is such a one.
         """
-        parts, local = urlsplit(url), urlsplit(self.issuer).hostname in LOOPBACK
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise _unreachable(f"{url!r} is no address") from None
+        local = urlsplit(self.issuer).hostname in LOOPBACK
         if parts.scheme != "https" and not (parts.scheme == "http" and local and parts.hostname in LOOPBACK):
             raise _unreachable(f"{url!r} is no https address")
         return local
@@ -297,7 +301,7 @@ class IdentityProvider:
                 if answer.status_code not in (200, *refusals):
                     raise _unreachable(f"{url} answers {answer.status_code}")
                 found = json_object(body)
-        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError, ImportError) as error:
             raise _unreachable(f"{url}: {error or type(error).__name__}") from error
         if found is None:
             raise _unreachable(f"{url} answers no JSON object")

@@ -134,11 +134,10 @@ def _patched(
     if value == old and type(value) is type(old):
         return coerce(field, value)
     text = "" if old is None else plain(old)
-    if _is_blocks(value):
-        return coerce(field, MemoryPatchHandler().apply_content_patch(text, cast(list[SearchReplace], value)))
     # A new memory may quote the format in its prose; an existing one gets a stray marker reported instead.
-    if isinstance(value, str) and (opens_as_patch(value) if creates else is_patch(value)):
-        return coerce(field, MemoryPatchHandler().apply_content_patch(text, value))
+    if _is_blocks(value) or (isinstance(value, str) and (opens_as_patch(value) if creates else is_patch(value))):
+        patch = cast(str | list[SearchReplace], value)
+        return coerce(field, MemoryPatchHandler().apply_content_patch(text, patch))
     new = coerce(field, value)
     if mode is WriteMode.REPLACE or not (isinstance(old, str) and old.strip() and isinstance(new, str)):
         return new

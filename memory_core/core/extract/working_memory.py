@@ -217,10 +217,10 @@ def _cut(text: str, budget: int) -> str:
         return text
     kept: list[str] = []
     for sentence in sentences(text):
-        if count_tokens(" ".join([*kept, sentence, "…"])) > budget:
+        if count_tokens(_joined([*kept, sentence, "…"])) > budget:
             break
         kept.append(sentence)
-    return " ".join([*kept, "…"]) if kept else ""
+    return _joined([*kept, "…"]) if kept else ""
 
 
 def _key(text: str) -> str:

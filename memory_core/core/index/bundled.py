@@ -332,16 +332,18 @@ def open_model() -> BundledModel:
     found = None if place is None else _opened(place)
     if found is not None or place is None:
         return found or BundledModel(_unpacked())
+    arrays: Arrays | None = None
     try:
         atomic.make_folder(place.parent)
         with StoreLock(place.with_suffix(".lock"), timeout_seconds=_UNPACKING_SECONDS).held():
             found = _opened(place)  # another process made them meanwhile
             if found is None:
-                _write(place, _unpacked())
+                arrays = _unpacked()
+                _write(place, arrays)
                 found = _opened(place)
     except (StorageFailed, StoreBusy, OSError) as error:
         _log.info("the encoder's weights are kept in memory, since %s cannot be written: %s", place, error)
-    return found or BundledModel(_unpacked())
+    return found or BundledModel(arrays or _unpacked())
 
 
 def _place() -> Path | None:
@@ -413,7 +415,10 @@ def _unpacked() -> Arrays:
         raise EmbeddingFailed("the bundled embedding model is not installed.", hint=_REINSTALL)
     content: dict[str, bytes] = {}
     for name, digest in _SHA256.items():
-        content[name] = (Path(package.origin).parent / "resources" / name).read_bytes()
+        try:
+            content[name] = (Path(package.origin).parent / "resources" / name).read_bytes()
+        except OSError as error:
+            raise EmbeddingFailed(f"the bundled model's {name} cannot be read: {error}.", hint=_REINSTALL) from error
         if hashlib.sha256(content[name]).hexdigest() != digest:
             raise EmbeddingFailed(f"the bundled model's {name} is not the known one.", hint=_REINSTALL)
     arrays = _matrices(content["weights.npz"]) | _vocabulary(content["sp.model"])

@@ -13,9 +13,7 @@ averages record of ``words_data``. Does not: rank.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from memory_core.core.frozen import frozen
@@ -84,7 +82,7 @@ class Words:
         connect: This thread's connection to the catalog's database.
     """
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, connect: Callable[[], Any]) -> None:
         self._connect = connect
 
     def put(self, document: int, own: str, previous: str, scope: str) -> None:
@@ -107,7 +105,7 @@ class Words:
         self._connect().execute("DROP TABLE words")  # a torn full-text table could not be emptied
         self._connect().execute(WORDS_DDL)
         self._connect().executemany(
-            "INSERT OR IGNORE INTO words (rowid, own, previous, scope) VALUES (?, ?, '', '')",
+            "INSERT INTO words (rowid, own, previous, scope) VALUES (?, ?, '', '')",
             [(-number, text) for number, text in enumerate(filler_texts(), 1)],
         )
 
@@ -124,7 +122,7 @@ class Words:
         """
         rows = bounds.documents + FILLER_ROWS
         if not terms:
-            return LexicalHits({}, weigh_question(rows, ()))
+            return LexicalHits({}, weigh_question(rows, (), 0))
         counted = [self._frequency(term, bounds) for term in terms]
         matching = [count for count, _ in counted]
         telling = telling_terms(terms, matching, rows)
@@ -133,13 +131,13 @@ class Words:
             scores = self._scores_within(held, limit, bounds, bounds.scopes)
         else:
             scores = self._scored(_match(" OR ".join(telling)), limit, bounds.condition)
-        question = weigh_question(rows, matching, [word_share(term) for term in terms])
         # Words of fillers, or that only a space out of sight holds, are as unknown as words that nobody holds.
-        known = sum(known for _, known in counted)
+        known = sum(is_held for _, is_held in counted)
+        question = weigh_question(rows, matching, known, [word_share(term) for term in terms])
         # A turn's word stands with the two turns after it as well; only the one that says it holds it.
         few = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= RARE_DOCUMENTS * VIEWS]
         rare = frozenset(self.holding(few, RARE_DOCUMENTS, bounds))
-        return LexicalHits(scores, replace(question, known_terms=known), rare)
+        return LexicalHits(scores, question, rare)
 
     def holding(self, terms: Sequence[str], limit: int, bounds: Bounds) -> dict[int, float]:
         """Documents that hold a term which at most ``limit`` documents hold, with their BM25 for that term alone.
@@ -162,7 +160,7 @@ class Words:
         return self.holding([" AND ".join(terms)], limit, bounds) if terms else {}
 
     def holding_any(self, topic: Sequence[str], limit: int, bounds: Bounds) -> list[int]:
-        """Documents that hold any of the operands of a topic, at most ``limit``; as ``holding``."""
+        """Documents whose own text holds any of the operands of a topic, best first; at most ``limit``."""
         return list(self._scored(_match(" OR ".join(topic), bounds.scopes, _OWN), limit, bounds.condition))
 
     def sharing(self, terms: Sequence[str], limit: int, bounds: Bounds, *, indexed: bool) -> list[tuple[str, str]]:
@@ -216,11 +214,11 @@ class Words:
         return self._rows(
             "SELECT d.uri, d.speaker, d.own FROM words JOIN documents d ON d.id = words.rowid WHERE words MATCH ? "
             "AND d.memory_type = 'message' AND d.space IN (SELECT value FROM json_each(?)) LIMIT ?",
-            *(f"own : {term}", json.dumps(list(spaces)), TURNS),
+            *(_match(term, columns=_OWN), json.dumps(list(spaces)), TURNS),
         )
 
     def is_held(self, term: str, bounds: Bounds) -> bool:
-        """Whether any document within the scopes holds the term; see ``search``."""
+        """Whether any document within the scopes holds the term."""
         return self._frequency(term, bounds)[1]
 
     def _scored(self, match: str, limit: int, condition: Condition | None) -> dict[int, float]:
@@ -328,7 +326,7 @@ class Words:
         return {document: sum(_varints(size)) for document, size in self._rows(asked, json.dumps(list(documents)))}
 
     def _rows(self, statement: str, *parameters: object) -> list[Any]:
-        return self._connect().execute(statement, parameters).fetchall()
+        return list(self._connect().execute(statement, parameters))
 
 
 def most_linked(documents: int) -> int:

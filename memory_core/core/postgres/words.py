@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -134,7 +133,7 @@ def _counted(own: str, previous: str) -> tuple[dict[str, _Spots], int]:
 
 
 @cache
-def _fillers() -> tuple[Mapping[str, Mapping[int, _Spots]], int]:
+def _fillers() -> tuple[_Postings, int]:
     """The rows of everyday words, which count and are never found; and how many words they have."""
     postings: dict[str, dict[int, _Spots]] = {}
     tokens = 0
@@ -146,16 +145,7 @@ def _fillers() -> tuple[Mapping[str, Mapping[int, _Spots]], int]:
 
 
 class PostgresWords(Words):
-    """Keeps the words of documents and searches them as ``Words`` does.
-
-    Args:
-        connect: This thread's connection to the index.
-    """
-
-    _connect: Callable[[], Any]
-
-    def __init__(self, connect: Callable[[], Any]) -> None:
-        super().__init__(connect)
+    """Keeps the words of documents and searches them as ``Words`` does."""
 
     def put(self, document: int, own: str, previous: str, _scope: str) -> None:
         """Add the words of a document."""
@@ -194,7 +184,7 @@ class PostgresWords(Words):
         """Documents that share a term with the query."""
         rows = bounds.documents + FILLER_ROWS
         if not terms:
-            return LexicalHits({}, weigh_question(rows, ()))
+            return LexicalHits({}, weigh_question(rows, (), 0))
         operands = {term: _TOKENIZER.operand(term) for term in terms}
         with self._space(bounds.scopes) as space:
             counted = space.counts(operands, COUNTED, bounds.documents)
@@ -210,9 +200,9 @@ class PostgresWords(Words):
                 scores = space.ranked(found, limit, bounds.condition)
             few = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= RARE_DOCUMENTS * VIEWS]
             rare = frozenset(self.holding(few, RARE_DOCUMENTS, bounds))
-        question = weigh_question(rows, matching, [word_share(term) for term in terms])
         known = sum(count > 0 for count, _ in counted.values())
-        return LexicalHits(scores, replace(question, known_terms=known), rare)
+        question = weigh_question(rows, matching, known, [word_share(term) for term in terms])
+        return LexicalHits(scores, question, rare)
 
     def holding(self, terms: Sequence[str], limit: int, bounds: Bounds) -> dict[int, float]:
         """Documents that hold a term which at most ``limit`` documents hold."""
@@ -242,7 +232,7 @@ class PostgresWords(Words):
         """``(uri, own text)`` of memories that share rare terms with another."""
         operands = {term: _TOKENIZER.operand(term) for term in terms}
         with self._space(bounds.scopes) as space:
-            counted = space.counts(operands, SHARED_FROM)
+            counted = space.counts(operands, SHARED_FROM, own=True)
             ordered = sorted((min(SHARED_FROM, sum(counted[term])), term) for term in terms)
             rarest = [(count, operands[term]) for count, term in ordered if count > indexed][:RAREST_TERMS]
             if not rarest:
@@ -291,7 +281,7 @@ class PostgresWords(Words):
     def is_held(self, term: str, bounds: Bounds) -> bool:
         """Whether any document within the scopes holds the term."""
         with self._space(bounds.scopes) as space:
-            return bool(space.found(_TOKENIZER.operand(term)))
+            return space.counts({term: _TOKENIZER.operand(term)}, 1)[term][0] > 0
 
 
 class _Space:
@@ -334,7 +324,7 @@ class _Space:
             for term, count, last in (rows if single else ())
         }
         self.fetch(each for each in operands.values() if not each.is_word)
-        self._seen |= counted
+        self._seen |= {term: max(count, self._seen.get(term, 0)) for term, count in counted.items()}
         return {
             name: (
                 counted.get(each.terms[0], 0)
@@ -485,7 +475,7 @@ class _Space:
             + (f"WHERE {condition.sql} " if condition else "")
             + "ORDER BY score DESC, document LIMIT ?",
             (
-                *(K1 + 1, K1, 1 - B, B, average, terms, weights, *COLUMN_WEIGHTS[:2], terms),
+                *(K1 + 1, K1, 1 - B, B, average, terms, weights, *COLUMN_WEIGHTS, terms),
                 *((terms[0], *others) if joint else ()),
                 *self._ids,
                 *(() if condition is None else condition.parameters),

@@ -6,7 +6,7 @@ floor below which a search returns nothing. Pure arithmetic on Python floats.
 Promises: scores lie in [0, 1] and mean the same for every question and every store size, because BM25 is divided
 by what the question *could* have scored (the idf of its rarest terms), never by the best hit of the day.
 
-Does not: run queries, know a database or a model, or read a clock (``decay`` ranks by time).
+Does not: run queries, know a database or a model, or read a clock (``ranking`` ranks by time).
 
 What the caller measures. Rows are stored in one FTS5 table with the columns ``own`` (date, speaker, text) and
 ``previous`` (the two turns before; empty for a memory); ``-bm25(table, *COLUMN_WEIGHTS)`` is a candidate's ``bm25``.
@@ -217,16 +217,16 @@ def idf(rows: int, matching: int) -> float:
     return max(_LEAST_IDF, math.log((rows - matching + 0.5) / (matching + 0.5)))
 
 
-def weigh_question(rows: int, matching: Iterable[int], shares: Iterable[float] | None = None) -> Question:
+def weigh_question(
+    rows: int, matching: Iterable[int], known_terms: int, shares: Iterable[float] | None = None
+) -> Question:
     """Sum up a question's terms.
 
     Args:
         rows: All rows of the FTS table, fillers included.
         matching: For each term of the MATCH expression, the rows that hold it, fillers included.
+        known_terms: How many of the terms a document holds.
         shares: For each term, how much of a word it is, in [0, 1]; None means 1.0 each.
-
-    Returns:
-        ``known_terms`` counts terms that any row holds; who can tell fillers from documents replaces it.
     """
     counts = list(matching)
     weights = [idf(rows, count) for count in counts]
@@ -235,7 +235,7 @@ def weigh_question(rows: int, matching: Iterable[int], shares: Iterable[float] |
     return Question(
         mass=sum(sorted(weights, reverse=True)[:DECISIVE_TERMS]),
         terms=len(counts),
-        known_terms=sum(count > 0 for count in counts),
+        known_terms=known_terms,
         words=sum(part * weight / unknown for part, weight in zip(parts, weights, strict=True)),
         documents=max(0, rows - FILLER_ROWS),
     )
@@ -303,16 +303,14 @@ def fuse(
     whole = weights.lexical + semantic_weight + 0.5 * weights.speaker
     scores: list[Score] = []
     for bm25, cosine, names_speaker, names_date, linked, substance in candidates:
-        lexical = lexical_share(bm25, question) if bm25 > 0.0 else 0.0
+        lexical = lexical_share(bm25, question)
         semantic = None if cosine is None else calibration.similarity(cosine)
         similarity = 0.5 * lexical if semantic is None else semantic
         if question.lone and semantic is not None:
             lexical *= 0.5 + 0.5 * min(1.0, semantic / _BORNE_OUT)
         total = weights.lexical * lexical + semantic_weight * similarity
-        if names_speaker:
-            total += weights.speaker
-        if names_date:
-            total += weights.date * names_date
+        total += weights.speaker * names_speaker
+        total += weights.date * names_date
         total += weights.linked * linked
         telling = 1.0 - weights.substance * (1.0 - substance)
         scores.append(Score(telling * min(1.0, total / whole), lexical, semantic))
@@ -344,8 +342,8 @@ def is_relevant(scores: Iterable[Score], question: Question, calibration: Calibr
 def least_similarity(question: Question) -> float:
     """The similarity that the best hit must reach, its lexical share counted in.
 
-    The floor is for questions. A passage of more than ``DECISIVE_TERMS`` terms (messages given as context) is held
-    to a floor lowered by the square of the excess, since most of its words describe other things.
+    The floor is for questions. A text of more than ``DECISIVE_TERMS`` terms (messages given as context) is held to
+    a floor multiplied by (``DECISIVE_TERMS`` / terms)², since most of its words describe other things.
     """
     size = min(max(question.documents, 1), _MOST_DOCUMENTS) / _TYPICAL_DOCUMENTS
     least = _LEAST_SIMILARITY + _PER_SIZE * math.log(size)

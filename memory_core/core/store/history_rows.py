@@ -91,7 +91,7 @@ class PastTable(Table):
         ]
 
     def files_saying(self, below: str, said: str, limit: int) -> list[str]:
-        """Files at or below a URI of which some version holds these words, newest first; it reads all texts."""
+        """Files below a URI of which some version holds these words, newest first; it reads all texts."""
         rows = self._rows(
             "SELECT c.uri FROM changes c WHERE c.uri > ? AND c.uri < ? AND instr(c.after, ?) > 0 "
             "GROUP BY c.uri ORDER BY max(c.seq) DESC LIMIT ?",
@@ -260,28 +260,27 @@ def _erased(erasure: Erasure) -> tuple[str, int, int]:
 def _erase(connection: sqlite3.Connection, erasure: Erasure) -> None:
     seqs = [seq for (seq,) in connection.execute(f"SELECT seq FROM changes WHERE {_ERASED}", _erased(erasure))]
     _blank(connection, _ERASED, _erased(erasure))
+    _clear_receipts(connection, seqs)
     if erasure.end is not None:
         connection.execute(
             "UPDATE changes SET before = NULL, before_sha256 = NULL, purged = 1 WHERE uri = ? AND seq = ?",
             (str(erasure.uri), erasure.end),
         )
-        _clear_receipts(connection, seqs)
         return
     uri, tombstone = str(erasure.uri), None if erasure.tombstone is None else str(erasure.tombstone)
-    _clear_receipts(connection, seqs)
     # A receipt of another commit may name the file as something similar.
     quoting = [seq for (seq,) in connection.execute("SELECT seq FROM commits WHERE instr(receipt, ?) > 0", (uri,))]
     _clear_receipts(connection, quoting, uri, tombstone or "")
     for statement in (
-        "DELETE FROM usage WHERE uri = ? OR substr(uri, 1, length(?) + 1) = ? || '#'",
-        "DELETE FROM injections WHERE uri = ? OR substr(uri, 1, length(?) + 1) = ? || '#'",
-        "DELETE FROM extractions WHERE log IN (?, ?, ?)",
-        "DELETE FROM counted_calls WHERE log IN (?, ?, ?)",
-        "DELETE FROM progress WHERE log IN (?, ?, ?)",
-        f"DELETE FROM trail WHERE EXISTS (SELECT 1 FROM json_each(hits) WHERE {_HIT} IN (?1, ?2) "
-        f"OR substr({_HIT}, 1, length(?1) + 1) = ?3 || '#')",
+        "DELETE FROM usage WHERE uri = ?1 OR substr(uri, 1, length(?1) + 1) = ?1 || '#'",
+        "DELETE FROM injections WHERE uri = ?1 OR substr(uri, 1, length(?1) + 1) = ?1 || '#'",
+        "DELETE FROM extractions WHERE log = ?1",
+        "DELETE FROM counted_calls WHERE log = ?1",
+        "DELETE FROM progress WHERE log = ?1",
+        f"DELETE FROM trail WHERE EXISTS (SELECT 1 FROM json_each(hits) WHERE {_HIT} = ?1 "
+        f"OR substr({_HIT}, 1, length(?1) + 1) = ?1 || '#')",
     ):
-        connection.execute(statement, (uri, uri, uri))
+        connection.execute(statement, (uri,))
     connection.execute("UPDATE extractions SET seen = '{}' WHERE instr(seen, ?) > 0", (uri,))
     if tombstone is not None:
         connection.execute("UPDATE changes SET uri = ? WHERE uri = ?", (tombstone, uri))

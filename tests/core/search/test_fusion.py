@@ -48,7 +48,8 @@ def search(connection: sqlite3.Connection, query: str) -> tuple[dict[int, float]
     terms = query_terms(query)
     rows = connection.execute("SELECT count(*) FROM words").fetchone()[0]
     count = "SELECT count(*) FROM words WHERE words MATCH ?"
-    question = weigh_question(rows, [connection.execute(count, (term,)).fetchone()[0] for term in terms])
+    matching = [connection.execute(count, (term,)).fetchone()[0] for term in terms]
+    question = weigh_question(rows, matching, sum(held > 0 for held in matching))
     weights = f"{COLUMN_WEIGHTS[0]}, {COLUMN_WEIGHTS[1]}"
     sql = f"SELECT rowid, -bm25(words, {weights}) FROM words WHERE words MATCH ? AND rowid >= 0"
     return dict(connection.execute(sql, (" OR ".join(terms),))), question
@@ -264,9 +265,9 @@ def test_common_words_say_less_than_rare_ones() -> None:
 
 
 def test_half_a_word_counts_half() -> None:
-    assert weigh_question(132, [0, 0], [0.5, 0.5]).words == pytest.approx(1.0)
+    assert weigh_question(132, [0, 0], 0, [0.5, 0.5]).words == pytest.approx(1.0)
     with pytest.raises(ValueError, match="zip"):
-        weigh_question(132, [0, 0], [0.5])
+        weigh_question(132, [0, 0], 0, [0.5])
 
 
 def test_speaker_alone_does_not_pass_the_floor() -> None:

@@ -327,7 +327,8 @@ def test_note_is_followed_in_the_space_of_the_host_that_left_it(memory: Runebook
     given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk())) | {"session_id": "of-work"}
     hook_notes.leave(state, "session-end", "claude-code", given, ("work", "default"))
     hook_notes.leave(state, "session-end", "claude-code", given, ("..", "default"))
-    assert take_in(memory) == 2
+    assert take_in(memory) == 1
+    assert hook_notes.waiting(state) == 0
     assert log(memory, "of-work") == []
     assert (memory.store.files.root / "session" / "work" / "of-work" / "messages.jsonl").exists()
 

@@ -25,6 +25,7 @@ class Issuer:
         self.asked: list[str] = []
         self.status = 200
         self.names_itself = self.url
+        self.names_keys = f"{self.url}/jwks"
         self._signing: dict[str, tuple[str, Any]] = {}
         self.published: list[dict[str, Any]] = []
         self.rotate("first")
@@ -59,7 +60,7 @@ class Issuer:
     def answer(self, path: str) -> tuple[int, Any]:
         self.asked.append(path)
         if path == "/.well-known/openid-configuration":
-            return self.status, {"issuer": self.names_itself, "jwks_uri": f"{self.url}/jwks"}
+            return self.status, {"issuer": self.names_itself, "jwks_uri": self.names_keys}
         return (self.status, {"keys": self.published}) if path == "/jwks" else (404, {})
 
 

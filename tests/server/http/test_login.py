@@ -181,6 +181,14 @@ def test_a_shared_secret_among_the_keys_signs_nothing(office: Office) -> None:
     assert office.opens(office.issuer.token(aud=HERE))
 
 
+def test_a_token_that_names_another_curve_than_its_key_is_refused(office: Office) -> None:
+    office.issuer.rotate("curve", "ES256")
+    head, claims, signature = office.issuer.token(aud=HERE).split(".")
+    other = base64.urlsafe_b64encode(json.dumps({"alg": "ES384", "kid": "curve"}).encode()).decode().rstrip("=")
+    assert office.opens(f"{head}.{claims}.{signature}")
+    assert not office.opens(f"{other}.{claims}.{signature}")
+
+
 def test_a_rotated_key_is_refused_and_its_successor_taken(office: Office) -> None:
     office.issuer.rotate("old")
     old = office.issuer.token(aud=HERE)
@@ -239,6 +247,24 @@ def test_metadata_that_names_another_issuer_is_not_used(tmp_path: Path, issuer: 
     with office_at(tmp_path / "home", issuer) as office:
         assert office.ask(issuer.token(aud=HERE)).status_code == 503
         assert issuer.asked.count("/jwks") == 0
+
+
+@pytest.mark.parametrize("address", ["https://[x", "http://keys.example/jwks", ""])
+def test_keys_at_an_address_that_cannot_be_asked_are_no_refusal(tmp_path: Path, issuer: Issuer, address: str) -> None:
+    issuer.names_keys = address
+    with office_at(tmp_path / "home", issuer) as office:
+        assert office.ask(issuer.token(aud=HERE)).status_code == 503
+
+
+def test_a_proxy_that_cannot_be_used_is_no_refusal(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "odd://proxy.example")
+    monkeypatch.setattr(issuer, "url", "https://issuer.example")
+
+    async def ask() -> None:
+        with pytest.raises(RunebookError):
+            await IdentityProvider(issuer.url, [HERE]).claims(issuer.token(aud=HERE))
+
+    anyio.run(ask)
 
 
 def test_keys_are_kept_for_a_day_while_nobody_answers(issuer: Issuer) -> None:
