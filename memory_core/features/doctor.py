@@ -106,7 +106,7 @@ def examine(config: Config, registry: MemoryTypeRegistry, features: Features = F
     root = config.root
     if config.store.url:
         with _opened_database(config) as database, database.reading() as (rows, index):
-            files = FileStore(root) if database.rows is None else database.rows.files
+            files = FileStore(root) if database.parts is None else database.parts.files
             subject = Subject(config, registry, files, rows, index, _fingerprint(config), features, database)
             return Report(tuple(examined(subject)))
     if not root.is_dir():
@@ -253,13 +253,13 @@ def _database_repaired(
 ) -> Iterator[str]:
     """What was done to the rows of the user of the settings; of nobody else, and not to the schema."""
     with _opened_database(config) as database:
-        if database.rows is None:
+        if database.parts is None:
             return
-        ledger = database.rows.ledger
+        ledger = database.parts.ledger
         if found.of("names"):
             with ledger.database.writing() as connection:
                 names = names_anew(connection, registry)
             yield f"the name table was built anew: {names:,} files"
         if finished := database.finish_commits():
             yield f"{finished:,} commits were finished from what was recorded"
-        yield from _filled(ledger, database.rows.catalog, registry, found, features, database.unsound)
+        yield from _filled(ledger, database.parts.catalog, registry, found, features, database.unsound)

@@ -147,7 +147,7 @@ def examined(subject: Subject) -> Iterator[Finding]:
         yield from _folder(subject)
     else:
         yield from _database(subject, subject.database)
-        if subject.database.rows is None:
+        if subject.database.parts is None:
             return
     yield from _hooks(subject)
     ledger = list(_ledger(subject))
@@ -527,8 +527,8 @@ def _behind(subject: Subject, catalog: sqlite3.Connection) -> str | None:
     meta = dict(catalog.execute("SELECT name, value FROM meta"))
     if ledger is None:
         return "there is no ledger to compare it with"
-    if subject.database is not None and subject.database.rows is not None:
-        ledger_id = subject.database.rows.ledger.ledger_id
+    if subject.database is not None and subject.database.parts is not None:
+        ledger_id = subject.database.parts.ledger.ledger_id
     else:
         (ledger_id,) = ledger.execute("SELECT value FROM meta WHERE name = 'ledger_id'").fetchone() or ("",)
     if not meta.get("ledger_id"):

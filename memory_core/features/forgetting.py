@@ -30,7 +30,7 @@ from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, Fi
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
-from memory_core.features.mentions import Mention, find_mentions, tells, text_without, texts_of, without
+from memory_core.features.mentions import Mention, find_mentions, name_tells, text_without, texts_of, without
 from memory_core.features.review import mentioning
 from memory_core.features.upkeep.core_memories import archived_originals
 
@@ -47,7 +47,7 @@ class ForgetRequest:
 
     Every place that says what the query is about is meant: sentences of memories, whole memories that say nothing
     else, entries of logs, messages. With ``uris`` alone, these files whole; with both, those of the places or nothing.
-    ``confirm`` is the number of places that a preview showed; if other places match now, nothing is changed.
+    ``confirm`` is the number that the preview asks for; if other places match now, nothing is changed.
     """
 
     query: Annotated[str | None, Arg(help="What is to be forgotten.", positional=True)] = None
@@ -141,7 +141,7 @@ def _named(memory: Runebook, request: ForgetRequest, uri: str) -> Mention:
             refused = "there is no such file; of a directory, name its files or give target_uri with a query."
             return replace(match, refused=refused)
         if match.uri.scope is Scope.SESSION or match.uri.name == MESSAGES_NAME:
-            return _turn_of(match, text, request)
+            return _message_of(match, text, request)
         if match.line is not None:
             return _entry_of(match, text, memory.features.kind_of(match.uri))
         return replace(match, text=split(text).body)
@@ -164,7 +164,7 @@ def _difference(request: ForgetRequest, going: list[Mention], chosen: frozenset[
     return None
 
 
-def _turn_of(match: Mention, text: str, request: ForgetRequest) -> Mention:
+def _message_of(match: Mention, text: str, request: ForgetRequest) -> Mention:
     if not request.include_conversations:
         return replace(match, refused="it is a conversation; include_conversations is not set.")
     if match.line is None:
@@ -215,22 +215,22 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
     results = [each if each.action is Action.REJECTED else shown.get(each.uri, each) for each in decided.results]
     results += [shown[str(change.uri)] for change in copy.changes() if str(change.uri) in shown]
     for log in dict.fromkeys(match.uri for match in going if match.line is not None):
-        turns = [match for match in going if match.uri == log and match.line is not None]
+        parts = [match for match in going if match.uri == log and match.line is not None]
         before = snapshot.text(log)
         if before is None:
-            results += [_result(replace(turn, refused="it is gone meanwhile.")) for turn in turns]
+            results += [_result(replace(part, refused="it is gone meanwhile.")) for part in parts]
             continue
         kind = features.kind_of(log)
         if kind is not None:
-            moved = [turn for turn in turns if _entry_of(turn, before, kind).text != turn.text]
-            results += [_result(replace(turn, refused="its line says something else meanwhile.")) for turn in moved]
-            turns = [turn for turn in turns if turn not in moved]
-        lines = {turn.line for turn in turns if turn.line is not None}
+            moved = [part for part in parts if _entry_of(part, before, kind).text != part.text]
+            results += [_result(replace(part, refused="its line says something else meanwhile.")) for part in moved]
+            parts = [part for part in parts if part not in moved]
+        lines = {part.line for part in parts if part.line is not None}
         after = without_lines(before, lines) if kind is None else _without_entries(before, lines, kind)
         if after != before:
             name = log.parent.name if kind is None else ""
             changes.append(FileChange(log, before, after, "", name))
-        results += map(_result, turns)
+        results += map(_result, parts)
     notes = (*decided.notes, *_left_in_archive(going, snapshot.text))
     return replace(decided, changes=tuple(changes), results=tuple(results), notes=notes)
 
@@ -249,7 +249,7 @@ def _operate(operations: MemoryOperations, match: Mention, copy: WorkingCopy) ->
     left = {name: without(text, match.sentences) for name, text in texts_of(memory).items()}
     body = left.pop("", memory.body)
     keys = {name: str(memory.fields.get(name, "")) for name in memory.type.key_fields}
-    telling = {name for name, key in keys.items() if tells(key, match.sentences)}
+    telling = {name for name, key in keys.items() if name_tells(key, match.sentences)}
     here = memory.damage is None and (memory.hand_edited or match.uri.scope is Scope.ARCHIVE)
     if not telling and not here:
         changed = {name: text for name, text in left.items() if text != memory.fields[name]}

@@ -208,13 +208,13 @@ class _Search:
         scores = _closeness(self._memory, asked, clauses)
         best = max(scores.values(), default=0.0)
         near = (clause for clause, score in scores.items() if score >= _NEAR_SHARE * best)
-        needles = list(dict.fromkeys(name for clause in near for name in names_in(clause)))[:_NAMED_MOST]
+        needles = list(dict.fromkeys(name for clause in near for name in exact_references(clause)))[:_NAMED_MOST]
         wholes = [words for sentence in named if len(words := distinct_words(sentence)) >= _LEAST_WORDS]
         queries = [*(f'"{needle}"' for needle in needles), *named]
         founds = (self.about(replace(wanted, query=query, limit=_AGAIN_LIMIT)) for query in queries[:_AGAIN_MOST])
         places = {(each.uri, each.line): each for found in (*founds, aside) for each in found}
         for mention in places.values():
-            telling = tuple(each for each in sentences(mention.text) if _tells(each, needles, wholes))
+            telling = tuple(each for each in sentences(mention.text) if _sentence_tells(each, needles, wholes))
             if telling:
                 yield _with(mention, telling)
 
@@ -240,15 +240,15 @@ class _Search:
         return replace(mention, text=said, score=None if hit is None else hit.score)
 
 
-def names_in(text: str) -> list[str]:
+def exact_references(text: str) -> list[str]:
     """What a text names exactly: addresses, numbers, codes, mail and web addresses."""
     return [found.group().strip() for found in _pattern("names").finditer(text[:_NAMED_CHARS])]
 
 
-def tells(name: str, said: Sequence[str]) -> bool:
+def name_tells(name: str, said: Sequence[str]) -> bool:
     """Whether a memory's name says what these sentences say: it was made of one, or names what they name."""
     made = any(fold(first_words(sentence)) == fold(name) for sentence in said)
-    return made or _tells(name, [needle for sentence in said for needle in names_in(sentence)], ())
+    return made or _sentence_tells(name, [needle for sentence in said for needle in exact_references(sentence)], ())
 
 
 def _alone(words: str) -> re.Pattern[str]:
@@ -256,7 +256,7 @@ def _alone(words: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![A-Za-z0-9]){re.escape(words)}(?![A-Za-z0-9])")
 
 
-def _tells(sentence: str, needles: Sequence[str], wholes: Sequence[frozenset[str]]) -> bool:
+def _sentence_tells(sentence: str, needles: Sequence[str], wholes: Sequence[frozenset[str]]) -> bool:
     folded = simplified(sentence).casefold()
     if any(_alone(simplified(needle).casefold()).search(folded) for needle in needles):
         return True

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from server.foreign_json import json_object
 from server.http.authentication import identity, respond
 from server.http.connections import connection_of, peeked
-from server.protocol.turns import Answers, Held, Share, Turns, through
+from server.protocol.turns import Answers, Share, TurnHolder, Turns, through
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -113,7 +113,7 @@ class FairShare:
 
     async def _in_turn(self, answers: Answers, scope: Scope, receive: Receive, send: Send) -> None:
         connection = connection_of(scope)
-        held = Held()
+        held = TurnHolder()
 
         async def sent(message: Message) -> None:
             if connection is not None and connection.is_unread:

@@ -1,9 +1,9 @@
-"""Turns at the work of a server that several clients share: none waits long because another asks for much.
+"""Turns at the work of a server that several bearers share: none waits long because another asks for much.
 
-``Turns`` lets so many requests run at once and takes the next one from each client in turn. ``Share`` is what one
-client has of it: what it asked for and has not read yet counts, too, so that answers that nobody reads do not pile up.
+``Turns`` lets so many requests run at once and takes the next one from each bearer in turn. ``Share`` is what one
+bearer has of it: what it asked for and has not read yet counts, too, so that answers that nobody reads do not pile up.
 Transports put an ``Answers`` in place for the requests that come through them; where there is none, as on stdio, there
-is one client and nothing to share. All of it belongs to the event loop.
+is one bearer and nothing to share. All of it belongs to the event loop.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _LONG_SECONDS = 0.3
 class Turn:
     """One request's turn: it holds a place until it ends, or has taken long enough that others may begin."""
 
-    def __init__(self, turns: Turns, client: str) -> None:
+    def __init__(self, turns: Turns, bearer: str) -> None:
         self._turns = turns
-        self._client = client
+        self._bearer = bearer
         self._holds_place = True
         self._timer = asyncio.get_running_loop().call_later(_LONG_SECONDS, self.end)
 
@@ -37,10 +37,10 @@ class Turn:
         if self._holds_place:
             self._holds_place = False
             self._timer.cancel()
-            self._turns.left(self._client)
+            self._turns.left(self._bearer)
 
 
-class Held:
+class TurnHolder:
     """The turn that a request has now, if any; once it is over it takes none."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Held:
         self._is_over = False
 
     async def take(self, share: Share) -> None:
-        """Wait for the client's next turn."""
+        """Wait for the bearer's next turn."""
         turn = await share.turn()
         if self._is_over:
             turn.end()
@@ -77,62 +77,62 @@ class Turns:
     """
 
     def __init__(self, at_once: int, each: int) -> None:
-        self._places = at_once
-        self._each = each
+        self._free_places = at_once
+        self._most_of_one = each
         self._running = Counter[str]()
         self._waiting: OrderedDict[str, deque[asyncio.Future[Turn]]] = OrderedDict()
 
-    async def next(self, client: str) -> Turn:
-        """Wait for the client's turn. Its requests come in their order, those of several clients by turns."""
+    async def next(self, bearer: str) -> Turn:
+        """Wait for the bearer's turn. Its requests come in their order, those of several bearers by turns."""
         mine: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(client, deque()).append(mine)
+        self._waiting.setdefault(bearer, deque()).append(mine)
         self._go_on()
         try:
             return await mine
         except asyncio.CancelledError:
             if mine.done() and not mine.cancelled():
                 mine.result().end()
-            elif (line := self._waiting.get(client)) is not None and mine in line:
+            elif (line := self._waiting.get(bearer)) is not None and mine in line:
                 line.remove(mine)
                 if not line:
-                    del self._waiting[client]
+                    del self._waiting[bearer]
             raise
 
-    def left(self, client: str) -> None:
+    def left(self, bearer: str) -> None:
         """A place is free."""
-        self._running[client] -= 1
-        if not self._running[client]:
-            del self._running[client]
-        self._places += 1
+        self._running[bearer] -= 1
+        if not self._running[bearer]:
+            del self._running[bearer]
+        self._free_places += 1
         self._go_on()
 
     def _go_on(self) -> None:
-        while self._places > 0:
-            client = next((name for name in self._waiting if not name or self._running[name] < self._each), None)
-            if client is None:
+        while self._free_places > 0:
+            bearer = next((name for name in self._waiting if not name or self._running[name] < self._most_of_one), None)
+            if bearer is None:
                 return
-            line = self._waiting.pop(client)
+            line = self._waiting.pop(bearer)
             mine = line.popleft()
             if line:
-                self._waiting[client] = line  # behind all others
+                self._waiting[bearer] = line  # behind all others
             if not mine.cancelled():
-                self._places -= 1
-                self._running[client] += 1
-                mine.set_result(Turn(self, client))
+                self._free_places -= 1
+                self._running[bearer] += 1
+                mine.set_result(Turn(self, bearer))
 
 
 class Share:
-    """What one client has of a server.
+    """What one bearer has of a server.
 
     Args:
         turns: At the work.
-        client: Its name.
+        bearer: Its name.
     """
 
-    def __init__(self, turns: Turns, client: str) -> None:
+    def __init__(self, turns: Turns, bearer: str) -> None:
         self._turns = turns
-        self._client = client
-        self._limit = OPEN_LIMIT if client else OWNER_OPEN_LIMIT
+        self._bearer = bearer
+        self._limit = OPEN_LIMIT if bearer else OWNER_OPEN_LIMIT
         self._open = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -161,14 +161,14 @@ class Share:
 
     async def turn(self) -> Turn:
         """See ``Turns.next``."""
-        return await self._turns.next(self._client)
+        return await self._turns.next(self._bearer)
 
 
 class Answers:
     """Answers to requests that came through one connection or stream, until they are read.
 
     Args:
-        share: Of the client.
+        share: Of the bearer.
     """
 
     def __init__(self, share: Share) -> None:
@@ -197,11 +197,11 @@ class Answers:
 
 _answers: ContextVar[Answers | None] = ContextVar("answers", default=None)
 #: The turn of the request at hand, if it has one now.
-_held: ContextVar[Held | None] = ContextVar("held", default=None)
+_held: ContextVar[TurnHolder | None] = ContextVar("held", default=None)
 
 
 @contextmanager
-def through(answers: Answers | None, held: Held | None = None) -> Iterator[None]:
+def through(answers: Answers | None, held: TurnHolder | None = None) -> Iterator[None]:
     """Requests that begin in the body come through ``answers``.
 
     Args:
@@ -217,12 +217,12 @@ def through(answers: Answers | None, held: Held | None = None) -> Iterator[None]
 
 
 async def in_turn(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Server middleware that lets a request wait for its client's turn, and counts its answer until it is read."""
+    """Server middleware that lets a request wait for its bearer's turn, and counts its answer until it is read."""
     answers = _answers.get()
     if answers is None or _held.get() is not None:
         return await call_next(ctx)
     answers.share.count(1)
-    held = Held()
+    held = TurnHolder()
     before = _held.set(held)
     is_answered = True
     try:

@@ -19,7 +19,7 @@ _BULLET = re.compile(r"[ \t]*[-*+•][ \t]+")
 _HEADING = re.compile(r"#{1,6}[ \t]")
 _OWN_FORM = re.compile(r"[ \t]|[|>#]|```|~~~|\d{1,3}[.)][ \t]")
 _LABEL_CHARS = 40
-_LABEL_END = re.compile(r"[.!?。！？…:;,，；、：]$")
+_SENTENCE_END = re.compile(r"[.!?。！？…:;,，；、：]$")
 #: Sentences of either text that are compared, and those that are named.
 _COMPARED, _NAMED = 100, 5
 #: A word that marks are part of: a path, a name in code, a number with a unit's sign.
@@ -123,4 +123,4 @@ def _key(text: str) -> str:
 
 def _is_short(text: str) -> bool:
     text = text.strip()
-    return len(text) <= _LABEL_CHARS and "\n" not in text and not _LABEL_END.search(text)
+    return len(text) <= _LABEL_CHARS and "\n" not in text and not _SENTENCE_END.search(text)

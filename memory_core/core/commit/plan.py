@@ -70,7 +70,7 @@ _EXPLICIT = "user_explicit"
 
 
 @frozen
-class _Outcome:
+class _Decision:
     """What an operation decided: the memory, or the text of a summary, as it is to be; None removes the file."""
 
     uri: MemoryUri
@@ -113,7 +113,7 @@ class _Planner:
         self._replacements: list[tuple[int, MemoryUri, MemoryUri]] = []
 
     def attempt(
-        self, op: str, subject: str, decide: Callable[[], _Outcome], links: Sequence[GivenLink] | None = None
+        self, op: str, subject: str, decide: Callable[[], _Decision], links: Sequence[GivenLink] | None = None
     ) -> None:
         """Run one operation's decision; a refusal becomes its result. Links wait for ``join``."""
         if self._results and len(self._results) % _TOLD_EVERY == 0:
@@ -158,7 +158,7 @@ class _Planner:
         if outcome.replacement is not None:
             self._replacements.append((len(self._results) - 1, outcome.replacement, outcome.uri))
 
-    def _quoted(self, outcome: _Outcome) -> tuple[str | None, str | None]:
+    def _quoted(self, outcome: _Decision) -> tuple[str | None, str | None]:
         """Of a memory whose text changes: how it begins now, and what it no longer says."""
         after = outcome.after
         before = self._copy.memory(outcome.uri) if isinstance(after, Memory) else None
@@ -202,7 +202,7 @@ class _Planner:
         """All net changes, and the results so far."""
         return ChangeSet(self._copy.changes(), tuple(self._results))
 
-    def write(self, op: WriteOp) -> _Outcome:
+    def write(self, op: WriteOp) -> _Decision:
         """Create a memory, or add to the one with the same URI or key."""
         check_text(op)
         memory_type = self._context.registry.get(op.memory_data.memory_type)
@@ -231,7 +231,7 @@ class _Planner:
 
     def _write_over(
         self, memory: Memory, memory_type: MemoryType, op: WriteOp, fields: Mapping[str, Any] | None = None
-    ) -> _Outcome:
+    ) -> _Decision:
         """Update the memory that a write names by its URI, or by the key in ``fields``."""
         mode = WriteMode.REPLACE if op.replace else self._context.write_mode
         updated = self._update(memory, memory_type, op.memory_data.fields, op.memory_data, mode)
@@ -244,7 +244,7 @@ class _Planner:
 
     def _add(
         self, op: WriteOp, directory: MemoryUri, memory_type: MemoryType, merged: FieldMerge, fields: dict[str, Any]
-    ) -> _Outcome:
+    ) -> _Decision:
         """Create a memory beside others of its name, unless one of them says the same."""
         for attempt in range(1, _NAMES_LIMIT):
             tried = names.numbered(memory_type, fields, attempt)
@@ -262,19 +262,19 @@ class _Planner:
                 return self._update(memory, memory_type, {}, op.memory_data, WriteMode.ADD)
         raise FieldRejected("too many memories have this name.", hint="Give the memory a name of its own.")
 
-    def edit(self, op: EditOp) -> _Outcome:
+    def edit(self, op: EditOp) -> _Decision:
         """Patch fields of an existing memory."""
         check_text(op)
         memory, memory_type = self._copy.typed(self._copy.owned(op.uri))
         data = MemoryData(memory_type=memory_type.name, **op.given)
         return self._update(memory, memory_type, op.patches, data, None)
 
-    def delete(self, op: DeleteOp) -> _Outcome:
+    def delete(self, op: DeleteOp) -> _Decision:
         """Remove a memory; its text stays in history."""
         check_text(op)
         uri = self._copy.owned(op.uri)
         if self._copy.removed(uri):
-            return _Outcome(uri, None, notes=("was removed meanwhile",))
+            return _Decision(uri, None, notes=("was removed meanwhile",))
         self._copy.existing(uri)
         check_removal(self._copy, uri)
         replacement = None
@@ -285,9 +285,9 @@ class _Planner:
                     f"the replacement {op.replacement_uri!r} does not exist.",
                     hint="Write the replacement first (in the same operations is fine), then delete.",
                 )
-        return _Outcome(uri, None, replacement=replacement)
+        return _Decision(uri, None, replacement=replacement)
 
-    def overview(self, op: OverviewOp, name: str, text: str) -> _Outcome:
+    def overview(self, op: OverviewOp, name: str, text: str) -> _Decision:
         """Set or patch a directory's L0, or the authored part of its L1."""
         check_text(op)
         self._context.assignment.check_shared()
@@ -308,7 +308,7 @@ class _Planner:
         limit = ABSTRACT_LIMIT_CHARS if name == ABSTRACT_NAME else OVERVIEW_LIMIT_CHARS
         if len(text) > limit:
             raise TooLarge(f"{name} would have {len(text)} characters; the limit is {limit}.", hint="Shorten it.")
-        return _Outcome(uri, text.rstrip("\r\n" if name == OVERVIEW_NAME else "\n") + "\n")
+        return _Decision(uri, text.rstrip("\r\n" if name == OVERVIEW_NAME else "\n") + "\n")
 
     def _patched(self, uri: MemoryUri, current: str, patch: str) -> str:
         try:
@@ -322,13 +322,13 @@ class _Planner:
 
     def _create(
         self, directory: MemoryUri, memory_type: MemoryType, data: MemoryData, fields: dict[str, Any]
-    ) -> _Outcome:
+    ) -> _Decision:
         note = self._context.assignment.check_new(memory_type)
         uri = self._copy.free_name(directory, memory_type, fields)
         self._copy.expect_never_seen(uri)
         metadata = {**_first_metadata(memory_type, data, self._context), **_given_metadata(data)}
         memory = self._fitting(new_memory(uri, memory_type, fields, metadata))
-        return _Outcome(uri, memory, notes=() if note is None else (note,))
+        return _Decision(uri, memory, notes=() if note is None else (note,))
 
     def _update(
         self,
@@ -337,7 +337,7 @@ class _Planner:
         given: Mapping[str, Any],
         data: MemoryData,
         mode: WriteMode | None,
-    ) -> _Outcome:
+    ) -> _Decision:
         """Merge ``given`` into the memory's fields, and what else ``data`` says into its metadata.
 
         ``mode`` is that of a write; None is an edit, whose values are patches.
@@ -355,7 +355,7 @@ class _Planner:
         same_fields = all(memory.fields.get(name) == value for name, value in merged.values.items())
         notes = (_ignored(merged),) if merged.ignored else ()
         if same_fields and all(memory.metadata.get(name) == value for name, value in metadata.items()):
-            return _Outcome(memory.uri, memory, merged.rejected, notes)
+            return _Decision(memory.uri, memory, merged.rejected, notes)
         if not same_fields:
             metadata = {"abstract": None, "overview": None, **metadata}
         if not same_fields or _says_more(memory, metadata):
@@ -364,7 +364,7 @@ class _Planner:
         notes = (*_about_body(memory, memory_type, changed, merged.values), *notes)
         if mode is WriteMode.ADD and self._context.quotes and not memory.hand_edited:
             notes = (*notes, *_doubts(memory, merged, given))
-        return _Outcome(memory.uri, self._fitting(changed), merged.rejected, notes)
+        return _Decision(memory.uri, self._fitting(changed), merged.rejected, notes)
 
     def _fitting(self, memory: Memory) -> Memory:
         """The memory, if it is not too large.

@@ -19,11 +19,11 @@ from memory_core.core.memory.results import CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.files import Entry
 from memory_core.core.store.local import Store
-from memory_core.core.text.language import in_language, sentences, spoken
+from memory_core.core.text.language import in_language, sentences, without_machine_text
 from memory_core.core.text.tokens import count_tokens
 from memory_core.core.text.word_table import word_pattern, word_table
 
-#: URI, title, state and due date (``YYYY-MM-DD`` or empty) of a stored task.
+#: URI, title, state and due date (``YYYY-MM-DD``, or None) of a stored task.
 Task: TypeAlias = tuple[str, str, str, str | None]
 
 _OPEN_STATES = frozenset({"open", "in_progress"})
@@ -110,7 +110,7 @@ class _SaidTasks:
             self._listed = _todo_list(call.arguments) or self._listed
         if message.role not in ("user", "assistant"):
             return
-        text = spoken(message.text)
+        text = without_machine_text(message.text)
         for mark, item in _CHECKBOX.findall(text):
             if mark == " ":
                 self._said[_key(item)] = item.strip()
@@ -196,7 +196,7 @@ def _joined(said: Iterable[str]) -> str:
 
 def _sentences(text: str) -> tuple[str, ...]:
     """What was said, a sentence an item, without tasks; list items and headings without their marks."""
-    said = _TODO.sub("", _CHECKBOX.sub("", spoken(text)))
+    said = _TODO.sub("", _CHECKBOX.sub("", without_machine_text(text)))
     lines = (" ".join(sentence.split()).lstrip("-*+#• ") for sentence in sentences(said))
     return tuple(line for line in lines if any(char.isalnum() for char in line))
 

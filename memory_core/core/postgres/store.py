@@ -83,7 +83,7 @@ class PostgresFiles(FileStore):
     def __init__(self, ledger: PostgresLedger, pages: PostgresDatabase, state: Path) -> None:
         self.root = state.parent
         self.state = state
-        self.nameless = {}
+        self.unusable = {}
         self._ledger = ledger
         self._pages = pages
 

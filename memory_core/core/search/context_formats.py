@@ -126,9 +126,9 @@ class Packing:
 def pack(candidates: Mapping[str, Sequence[Piece]], budget_tokens: int, form: Format) -> Packing:
     """Choose pieces whose text costs at most the budget.
 
-    Each part has its share first, for what bears on the question nearly as well as the best. What parts leave over goes
-    to rules, then by worth, whatever part a piece is of, then to the rest; at last long pieces that are shown by what
-    bears on the question are shown whole, as far as there is room.
+    Each part has its share first, for what bears on the question nearly as well as the best. What is left goes
+    first to rules, then to the pieces of most worth in any part, then to the others. At last, long pieces that are
+    shown by what bears on the question are shown whole, as far as there is room.
 
     Args:
         candidates: Pieces of each part, best first; no URI twice.
@@ -199,7 +199,7 @@ class _Packer:
             if piece.passages is None or shown is None or self.left < _LEAST_CUT_TOKENS:
                 continue
             least = self._form.item_tokens(shown)
-            for longer in _longer(piece, len(shown.text), self.left):
+            for longer in _at_lengths(piece, len(shown.text), self.left):
                 more = self._form.item_tokens(longer) - least
                 if more <= self.left:
                     self._taken[piece.uri] = longer
@@ -216,7 +216,7 @@ class _Packer:
 
     def take_cut(self, piece: Piece, allowance: int, keep_end: bool) -> None:
         """Take as much of a piece as the allowance holds, if that is enough to say something."""
-        for shorter in _longer(piece, 0, allowance):
+        for shorter in _at_lengths(piece, 0, allowance):
             if (cost := self._cost(shorter)) <= allowance:
                 self._add(shorter, cost)
                 return
@@ -258,7 +258,7 @@ class _Packer:
         return sum(self._form.frame_tokens(name) for name in self._form.frames(piece) if name not in self._open)
 
 
-def _longer(piece: Piece, chars: int, tokens: int) -> Iterator[Piece]:
+def _at_lengths(piece: Piece, chars: int, tokens: int) -> Iterator[Piece]:
     """The whole piece if some of it is shown, then more of it than so many characters, less each time."""
     if chars and len(piece.text) <= chars + tokens * _MOST_CHARS_PER_TOKEN:
         yield piece

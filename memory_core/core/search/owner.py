@@ -84,7 +84,7 @@ def owner_names(profile: str) -> tuple[str, ...]:
                 if name and not word_pattern(__file__, "no_name").match(name):
                     found.pop(name, None)
                     found[name] = None
-    return tuple(dict.fromkeys(name for full in reversed(found) for name in _names_in(full)))[:_MOST_NAMES]
+    return tuple(dict.fromkeys(name for full in reversed(found) for name in _forms_of_name(full)))[:_MOST_NAMES]
 
 
 def names_of(config: Config, profile: str) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ def read_question(text: str, names: Sequence[str]) -> OwnersQuestion:
 
     Args:
         text: The question.
-        names: The owner's; see ``owner_names``.
+        names: The owner's; see ``names_of``.
     """
     of_user = _is_first_person(text) and word_pattern(__file__, "assistant").search(text) is None
     if not is_brief(text):
@@ -140,7 +140,7 @@ def _is_first_person(text: str) -> bool:
     return word_pattern(__file__, "owner").search(word_pattern(__file__, "asides").sub(" ", text)) is not None
 
 
-def _names_in(full: str) -> Iterator[str]:
+def _forms_of_name(full: str) -> Iterator[str]:
     yield full
     if compiled(f"[{CJK}]").match(full):
         if len(full) == _FULL_NAME_CHARS:

@@ -138,7 +138,7 @@ _OPENINGS = 20
 _LONG_CHARS, _REMEMBERED_TEXTS = 32_768, 4
 #: Copies that editors and tools keep beside a file they change; no memory has such a name.
 _LEFT_BY_EDITORS = ("~", ".bak", ".orig", ".rej", ".swp", ".swx", ".tmp", "#")
-_NAMELESS = 1_000
+_UNUSABLE_MOST = 1_000
 
 
 @frozen
@@ -163,7 +163,7 @@ class FileStore:
         self.state = state or root / STATE_NAME
         real = os.path.realpath(root)
         #: What was met on a walk and cannot be read or named, below the root: why, and what to do; for the owner.
-        self.nameless: dict[str, tuple[str, str]] = {}
+        self.unusable: dict[str, tuple[str, str]] = {}
         #: Whether the history keeps a text, by its SHA-256; what it does not know is not swept away.
         self.is_kept: Callable[[str], bool] = lambda _sha256: True
         self._inside, self._machine = f"{real}{os.sep}", f"{real}{os.sep}{STATE_NAME}{os.sep}"
@@ -503,7 +503,7 @@ class FileStore:
             for uri in [uri for uri in known if uri.startswith(f"{prefix}/")]:
                 del known[uri]
             refusal = _refused("list", directory, error)
-            self.nameless["/".join(directory.parts)] = (refusal.message, refusal.hint)
+            self.unusable["/".join(directory.parts)] = (refusal.message, refusal.hint)
             return
         self._forget_nameless("/".join(directory.parts))
         visited(directory, mtime_ns)
@@ -546,17 +546,17 @@ class FileStore:
             if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
                 raise InvalidUri("it is no plain file", hint="Remove it; only plain files are memory.")
         except InvalidUri as error:
-            if len(self.nameless) < _NAMELESS:
-                self.nameless["/".join((*directory.parts, item.name))] = (error.message, error.hint)
+            if len(self.unusable) < _UNUSABLE_MOST:
+                self.unusable["/".join((*directory.parts, item.name))] = (error.message, error.hint)
             return None
         except OSError:  # gone, or not to be looked at
             return None
         return Entry(uri, item.is_dir(), stat_of(found))
 
     def _forget_nameless(self, directory: str) -> None:
-        for path in list(self.nameless):
+        for path in list(self.unusable):
             if directory in (path, path.rpartition("/")[0]):
-                self.nameless.pop(path, None)
+                self.unusable.pop(path, None)
 
 
 def _looks(item: os.DirEntry[str]) -> FileStat | None:

@@ -401,10 +401,10 @@ class Adoption:
 
     def problems(self) -> list[FileProblem]:
         """What is wrong with the files that this process looked at, by URI."""
-        nameless = [
-            FileProblem(path, reason.rstrip("."), hint) for path, (reason, hint) in list(self._files.nameless.items())
+        unusable = [
+            FileProblem(path, reason.rstrip("."), hint) for path, (reason, hint) in list(self._files.unusable.items())
         ]
-        return sorted([problem for found in list(self._problems.values()) for problem in found] + nameless)
+        return sorted([problem for found in list(self._problems.values()) for problem in found] + unusable)
 
     def _difference(self, uri: MemoryUri) -> _Read | None:
         """The file where disk and ledger disagree, as seen without the lock: a commit may be under way."""

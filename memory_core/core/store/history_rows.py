@@ -296,7 +296,7 @@ def _blank(connection: sqlite3.Connection, condition: str, arguments: tuple[str 
 
 
 def _clear_receipts(connection: sqlite3.Connection, seqs: Iterable[int], uri: str = "", tombstone: str = "") -> None:
-    """Receipts without what they quote: reasons, notes, briefs, near neighbours; and without a name."""
+    """Receipts without what they quote: reasons, notes, briefs; with a name, also without it as a near neighbour."""
     for seq in set(seqs):
         (text,) = connection.execute("SELECT receipt FROM commits WHERE seq = ?", (seq,)).fetchone()
         receipt = json.loads(text)

@@ -1,4 +1,4 @@
-"""Which language a conversation is in, the prose in it that tells, small talk, and questions in the other person.
+"""Languages of conversations, a person's own prose in them, small talk, and questions put in another person.
 
 A language is decided from what the users themselves write, never from a locale. Owned here: what of a text is a
 person's own prose (not code, addresses, quotations, logs), how it falls into sentences, and the language of it: by
@@ -50,7 +50,7 @@ _TRAILING = " .,;:-–—，。；：、（(…"
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 
 
-def spoken(text: str) -> str:
+def without_machine_text(text: str) -> str:
     """The text without fenced code, markup and lines of logs; both ends of a very long one."""
     if len(text) > _READ_LIMIT_CHARS:
         text = f"{text[: _READ_LIMIT_CHARS // 2]}\n\n{text[-_READ_LIMIT_CHARS // 2 :]}"
@@ -60,8 +60,8 @@ def spoken(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """What a person says in their own words: ``spoken`` without code, addresses, paths and quotations in it."""
-    text = spoken(text)
+    """What a person says in their own words: no text of a machine, no code, addresses, paths and quotations."""
+    text = without_machine_text(text)
     for name in ("inline_code", "address", "path", "quoted"):
         text = word_pattern(__file__, name).sub(" ", text)
     return text

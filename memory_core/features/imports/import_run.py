@@ -366,10 +366,10 @@ class _Run:
         receipt = self._memory.store.commit(batch.plan, kind=KIND, now=self._now, dry_run=self._request.dry_run)
         self.report.commits += [receipt.commit_id] if receipt.commit_id else []
         self.report.add(batch.outcome)
-        self._follow(batch.outcome)
+        self._note_placed(batch.outcome)
         self._batch, self._bytes = [], 0
 
-    def _follow(self, outcome: Outcome) -> None:
+    def _note_placed(self, outcome: Outcome) -> None:
         """Note where memories are, for their links, and how often they were used elsewhere."""
         used: dict[str, Usage] = {}
         for placed in outcome.placed:

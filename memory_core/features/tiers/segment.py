@@ -31,7 +31,7 @@ from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.trailer import join, read_members, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.search.fusion import jaccard
-from memory_core.core.text.language import spoken
+from memory_core.core.text.language import without_machine_text
 
 if TYPE_CHECKING:
     from memory_core.core.search.context_sources import PieceReader
@@ -409,7 +409,9 @@ def _session_page(first: int, last: int, messages: Sequence[Message]) -> LoggedE
     from memory_core.core.text.extractive_summary import keywords  # whoever only tells what a file is needs none
 
     shown = [message for message in messages if speaker_of(message) is not None and not is_forgotten(message)]
-    turns = tuple((message.name or "", text) for message in shown if (text := spoken(search_text(message)).strip()))
+    turns = tuple(
+        (message.name or "", text) for message in shown if (text := without_machine_text(search_text(message)).strip())
+    )
     text = "\n".join(words for _, words in turns)
     private = next((message for message in messages if message.private), None)
     dates = (message.time.date().isoformat() for message in messages if message.time is not None)

@@ -257,8 +257,8 @@ def _is_wide(text: str) -> bool:
 #: How alike one text is to each of some others, by their places.
 Similarity = Callable[[int, Sequence[int]], Sequence[float]]
 
-#: Originals of a core; a memory has room for fifty links. So many memories that are due become this many cores at most,
-#: where there is room.
+#: Originals of a core, at most: a few more where the rest is too small for a core, never more than a memory has links.
+#: So many memories that are due make about three cores.
 ORIGINALS, CORES = 40, 3
 #: Characters of a core. A memory longer than the share of one original is not condensed.
 CORE_CHARS = 6_000

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_core.core.memory.message import Message, language_of
-from memory_core.core.text.language import UNDECIDED, is_small_talk, other_person, prose, sentences, spoken
+from memory_core.core.text.language import (
+    UNDECIDED,
+    is_small_talk,
+    other_person,
+    prose,
+    sentences,
+    without_machine_text,
+)
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "the/of/is.py", line 3, in to\nValueError: it is not the one to do'
@@ -82,7 +89,7 @@ def test_prose_is_without_code_quotations_and_logs() -> None:
 
 
 def test_spoken_text_keeps_what_is_inside_a_sentence() -> None:
-    assert spoken("Use `uv`, not \"pip\".\n```\nx\n```\n- [ ] 写文档").split() == [
+    assert without_machine_text("Use `uv`, not \"pip\".\n```\nx\n```\n- [ ] 写文档").split() == [
         "Use", "`uv`,", "not", '"pip".', "-", "[", "]", "写文档",
     ]  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from server.http.connections import Connections
-from server.protocol.turns import OPEN_LIMIT, Answers, Held, Share, Turns, through, while_asking
+from server.protocol.turns import OPEN_LIMIT, Answers, Share, TurnHolder, Turns, through, while_asking
 from tests.server.bearers import HEADERS, OPENING, PATIENCE_SECONDS, issue, send
 from tests.waiting import soon
 
@@ -98,7 +98,7 @@ def test_a_request_that_is_given_up_in_line_takes_no_turn() -> None:
 def test_others_work_while_a_client_is_asked_and_a_request_that_ended_meanwhile_keeps_no_turn() -> None:
     async def run() -> None:
         turns = Turns(1, 1)
-        share, held = Share(turns, "asked"), Held()
+        share, held = Share(turns, "asked"), TurnHolder()
         await held.take(share)
         with through(Answers(share), held):
             async with while_asking():
