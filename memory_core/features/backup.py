@@ -368,6 +368,8 @@ def restore(
 def _settle_rights(home: Path, staging: Path, *, keep: bool) -> None:
     """Let tokens and logins of a ledger to be follow those of the one that is here, as far as it can be read."""
     own = home / _LEDGER
+    Ledger(staging / _LEDGER).close()  # brought to this version
+    _in_own_tables(staging / _LEDGER)
     with contextlib.closing(Ledger(staging / _LEDGER)) as restored:
         try:
             with contextlib.closing(Ledger(own)) if own.is_file() else contextlib.nullcontext() as ledger:
@@ -378,7 +380,6 @@ def _settle_rights(home: Path, staging: Path, *, keep: bool) -> None:
                 raise
             tokens, logins = [], {}
         with restored.database.writing() as connection:
-            _make_programs_anew(connection)
             for table in LOGINS:
                 connection.execute(f"DELETE FROM {table}")
                 for row in logins.get(table, ()):
@@ -389,18 +390,39 @@ def _settle_rights(home: Path, staging: Path, *, keep: bool) -> None:
         (staging / CONFIG_NAME).chmod(0o600)
 
 
-def _make_programs_anew(connection: sqlite3.Connection) -> None:
-    """Let a ledger hold our triggers alone: one in a backup could undo what is settled here."""
-    asked = "SELECT type, name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')"
-    with (
-        tempfile.TemporaryDirectory(prefix="runebook-restore-") as scratch,
-        contextlib.closing(Ledger(Path(scratch) / LEDGER_NAME)) as ours,
-    ):
-        wanted = [str(sql) for _, _, sql in ours.database.connection().execute(asked)]
-    for kind, name, _ in connection.execute(asked).fetchall():
-        connection.execute(f"DROP {kind} " + '"{}"'.format(str(name).replace('"', '""')))
-    for sql in wanted:
-        connection.execute(sql)
+def _in_own_tables(ledger: Path) -> None:
+    """Put the rows of a ledger into tables of our own: a rule in a table of the backup could undo what is settled here.
+
+    Raises:
+        InvalidInput: If a row does not fit.
+    """
+    with tempfile.TemporaryDirectory(prefix=atomic.RESTORING_PREFIX, dir=ledger.parent) as scratch:
+        own = Path(scratch) / LEDGER_NAME
+        Ledger(own).close()
+        with contextlib.closing(sqlite3.connect(own, isolation_level=None)) as connection:
+            connection.execute("PRAGMA trusted_schema=OFF")
+            connection.execute("ATTACH ? AS backup", (str(ledger),))
+            connection.execute("BEGIN IMMEDIATE")
+            triggers = connection.execute("SELECT name, sql FROM main.sqlite_master WHERE type = 'trigger'").fetchall()
+            for name, _ in triggers:
+                connection.execute(f"DROP TRIGGER main.{name}")
+            try:
+                for (table,) in connection.execute(
+                    "SELECT name FROM main.sqlite_master WHERE type = 'table' ORDER BY name = 'sqlite_sequence'"
+                ).fetchall():
+                    columns = ", ".join(row[1] for row in connection.execute(f"PRAGMA main.table_info({table})"))
+                    connection.execute(f"DELETE FROM main.{table}")
+                    connection.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM backup.{table}")
+            except sqlite3.Error as error:
+                raise InvalidInput(
+                    f"the backup's ledger is none of this program's: {error}.", hint="Restore another backup."
+                ) from error
+            for _, sql in triggers:
+                connection.execute(sql)
+            connection.execute("COMMIT")
+            connection.execute("DETACH backup")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        own.replace(ledger)
 
 
 def _rows_of(database: Database, tables: Iterable[str]) -> dict[str, list[Any]]:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _HEAD_SECONDS = 5.0
 _UNREAD_SECONDS = 60.0
+#: A body in chunks may have so many small ones, and one more for each of so many bytes: each costs the loop time.
+_FREE_CHUNKS = 128
+_CHUNK_BYTES = 64
 _LEAST_STRANGERS = 16
 _LOOKUPS = 2
 #: Strangers may hold such a part of what known clients may.
@@ -108,6 +111,9 @@ class TimedConnection(H11Protocol):
         super().__init__(*args, **named)
         self._counted = connections
         self.app_state = {**self.app_state, "connection": self}
+        self._next_event = self.conn.next_event
+        self.conn.next_event = self._counted_event  # type: ignore[method-assign]
+        self._chunks_left = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect a request soon."""
@@ -157,6 +163,21 @@ class TimedConnection(H11Protocol):
             super().data_received(data)
         except h11.ProtocolError:
             self.transport.abort()
+
+    def _counted_event(self) -> Any:
+        """What h11 reads next.
+
+        Raises:
+            RemoteProtocolError: If a body comes in very many small chunks.
+        """
+        event = self._next_event()
+        if isinstance(event, h11.Request):
+            self._chunks_left = _FREE_CHUNKS
+        elif isinstance(event, h11.Data):
+            self._chunks_left += len(event.data) / _CHUNK_BYTES - event.chunk_start
+            if self._chunks_left < 0.0:
+                raise h11.RemoteProtocolError("a body in too many small chunks")
+        return event
 
     def on_response_complete(self) -> None:
         """Expect the next request soon; it may have been read already."""

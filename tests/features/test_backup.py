@@ -330,6 +330,29 @@ def test_a_restore_brings_no_revoked_token_and_no_login_back(memory: Runebook, t
         assert found.database.connection().execute("SELECT count(*) FROM login_grants").fetchone() == (0,)
 
 
+def test_a_table_of_a_backup_keeps_no_token_alive(memory: Runebook, tmp_path: Path) -> None:
+    ledger = memory.store.ledger.database
+    with ledger.writing() as connection:
+        (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'tokens'").fetchone()
+        rule = "revoked_at TEXT, gone GENERATED ALWAYS AS (revoked_at IS NOT NULL) STORED UNIQUE ON CONFLICT IGNORE"
+        connection.execute("DROP TABLE tokens")
+        connection.execute(str(sql).replace("revoked_at TEXT", rule))
+    path = back_up(memory.store, tmp_path / "backups").path
+    with opened(tmp_path / "victim") as victim:
+        tokens = victim.store.ledger.tokens
+        secrets = [tokens.issue(label, user_space="anna", agent_space="anna")[0] for label in ("old", "mallory")]
+        tokens.revoke("old")
+    restore(path, tmp_path / "victim", force=True, keep_rights=True)
+    with opened(tmp_path / "victim") as restored:
+        tokens = restored.store.ledger.tokens
+        tokens.revoke("mallory")
+        assert [tokens.verify(secret) for secret in secrets] == [None, None]
+        assert restored.find(FindRequest("spare key stone")).hits
+        before = restored.store.ledger.newest_seq()
+        restored.commit(CommitRequest("The bell is broken."))
+        assert restored.store.ledger.newest_seq() == before + 1
+
+
 def test_a_restore_over_a_damaged_ledger_takes_what_the_backup_has(memory: Runebook, tmp_path: Path) -> None:
     token, _ = memory.store.ledger.tokens.issue("kept", user_space="default", agent_space="default")
     path = back_up(memory.store, tmp_path / "backups").path

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from memory_core.core.index.encoder import Embedder, Vectors
     from memory_core.core.store.locks import Lock
 
-#: A search embeds so many waiting passages itself; more are left to the background.
+#: A search embeds so many waiting passages itself, and for so long at most; more are left to the background.
 SMALL_BACKLOG = 256
+_BEFORE_SEARCH_SECONDS = 1.0
 _BATCH_SECONDS = 0.25
 _FIRST_BATCH = 32
 _LEAST_BATCH = 4
@@ -184,12 +185,23 @@ def passages_without_vector(connection: sqlite3.Connection) -> dict[str, int]:
     return {str(fingerprint): int(lacking) for fingerprint, lacking in rows}
 
 
-def newest(connection: sqlite3.Connection, fingerprint: str, limit: int) -> list[Passage]:
-    """Passages that wait for a vector of this model, newest first: what was just said is asked for next."""
+def newest(
+    connection: sqlite3.Connection, fingerprint: str, limit: int, spaces: Sequence[str] | None = None
+) -> list[Passage]:
+    """Passages that wait for a vector of this model, newest first: what was just said is asked for next.
+
+    Args:
+        connection: To the index.
+        fingerprint: Of the model.
+        limit: Passages at most.
+        spaces: Only those of these spaces; it then reads all that wait.
+    """
+    within = "" if spaces is None else "AND p.space IN (SELECT value FROM json_each(?)) "
     rows = connection.execute(
         "SELECT p.id, p.space, p.uri, p.part, p.text, p.content_sha256 FROM waiting w "
-        f"JOIN passages p ON p.id = w.passage_id WHERE w.model_id = {_MODEL} ORDER BY w.passage_id DESC LIMIT ?",
-        (fingerprint, limit),
+        f"JOIN passages p ON p.id = w.passage_id WHERE w.model_id = {_MODEL} {within}"
+        "ORDER BY w.passage_id DESC LIMIT ?",
+        (fingerprint, *(() if spaces is None else (json.dumps(list(spaces)),)), limit),
     )
     return [Passage(*row) for row in rows]
 
@@ -272,11 +284,11 @@ class PassageEmbedding:
         fingerprint = self._register(embedder)
         return Progress(max(0, total - backlog(connection, fingerprint)), total)
 
-    def before_search(self, deadline: float) -> int:
-        """Embed what waits, where that is little, until ``deadline`` (``time.monotonic`` seconds).
+    def before_search(self, spaces: Sequence[str], deadline: float) -> int:
+        """Embed what waits of some spaces, where little waits at all, until ``deadline`` (``time.monotonic`` seconds).
 
         Returns:
-            How many passages are not searched by meaning yet.
+            How many passages are not searched by meaning yet; of a long queue those of other spaces count, too.
 
         Raises:
             EmbeddingFailed: If the model cannot be used.
@@ -288,10 +300,13 @@ class PassageEmbedding:
         if not embedder.ready(max(0.0, deadline - time.monotonic())):
             return passage_count(connection)
         fingerprint = self._register(embedder)
-        if backlog(connection, fingerprint, SMALL_BACKLOG + 1) <= SMALL_BACKLOG:
-            while time.monotonic() < deadline and self._embed_some(embedder, fingerprint, deadline):
-                continue
-        return backlog(connection, fingerprint)
+        waiting = backlog(connection, fingerprint, SMALL_BACKLOG + 1)
+        if not 0 < waiting <= SMALL_BACKLOG:
+            return waiting
+        deadline = min(deadline, time.monotonic() + _BEFORE_SEARCH_SECONDS)
+        while time.monotonic() < deadline and self._embed_some(embedder, fingerprint, deadline, spaces):
+            continue
+        return len(newest(connection, fingerprint, _ALL, spaces))
 
     def all(self, report: Callable[[Progress], None]) -> Progress:
         """Embed everything that waits, loading the model first however long that takes.
@@ -364,12 +379,14 @@ class PassageEmbedding:
         while not closing.is_set() and self._embed_some(embedder, fingerprint, time.monotonic() + _BATCH_SECONDS):
             continue
 
-    def _embed_some(self, embedder: Embedder, fingerprint: str, deadline: float) -> bool:
+    def _embed_some(
+        self, embedder: Embedder, fingerprint: str, deadline: float, spaces: Sequence[str] | None = None
+    ) -> bool:
         """One batch; False when nothing waits. Another thread's turn is waited for until the deadline."""
         if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
             return True
         try:
-            passages = newest(self._catalog.connection(), fingerprint, self._batch)
+            passages = newest(self._catalog.connection(), fingerprint, self._batch, spaces)
             if not passages:
                 return False
             started = time.monotonic()

@@ -498,18 +498,18 @@ class Indexer:
     def embedder(self, embedder: Embedder | None) -> None:
         self._embedding.embedder = embedder
 
-    def embed_waiting(self, deadline: float) -> int:
-        """Before a search: embed what waits, where that is little, until ``deadline`` (``time.monotonic`` seconds).
+    def embed_waiting(self, spaces: Sequence[str], deadline: float) -> int:
+        """Before a search: embed what waits of its spaces, until ``deadline``; see ``PassageEmbedding.before_search``.
 
         Much is left to the background, which this wakes: the search goes by the vectors there are.
 
         Returns:
-            How many passages are not searched by meaning yet; see ``progress``.
+            How many passages are not searched by meaning yet.
 
         Raises:
             EmbeddingFailed: If the model cannot be used.
         """
-        left = self._embedding.before_search(deadline)
+        left = self._embedding.before_search(spaces, deadline)
         if left:
             self.wake()
         return left

@@ -113,7 +113,8 @@ class Retriever:
         now = request.now or datetime.now().astimezone()
         names = self.owner_names()
         asked = [read_question(question, names) for question in subquestions(query) or [query]]
-        vectors = [self._meaning(question, notes) for question in asked]
+        deadline = time.monotonic() + self._config.embedding.wait_seconds
+        vectors = [self._meaning(question, notes, deadline) for question in asked]
         with self._catalog.reading():  # what another process commits meanwhile must not mix with what was gathered
             seen = all_of([*given, self._seen(project)])
             parts = [
@@ -223,7 +224,7 @@ class Retriever:
 
     def _near(self, text: str, limit: int, project: ProjectScope) -> tuple[Similar, ...]:
         asked = OwnersQuestion(text, rest=text, ways=(text,))
-        vectors = self._meaning(asked, [])
+        vectors = self._meaning(asked, [], time.monotonic() + self._config.embedding.wait_seconds)
         with self._catalog.reading():
             condition = all_of([compile_filter(_MEMORIES), self._seen(project)])
             evidence = self._candidates.gather(Sought(asked, vectors, condition, limit)).evidence
@@ -266,20 +267,18 @@ class Retriever:
         """
         return names_of(self._config, self._catalog.own_text(self.profile_uri) if profile is None else profile)
 
-    def _meaning(self, asked: OwnersQuestion, notes: list[str]) -> tuple[Vectors, ...]:
+    def _meaning(self, asked: OwnersQuestion, notes: list[str], deadline: float) -> tuple[Vectors, ...]:
         """The query's vectors, one for each way to put it; none where words alone must do, with a note why."""
         embedder = self._indexer.embedder
         if embedder is None:
             return ()
-        wait_seconds = self._config.embedding.wait_seconds
-        deadline = time.monotonic() + wait_seconds
-        if not embedder.ready(wait_seconds):
+        if not embedder.ready(max(0.0, deadline - time.monotonic())):
             reason = embedder.failure or "the embedding model is not ready; ask again in a moment"
             notes.append(f"searched by words only: {reason}")
             return ()
         ways = [simplified(way[-_EMBEDDED_QUERY_CHARS:]) for way in asked.ways]
         try:
-            if self._indexer.embed_waiting(deadline):  # how many wait is not said: some are other users'
+            if self._indexer.embed_waiting(self._spaces, deadline):  # how many wait is not said: some are other users'
                 notes.append("not everything is searched by meaning yet, the rest by words; ask again in a moment")
             return self._vectors_of(ways, embedder)
         except EmbeddingFailed as error:

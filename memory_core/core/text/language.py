@@ -69,22 +69,22 @@ def prose(text: str) -> str:
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text in order, each with its mark; a line break ends one, an abbreviation's point does not."""
-    found: list[str] = []
+    found: list[list[str]] = []
     end = 0
     for match in _SENTENCE.finditer(text):
         piece = match.group().strip()
         if not piece:
             continue
-        if found and "\n" not in text[end : match.start() + 1] and _goes_on(found[-1], piece):
-            found[-1] = f"{found[-1]} {piece}"
+        if found and "\n" not in text[end : match.start() + 1] and _goes_on(found[-1][-1], piece):
+            found[-1].append(piece)
         else:
-            found.append(piece)
+            found.append([piece])
         end = match.end()
-    return found
+    return [" ".join(pieces) for pieces in found]
 
 
 def _goes_on(before: str, piece: str) -> bool:
-    """Whether the point at the end of a text is that of an abbreviation."""
+    """Whether the point at the end of a piece of a sentence is that of an abbreviation."""
     if not before.endswith("."):
         return False
     names = ["abbreviation"]

@@ -15,7 +15,7 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
 from memory_core.core.errors import EmbeddingFailed
 from memory_core.core.index import embedding_queue, vectors
-from memory_core.core.index.embedding_queue import Progress
+from memory_core.core.index.embedding_queue import PassageEmbedding, Progress
 from memory_core.core.index.encoder import BackgroundModel, BundledEmbedder, Scale, measure_scale
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
@@ -23,6 +23,7 @@ from server.cli import main
 from tests.waiting import soon
 
 USER = "viking://user/default/memories"
+OWN = ["user/default", "agent/default", "session/default"]
 TOPICS = ("bees and honey", "养蜂和蜂蜜", "the night train", "夜班火车", "a cracked violin", "一把旧小提琴")
 
 
@@ -128,7 +129,7 @@ def test_another_model_embeds_everything_and_going_back_embeds_nothing(
     first.texts = 0
     memory.indexer.embedder = first
     assert memory.indexer.progress() == (12, 12)
-    assert memory.indexer.embed_waiting(time.monotonic() + 10) == 0
+    assert memory.indexer.embed_waiting(OWN, time.monotonic() + 10) == 0
     assert first.texts == 0
     assert (stored(memory, first.fingerprint), stored(memory, second.fingerprint)) == (12, 12)
 
@@ -257,6 +258,21 @@ def test_the_newest_passages_are_embedded_first(memory: Runebook) -> None:
         assert embedding_queue.backlog(connection, "unknown") == 0
 
 
+# A search while others wait
+
+
+def test_a_search_makes_no_vectors_of_what_it_does_not_search(memory: Runebook, loaded: BundledEmbedder) -> None:
+    memory.indexer.embedder = None
+    remember(memory, 5)
+    memory.indexer.follow(None)
+    model = counting(loaded)
+    queue = PassageEmbedding(memory.indexer.catalog, model)
+    assert queue.before_search(["user/somebody"], time.monotonic() + 60) == 0
+    assert model.texts == 0
+    assert queue.before_search(OWN, time.monotonic() + 60) == 0
+    assert model.texts == 5
+
+
 # A search while much waits
 
 
@@ -269,7 +285,7 @@ def test_a_search_answers_at_once_while_much_waits_and_says_how_far_it_is(
     remember(memory, 30)
     memory.indexer.embedder = model
     try:
-        assert memory.indexer.embed_waiting(time.monotonic() + 60) == 30  # left to the background, which is held
+        assert memory.indexer.embed_waiting(OWN, time.monotonic() + 60)  # left to the background, which is held
         found = memory.find(FindRequest("a cracked violin", rank="relevance"))
         assert found.hits
         assert found.notes
@@ -329,7 +345,7 @@ def test_embedding_everything_reports_its_progress(memory: Runebook, loaded: Bun
 
 def test_without_a_model_there_is_nothing_to_embed_and_the_next_step_is_named(memory: Runebook) -> None:
     remember(memory, 1)
-    assert memory.indexer.embed_waiting(time.monotonic()) == 0
+    assert memory.indexer.embed_waiting(OWN, time.monotonic()) == 0
     with pytest.raises(EmbeddingFailed, match=r"embedding\.provider"):
         memory.indexer.embed_all()
 

@@ -168,3 +168,7 @@ def test_any_text_is_judged(text: str) -> None:
 )
 def test_short_question_is_put_in_the_other_person(query: str, expected: str | None) -> None:
     assert other_person(query) == expected
+
+
+def test_a_long_row_of_abbreviations_is_one_sentence_and_is_read_once() -> None:
+    assert len(sentences("I. " * 200_000)) == 1  # read again with every piece, this would take hours

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import signal
@@ -187,6 +188,19 @@ def test_request_hidden_behind_two_lengths_is_not_answered(http_server: HttpServ
     said = raw(http_server, f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body, shut=False)
     assert said.count(b"HTTP/1.1 ") == 1
     assert said.startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_body_in_very_many_small_chunks_is_cut_off(http_server: HttpServer) -> None:
+    start = head(http_server, "POST /mcp HTTP/1.1", "Transfer-Encoding: chunked", "Content-Type: application/json")
+    assert raw(http_server, start, b"1\r\n \r\n" * 20_000, shut=False).startswith(b"HTTP/1.1 400 ")
+    body = json.dumps(OPENING).encode()
+    pieces = [body[at : at + 4] for at in range(0, len(body), 4)]
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+    fields = ("Accept: application/json, text/event-stream", "Connection: close")
+    start = head(
+        http_server, "POST /mcp HTTP/1.1", "Transfer-Encoding: chunked", "Content-Type: application/json", *fields
+    )
+    assert raw(http_server, start, chunks, shut=False).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize(
