@@ -215,6 +215,7 @@ class TreeRequest(ListRequest):
 
     uri: Annotated[str, Arg(cli="-", positional=True)] = "viking://"
     level_limit: Annotated[int, Arg(help="Depth; default 3.", cli="depth (default 3)", least=1, most=16)] = 3
+    counts_deeper: Annotated[bool, Arg(surfaces=NOWHERE)] = True
 
 
 @frozen
