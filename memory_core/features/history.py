@@ -559,6 +559,8 @@ def history(memory: Runebook, request: HistoryRequest) -> list[Commit]:
     try:
         versions = past.versions(request.uri, LIMIT_COMMITS if request.before is not None else request.limit)
     except NotFound:  # a directory
+        if not found and request.before is None:
+            raise
         return found
     newest = None if request.before is None else past.resolve(request.before).seq
     commits = [_of_file(version) for version in versions]

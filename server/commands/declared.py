@@ -23,6 +23,7 @@ from server.commands.opening import (
     Joined,
     given_text,
     given_uri,
+    is_address,
     json_file,
     json_text,
     name_and_value,
@@ -162,6 +163,8 @@ def _given(command: Command[Any, Any], parsed: argparse.Namespace) -> dict[str, 
             value = json_text(value, arg.flag or f"--{argument.name}")
         elif arg.positional and command.name == "commit":
             value = given_text(value)
+        elif command.name == "diff" and is_address(str(value)):
+            value = given_uri(str(value))
         elif argument.name in _ADDRESSES:
             value = given_uri(value) if isinstance(value, str) else [given_uri(each) for each in value]
         given[argument.name] = value

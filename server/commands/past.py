@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def forget(arguments: argparse.Namespace) -> int:
     """Take out what a query is about."""
     from memory_core.core.memory.results import CommitReceipt
-    from memory_core.features.forgetting import FORGET
+    from memory_core.features.forgetting import FORGET, WEAKLY
 
     query, uris = arguments.query, list(map(given_uri, arguments.uri or ()))
     if query is not None and is_address(query):
@@ -42,6 +42,11 @@ def forget(arguments: argparse.Namespace) -> int:
     going = [result.uri for result in preview.results if result.action in ("deleted", "updated")]
     if not going:
         return _tell(arguments, preview)
+    if arguments.yes and WEAKLY in preview.notes:
+        raise InvalidInput(
+            f"nothing was deleted: {WEAKLY}.",
+            hint="Look without --yes, then name what goes: runebook forget URI --yes.",
+        )
     if not arguments.yes:
         # What the tool says of confirming is not how it is done here.
         notes = tuple(note for note in preview.notes if "confirm=" not in note)

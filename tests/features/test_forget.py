@@ -355,3 +355,12 @@ def test_history_says_what_went_whole_and_what_in_part(memory: Runebook) -> None
         forgotten("Lin has two cats")
         == "forgot notes/Lin has two cats.md; kept the rest as notes/Lin lives in Chengdu.md"
     )
+
+
+def test_what_is_unrelated_is_not_forgotten_because_it_is_the_nearest(memory: Runebook) -> None:
+    memory.commit(CommitRequest("A short page about tea 茶.", memory_type="rolling_summary"))
+    note(memory, "boat", "The boat is in the harbour.")
+    for query in ("quantum physics", "独角兽"):
+        shown = memory.run(FORGET, ForgetRequest(query))
+        assert "rolling_summary" not in "".join(result.uri for result in shown.results)
+    assert "rolling_summary" in "".join(result.uri for result in memory.run(FORGET, ForgetRequest("tea 茶")).results)

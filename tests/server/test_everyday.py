@@ -180,6 +180,26 @@ def test_forget_takes_an_address_as_its_query(run: Run) -> None:
     assert run("history", "--limit", "1")[1].rstrip().endswith("forgot notes/Tea is in the cupboard.md")
 
 
+def test_what_matches_weakly_is_not_forgotten_unseen(run: Run) -> None:
+    by_meaning = ("--set", "embedding.provider=bundled")
+    for text in ("The key is blue.", "Roses need water.", "我对花生过敏。"):
+        kept(run, text)
+    assert "match weakly" in run("forget", "unicorns", *by_meaning)[1]
+    status, out, err = run("forget", "unicorns", "--yes", *by_meaning)
+    assert (status, out) == (1, "")
+    assert "nothing was deleted" in err
+    assert "deleted: " in run("forget", "key", "--yes", *by_meaning)[1]
+
+
+def test_a_file_that_history_does_not_know_is_named(run: Run) -> None:
+    kept(run, "Tea is in the cupboard.")
+    status, _, err = run("history", f"{NOTES}/absent.md")
+    assert status == 1
+    assert "history knows nothing" in err
+    assert run("history", NOTES)[0] == 0
+    assert "+Tea is in the cupboard." in run("diff", "user/default/memories/notes/Tea is in the cupboard.md")[1]
+
+
 def test_the_archive_is_listed_without_a_word(run: Run) -> None:
     assert run("archive")[1] == "Nothing is archived.\n"
     assert run("archive", "list")[1] == "Nothing is archived.\n"

@@ -292,7 +292,12 @@ FIND = Command(
 )
 READ = Command("read", ReadRequest, lambda memory, request: memory.read(request), help="Read a memory file.")
 LS = Command("ls", ListRequest, lambda memory, request: memory.ls(request), help="List a directory.")
-TREE = Command("tree", TreeRequest, lambda memory, request: memory.tree(request), help="List everything below a URI.")
+TREE = Command(
+    "tree",
+    TreeRequest,
+    lambda memory, request: memory.tree(request),
+    help="List what is below a URI, three levels deep.",
+)
 RETRIEVE = Command(
     "retrieve",
     RetrieveRequest,
