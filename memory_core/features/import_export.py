@@ -119,7 +119,8 @@ class Import:
             f"{len(self.kept)} kept as they are here, {len(self.refused)} refused."
         )
         if self.same and not (self.created or self.updated or self.kept or self.beside or self.refused):
-            yield f"Nothing new: all {self.unchanged} files are here already, as they are in the export."
+            every = "the one file is" if self.unchanged == 1 else f"all {self.unchanged} files are"
+            yield f"Nothing new: {every} here already, as in the export."
         if self.commits:
             yield f"Undo with: {'; '.join(f'runebook undo {commit}' for commit in reversed(self.commits))}"
 

@@ -104,7 +104,7 @@ def _say_what_changed(
     arguments: argparse.Namespace, memory: Runebook, uri: MemoryUri, before: str, newest: str | None
 ) -> int:
     from memory_core.core.text.text_diff import unified
-    from memory_core.features.history import history_of
+    from memory_core.features.history import commit_line, history_of
 
     after = memory.store.text(uri)
     lines = unified(before, after or "")
@@ -116,12 +116,14 @@ def _say_what_changed(
         show(arguments, facts, f"Nothing was changed.{note}")
         return 0
     commits = history_of(memory).commits(str(uri), limit=10)
-    since = [commit.commit_id for commit in commits]
-    since = since[: since.index(newest)] if newest in since else since
+    known = [commit.commit_id for commit in commits]
+    since = commits[: known.index(newest)] if newest in known else commits
+    own = [commit.commit_id for commit in since if commit.kind in ("external", KIND)]
+    others = [f"note: changed meanwhile: {commit_line(commit)}" for commit in since if commit.commit_id not in own]
     problems = [f"note: {found.what}. {found.hint}" for found in memory.store.problems() if found.uri == str(uri)]
-    told = [f"{'deleted' if after is None else 'changed'}: {uri}", *lines, *problems]
-    told += [f"Undo with: {'; '.join(f'runebook undo {each}' for each in since)}"] if since else []
-    show(arguments, {**facts, "commits": since, "problems": problems}, "\n".join(told), is_diff=True)
+    told = [f"{'deleted' if after is None else 'changed'}: {uri}", *lines, *problems, *others]
+    told += [f"Undo with: {'; '.join(f'runebook undo {each}' for each in own)}"] if own else []
+    show(arguments, {**facts, "commits": own, "problems": problems}, "\n".join(told), is_diff=True)
     return 0
 
 
@@ -163,26 +165,30 @@ def _commit(memory: Runebook, uri: MemoryUri, before: str, after: str) -> Commit
 
 
 def _edit_copy(arguments: argparse.Namespace, uri: MemoryUri, before: str) -> int:
-    """Edit a copy of what a database holds, and commit it."""
-    folder = Path(tempfile.mkdtemp(prefix="runebook-"))
-    path = folder / uri.name
+    """Edit a copy of what a database holds, and commit it; after an error the copy stays, and is named."""
+    if _editor() is None:
+        raise InvalidInput(_NO_EDITOR, hint="Set $EDITOR, for example EDITOR=nano: a database has no file to open.")
+    path = Path(tempfile.mkdtemp(prefix="runebook-")) / uri.name
     path.write_text(before, encoding="utf-8", newline="\n")
-    kept = False
     try:
-        open_editor(path, "Set $EDITOR, for example EDITOR=nano; a store in a database has no file to open.")
-        after = path.read_text(encoding="utf-8")
+        open_editor(path, "Set $EDITOR, for example EDITOR=nano.")
+        after = _text_of(path)
         with open_memory_of(arguments, warm=False) as opened:
             memory = opened.at(str(uri))
             newest = _newest(memory, uri)
             if after != before:
-                try:
-                    _commit(memory, uri, before, after)
-                except RunebookError as error:
-                    kept = True
-                    error.hint = f"{error.hint} What you wrote is kept in {path}."
-                    raise
-            return _say_what_changed(arguments, memory, uri, before, newest)
-    finally:
-        if not kept:
-            path.unlink(missing_ok=True)
-            folder.rmdir()
+                _commit(memory, uri, before, after)
+            status = _say_what_changed(arguments, memory, uri, before, newest)
+    except RunebookError as error:
+        error.hint = f"{error.hint} What you wrote is kept in {path}."
+        raise
+    path.unlink(missing_ok=True)
+    path.parent.rmdir()
+    return status
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"the edited text cannot be read: {error}.", hint="Save it as UTF-8.") from error

@@ -85,3 +85,28 @@ def test_in_a_database_a_memory_is_not_edited_away(
     assert main(["edit", uri, *options(rows)]) == 1
     assert "no editor is set" in capsys.readouterr().err
     assert memory.commit(CommitRequest("The key is new.")).commit_id
+
+
+def test_a_change_that_came_meanwhile_is_told_and_not_undone(
+    folder: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = remember(folder.open(), "The key is blue.", "notes", title="key")
+    meanwhile = [sys.executable, "-m", "server.cli", "commit", "It hangs.", "--type", "notes", "--field", "title=key"]
+    lines = f"subprocess.run({[*meanwhile, *options(folder)]!r}, check=True, stdout=subprocess.DEVNULL)\n{REPLACE}"
+    set_editor(tmp_path, monkeypatch, lines)
+    assert main(["edit", uri, *options(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "+It hangs." in out
+    assert "note: changed meanwhile: " in out
+    assert out.count("runebook undo") == 1
+
+
+def test_in_a_database_a_copy_that_an_editor_left_with_an_error_is_kept(
+    rows: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = remember(rows.open(), "The key is blue.", "notes", title="key")
+    set_editor(tmp_path, monkeypatch, f"{REPLACE}\nsys.exit(1)")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert main(["edit", uri, *options(rows)]) == 1
+    kept = Path(capsys.readouterr().err.rpartition("is kept in ")[2].strip().removesuffix("."))
+    assert kept.read_text("utf-8").startswith("The key is green.")

@@ -258,7 +258,7 @@ def test_a_second_import_of_a_file_says_where_everything_is(run: Run, tmp_path: 
 def test_a_second_import_of_an_export_says_that_nothing_is_new(run: Run, tmp_path: Path) -> None:
     kept(run, "Tea is in the cupboard.")
     assert run("export", str(tmp_path / "x.jsonl"))[0] == 0
-    assert "Nothing new: all 1 files are here already" in run("import", str(tmp_path / "x.jsonl"))[1]
+    assert "Nothing new: the one file is here already" in run("import", str(tmp_path / "x.jsonl"))[1]
 
 
 def test_history_names_the_file_that_an_import_brought(run: Run, tmp_path: Path) -> None:

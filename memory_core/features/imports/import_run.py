@@ -94,7 +94,8 @@ def detect(source: Source, named: str | None = None) -> Format:
     looked = "; ".join(f"{each.name}: {each.description}" for each in known)
     raise InvalidInput(
         f"{source.label!r} is of no format that is known.",
-        hint=f"Looked for an export of runebook (.zip or .jsonl with a manifest); {looked}. Or name it with --from.",
+        hint=f"Looked for an export of runebook (.zip or .jsonl with a manifest); {looked}. Or name it with --from. "
+        "A list of messages comes in with: runebook commit --messages FILE.",
     )
 
 
