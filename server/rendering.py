@@ -172,7 +172,7 @@ def find_text(found: FindResult, *, tells_weak: bool = False) -> str:
     tail = _tail_begins(found.hits) if tells_weak and not all_weak else None
     for rank, hit in enumerate(found.hits, 1):
         if rank - 1 == tail:
-            lines.append("— from here on less than half as near as the first —")
+            lines.append("— from here on less than half of the first score —")
         why = ", ".join(f"{name} {value:.2f}" for name, value in hit.why.items())
         lines.append(f"{rank}. {hit.abstract}\n   {hit.uri} [{_kind(hit)}, score {hit.score:.2f}: {why}]")
         if hit.space is not None:

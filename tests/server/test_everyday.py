@@ -232,7 +232,7 @@ def test_people_are_told_that_all_hits_are_weak() -> None:
 def test_people_are_told_where_hits_are_far_below_the_best() -> None:
     found = FindResult(memories=(hit(0.6, 1.0, 0.5), hit(0.4, 0.6, 0.4), hit(0.2, 0.3, 0.2), hit(0.1, 0.1, 0.1)))
     lines = find_text(found, tells_weak=True).splitlines()
-    mark = lines.index("— from here on less than half as near as the first —")
+    mark = lines.index("— from here on less than half of the first score —")
     assert [line for line in lines[mark:] if "0.2.md" in line or "0.1.md" in line] == lines[mark + 2 :: 2]
     assert "less than half" not in find_text(found)
     assert "less than half" not in find_text(FindResult(memories=found.memories[:2]), tells_weak=True)
