@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from memory_core.core.caller import ASIDE
-from server.commands.opening import Commands
+from server.commands.opening import Commands, print_error
 
 #: Command lines that no request declares, and in between the names of those that one does; in the order of the help.
 _COMMAND_LINES = Path(__file__).with_name("commands") / "command_lines.json"
@@ -57,7 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # a reader that has left is noticed here, not when Python exits
         return status
     except RunebookError as error:
-        print(plain(f"runebook: {error}"), file=sys.stderr)
+        if getattr(arguments, "json", False):
+            print_error(error.message, error.hint)
+        else:
+            print(plain(f"runebook: {error}"), file=sys.stderr)
         return 1
     except BrokenPipeError:
         # Whoever read the output has seen enough; nothing may be written when Python exits either.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory_core.core.memory.results import (
+    DEEPER_MOST,
     CommitReceipt,
     ContextPack,
     FindResult,
@@ -38,6 +39,8 @@ _ALSO_SHOWN = 5
 _RIVALS_SHOWN = 3
 _LINKS_SHOWN = 20
 _LEAST_BUDGET_TOKENS = 200
+#: A hit of a lower lexical and semantic share seldom answers: what does comes to 0.3 and more, also across languages.
+_WEAK = 0.2
 
 T = TypeVar("T")
 
@@ -60,9 +63,9 @@ def plain_text(found: Any) -> str:
     if isinstance(found, CommitReceipt):
         return receipt_text(found)
     if isinstance(found, FindResult):
-        return find_text(found)
+        return find_text(found, tells_weak=True)
     if isinstance(found, Listings):
-        return listings_text(found)
+        return listings_text(found, as_options=True)
     if isinstance(found, ReadResult):
         links = links_text(found)
         return found.content.removesuffix("\n") + (f"\n\n{links}" if links else "")
@@ -160,10 +163,16 @@ def _short(item: OperationResult) -> OperationResult:
     return replace(item, **clipped)
 
 
-def find_text(found: FindResult) -> str:
-    """Hits, best first, each with its address, score and reasons."""
+def find_text(found: FindResult, *, tells_weak: bool = False) -> str:
+    """Hits, best first, each with its address, score and reasons; ``tells_weak`` says where they hardly match."""
     lines = [f"{found.total} found" + (":" if found.total else ".")]
+    all_weak = tells_weak and found.total > 0 and all(map(_is_weak, found.hits))
+    if all_weak:
+        lines = [f"{found.total} found, and all match weakly: perhaps nothing stored answers this."]
+    tail = _tail_begins(found.hits) if tells_weak and not all_weak else None
     for rank, hit in enumerate(found.hits, 1):
+        if rank - 1 == tail:
+            lines.append("— from here on less than half of the first score —")
         why = ", ".join(f"{name} {value:.2f}" for name, value in hit.why.items())
         lines.append(f"{rank}. {hit.abstract}\n   {hit.uri} [{_kind(hit)}, score {hit.score:.2f}: {why}]")
         if hit.space is not None:
@@ -176,6 +185,19 @@ def find_text(found: FindResult) -> str:
             shown = ", ".join(hit.also[:_ALSO_SHOWN])
             lines.append(f"   the same {len(hit.also)} more times: {shown}{', …' if hit.also[_ALSO_SHOWN:] else ''}")
     return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])
+
+
+def _is_weak(hit: Hit) -> bool:
+    """Whether neither words nor meaning of a hit come near the question, and nothing else speaks for it."""
+    if any(name in hit.why for name in ("rerank", "exact", "speaker", "date", "owner")):
+        return False
+    return max(hit.why.get("lexical", 0.0), hit.why.get("semantic", 0.0)) < _WEAK
+
+
+def _tail_begins(hits: Sequence[Hit]) -> int | None:
+    """From which hit on all are far below the best; None where none is."""
+    near = [rank for rank, hit in enumerate(hits) if hit.score >= hits[0].score / 2 or hit.why.get("exact")]
+    return near[-1] + 1 if near and near[-1] + 1 < len(hits) else None
 
 
 def find_result(found: FindResult) -> CallToolResult:
@@ -192,13 +214,20 @@ def find_result(found: FindResult) -> CallToolResult:
     return _fitted(found, found.total, best, find_text, "hits; ask again with a smaller limit or a filter")
 
 
-def listings_text(listings: Listings) -> str:
-    """Entries, one a line."""
+def listings_text(listings: Listings, *, as_options: bool = False) -> str:
+    """Entries, one a line; ``as_options`` names arguments as the command line has them."""
     if not listings.entries:
         return "Nothing here yet."
+    names = ("--node-limit", "--level-limit") if as_options else ("node_limit", "level_limit")
     lines = [f"{entry.uri}" + (f"  {entry.abstract}" if entry.abstract else "") for entry in listings.entries]
     if listings.left_out:
-        lines.append(f"… and {listings.left_out} more; list a directory below, raise node_limit, or use find")
+        lines.append(f"… and {listings.left_out} more; list a directory below, raise {names[0]}, or use find")
+    if listings.deeper:
+        more = " or more" if listings.deeper >= DEEPER_MOST else ""
+        files = f"{listings.deeper:,}{more} file{'s' if listings.deeper > 1 else ''}"
+        lines.append(
+            f"… and {files} on deeper levels; {names[1]} {listings.levels} shows them, or list a directory below"
+        )
     return "\n".join(lines)
 
 
@@ -207,7 +236,9 @@ def listing_result(listings: Listings) -> CallToolResult:
     return _fitted(
         listings,
         len(listings.entries),
-        lambda whole, count: Listings(whole.entries[:count], whole.left_out + len(whole.entries) - count),
+        lambda whole, count: replace(
+            whole, entries=whole.entries[:count], left_out=whole.left_out + len(whole.entries) - count
+        ),
         listings_text,
         'entries that did not fit; list a directory below, use output="original", or find with target_uri',
     )

@@ -27,7 +27,8 @@ def blocks() -> list[str]:
 
 def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
     program = Path(sys.executable).parent
-    environment = os.environ | {"RUNEBOOK_HOME": str(tmp_path / "store"), "PATH": f"{program}:{os.environ['PATH']}"}
+    own = {name: value for name, value in os.environ.items() if name not in ("EDITOR", "VISUAL")}
+    environment = own | {"RUNEBOOK_HOME": str(tmp_path / "store"), "PATH": f"{program}:{os.environ['PATH']}"}
     said = []
     for block in blocks():
         run = subprocess.run(
@@ -35,7 +36,7 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
         )
         assert run.returncode == 0, (block, run.stdout, run.stderr)
         said.append(run.stdout)
-    remembered, found, opened, edited, undone, talked, forgotten = said
+    remembered, found, opened, edited, undone, corrected, talked, forgotten = said
     assert remembered.count("created: ") == 3
     assert "two cats" in found
     assert "我对花生过敏" in found
@@ -45,6 +46,7 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
     assert "by hand: updated" in edited
     assert "+Use tabs in Go, two spaces in Python." in undone
     assert "committed" in undone
+    assert str(tmp_path / "store/user/default/memories/preferences/Code indentation.md") in corrected
     assert "staging moved to port 8443" in talked
     assert "nothing was deleted yet" in forgotten
     assert "erased" in forgotten

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 
 KIND = "forget"
 _ABSTRACT_CHARS = 120
+#: A search seldom gives so low a score to what is about the question.
+_WEAK = 0.12
+#: The note of a preview that shows nothing else.
+WEAKLY = "all of these match weakly: perhaps none is about what was asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,8 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     if request.dry_run or request.confirm is None or differs is not None or not going:
         whole = chosen is None or chosen == {match.address for match in going}
         shown = _preview(request, matches, going if whole else found, differs)
-        return replace(shown, notes=(*shown.notes, *_left_in_archive(going, memory.store.text)))
+        weak = [WEAKLY] if going and _match_weakly(memory, going) else []
+        return replace(shown, notes=(*shown.notes, *weak, *_left_in_archive(going, memory.store.text)))
     moment = request.now or datetime.now(UTC)
     context = memory.plan_context(moment)
     receipt = memory.store.commit(
@@ -100,6 +105,12 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     )
     memory.after_commit(receipt, moment)
     return memory.indexed(receipt)
+
+
+def _match_weakly(memory: Runebook, going: Sequence[Mention]) -> bool:
+    """Whether no place comes near what was asked; where age decides the scores, they do not tell."""
+    tells = memory.config.search.rank in ("relevance", "balanced")
+    return tells and all(match.score is not None and match.score < _WEAK for match in going)
 
 
 def _result(match: Mention) -> OperationResult:

@@ -286,6 +286,9 @@ def _conversation(memory: Runebook, session: str) -> GraphNode | None:
 
 
 def _graph_text(found: Graph) -> str:
+    if not found.edges:
+        what = f"None of {len(found.nodes)} memories is connected with another" if found.nodes else "No memory is there"
+        return f"{what} yet. To relate two: runebook relate URI OTHER" if found.nodes else f"{what} yet."
     names = {node.uri: node.name for node in found.nodes}
     return "\n".join(f"{names[edge.source]} — {edge.relation} — {names[edge.target]}" for edge in found.edges)
 

@@ -35,7 +35,9 @@ _SHOWN_FILES = 2
 _HINT = "List them: read viking://history, or runebook history."
 _CHANGED = frozenset({Action.CREATED, Action.UPDATED, Action.DELETED})
 #: What such commits do to a file, in place of what became of it.
-_VERBS = {"messages": "recorded", "forget": "forgot", "purge": "purged"}
+_VERBS = {"messages": "recorded", "purge": "purged"}
+#: What forgetting does to a file that it names, by what became of it; what is left of a memory may get another name.
+_FORGOT = {Action.DELETED: "forgot", Action.UPDATED: "forgot part of", Action.CREATED: "kept the rest as"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class FileStep:
         moved_from: Where it was before, if it was renamed.
         appended: Whether a log only grew.
         withheld: Why its text is not shown: private to another project, or purged; None where it is.
+        imported_from: Name of the file that an import brought it from.
     """
 
     uri: MemoryUri
@@ -55,6 +58,7 @@ class FileStep:
     moved_from: MemoryUri | None = None
     appended: bool = False
     withheld: str | None = None
+    imported_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +253,11 @@ class History:
         purged = self._purged(past.seq)
         shown = [_step(row, self._withheld(texts[row.uri], purged)) for row in read]
         steps = [*shown, *(_step(row, None) for row in rows[len(read) :])]
+        if past.kind == "import":
+            from memory_core.features.imports.known_files import imported_from
+
+            files = imported_from(past.receipt)
+            steps = [replace(step, imported_from=files.get(str(step.uri))) for step in steps]
         undoing = self._ledger.past.undone_by(past.commit_id)
         commit = Commit(
             seq=past.seq,
@@ -325,9 +334,8 @@ def _line(commit: Commit) -> str:
     """What a commit did, on one line."""
     memories = [step for step in commit.files if not step.uri.is_summary] or list(commit.files)
     left = {step.moved_from for step in memories}
-    named: dict[str, list[str]] = {
-        verb: [] for verb in ("moved", "archived", "restored", *_VERBS.values(), *sorted(_CHANGED))
-    }
+    verbs = ("moved", "archived", "restored", *_VERBS.values(), *_FORGOT.values(), *sorted(_CHANGED))
+    named: dict[str, list[str]] = {verb: [] for verb in verbs}
     for step in memories:
         if step.moved_from is not None:
             verb, moved = _moved(step.moved_from, step.uri)
@@ -336,10 +344,16 @@ def _line(commit: Commit) -> str:
             named[_verb(commit.kind, step)].append(_short(step.uri))
     clauses = []
     for verb, names in named.items():
-        more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
-        clauses += [f"{verb} {', '.join(names[:_SHOWN_FILES])}{more}"] if names else []
+        clauses += [f"{verb} {_few(names)}"] if names else []
     lead = "" if commit.undoes is None else f"undid {commit.undoes}: "
-    return lead + "; ".join(clauses)
+    sources = list(dict.fromkeys(step.imported_from for step in memories if step.imported_from))
+    origin = f" from {_few(sources)}" if sources else ""
+    return lead + "; ".join(clauses) + origin
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
+    return f"{', '.join(names[:_SHOWN_FILES])}{more}"
 
 
 def _moved(source: MemoryUri, target: MemoryUri) -> tuple[str, str]:
@@ -352,7 +366,7 @@ def _moved(source: MemoryUri, target: MemoryUri) -> tuple[str, str]:
 def _verb(kind: str, step: FileStep) -> str:
     if kind == "messages" and step.uri.scope is not Scope.SESSION:
         return step.action
-    return _VERBS.get(kind, step.action)
+    return _FORGOT[step.action] if kind == "forget" else _VERBS.get(kind, step.action)
 
 
 def _short(uri: MemoryUri) -> str:
@@ -545,10 +559,19 @@ def history(memory: Runebook, request: HistoryRequest) -> list[Commit]:
     try:
         versions = past.versions(request.uri, LIMIT_COMMITS if request.before is not None else request.limit)
     except NotFound:  # a directory
+        if not found and request.before is None:
+            raise
         return found
     newest = None if request.before is None else past.resolve(request.before).seq
-    commits = [version.commit for version in versions]
+    commits = [_of_file(version) for version in versions]
     return [commit for commit in commits if newest is None or commit.seq < newest][: request.limit]
+
+
+def _of_file(version: Version) -> Commit:
+    """A commit whose line speaks of one file alone."""
+    commit, uri = version.commit, version.diff.step.uri
+    files = tuple(step for step in commit.files if step.uri == uri)
+    return replace(commit, line=_line(replace(commit, files=files)))
 
 
 def diff(memory: Runebook, request: DiffRequest) -> CommitDiff | Comparison:

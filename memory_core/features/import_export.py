@@ -118,6 +118,9 @@ class Import:
             f"{len(self.created)} {would}created, {len(self.updated)} {would}updated, {self.unchanged} unchanged, "
             f"{len(self.kept)} kept as they are here, {len(self.refused)} refused."
         )
+        if self.same and not (self.created or self.updated or self.kept or self.beside or self.refused):
+            every = "the one file is" if self.unchanged == 1 else f"all {self.unchanged} files are"
+            yield f"Nothing new: {every} here already, as in the export."
         if self.commits:
             yield f"Undo with: {'; '.join(f'runebook undo {commit}' for commit in reversed(self.commits))}"
 

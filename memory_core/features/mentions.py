@@ -43,6 +43,8 @@ _PLACE = re.compile(r"(?P<file>.+\.(?:jsonl|md))#(?P<line>\d{1,9})")
 _NEAR_SHARE = 0.7
 #: The only sentence of its place is meant sooner: the search gave it whole.
 _WHOLE_SHARE = 0.3
+#: What no search gave must come so near by itself: the nearest of unrelated sentences is not meant.
+_LEAST_ASIDE = 0.3
 #: A sentence that holds so many of another one's words says the same.
 _SAME_SHARE = 0.6
 _LEAST_WORDS = 3
@@ -272,11 +274,13 @@ def _nearest(memory: Runebook, asked: str, found: Sequence[Mention]) -> tuple[li
     kept: list[Mention] = []
     for each, own in units:
         share = _NEAR_SHARE if len(own) > 1 or each.score is None else _WHOLE_SHARE
-        telling = tuple(sentence for sentence in own if scores[sentence] >= share * best > 0)
+        least = share * best if each.score is not None else max(share * best, _LEAST_ASIDE)
+        telling = tuple(sentence for sentence in own if scores[sentence] >= least > 0)
         if telling:
             kept.append(_with(each, telling))
     named = sorted(scores, key=lambda sentence: -scores[sentence])[:_NAMED_MOST]
-    return kept, [sentence for sentence in named if scores[sentence] >= _NEAR_SHARE * best > 0]
+    told = {sentence for each in kept for sentence in each.sentences or sentences(each.text)}
+    return kept, [sentence for sentence in named if sentence in told and scores[sentence] >= _NEAR_SHARE * best > 0]
 
 
 def _with(mention: Mention, telling: tuple[str, ...]) -> Mention:

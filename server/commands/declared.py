@@ -16,10 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get
 
 from memory_core.core.caller import looking
 from memory_core.core.command import Argument, Command, arguments
+from memory_core.core.errors import InvalidInput
 from server.commands.opening import (
     LOADING_SECONDS,
     Commands,
+    Joined,
     given_text,
+    given_uri,
+    is_address,
     json_file,
     json_text,
     name_and_value,
@@ -36,6 +40,10 @@ if TYPE_CHECKING:
 CORE = ("commit", "find", "retrieve", "read", "ls", "tree")
 #: Members of ``CommitRequest.metadata`` that have an option of their own.
 _METADATA = ("pinned", "expires_at")
+#: What a commit needs one of.
+_STORED = ("memory_content", "fields", "messages", "operations", "brief")
+#: Arguments that are addresses and nothing else.
+_ADDRESSES = frozenset({"uri", "uris", "other", "target_uri", "around"})
 #: These look at the past, or take it back: what was done by hand until now is a commit, too.
 _OF_THE_PAST = frozenset({"history", "diff", "undo"})
 #: What a person asks at the command line is no use of a memory; ``retrieve`` is, for it gives an agent its context.
@@ -72,12 +80,13 @@ def register(commands: Commands, name: str) -> None:
     if command is None:
         return
     parser = commands.add(name, command.about, lambda parsed: run(parsed, command, _given(command, parsed)))
+    is_alone = sum(argument.arg.positional for argument in arguments_of(command)) == 1
     for argument in arguments_of(command):
         if argument.name == "metadata":
             parser.add_argument("--pinned", action="store_true", help="never condense or archive it by itself")
             parser.add_argument("--expires-at", metavar="WHEN", help="ISO date or time from which it no longer holds")
         elif "cli" in argument.arg.surfaces:
-            _add(parser, argument)
+            _add(parser, argument, is_alone=is_alone)
 
 
 def arguments_of(command: Command[Any, Any]) -> tuple[Argument, ...]:
@@ -86,8 +95,8 @@ def arguments_of(command: Command[Any, Any]) -> tuple[Argument, ...]:
     return arguments(request)
 
 
-def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
-    """Add one argument, as its type and ``Arg`` say."""
+def _add(parser: argparse.ArgumentParser, argument: Argument, *, is_alone: bool) -> None:
+    """Add one argument, as its type and ``Arg`` say; a text that stands alone needs no quotes."""
     arg, branches = argument.arg, _branches(argument.type)
     told = arg.cli or (arg.help if arg.help[1:2].isupper() else arg.help[:1].lower() + arg.help[1:]).removesuffix(".")
     options: dict[str, Any] = {"help": None if told == "-" else told}
@@ -100,6 +109,9 @@ def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
     if arg.positional:
         if _is_list(branches):
             options["nargs"] = "*"
+        elif is_alone and str in branches:
+            is_needed = argument.required and arg.usual is None
+            options |= {"nargs": "+" if is_needed else "*", "default": usual, "action": Joined}
         elif not argument.required or arg.usual is not None:
             options |= {"nargs": "?", "default": usual}
         parser.add_argument(argument.name, **options)
@@ -151,7 +163,14 @@ def _given(command: Command[Any, Any], parsed: argparse.Namespace) -> dict[str, 
             value = json_text(value, arg.flag or f"--{argument.name}")
         elif arg.positional and command.name == "commit":
             value = given_text(value)
+        elif command.name == "diff" and is_address(str(value)):
+            value = given_uri(str(value))
+        elif argument.name in _ADDRESSES:
+            value = given_uri(value) if isinstance(value, str) else [given_uri(each) for each in value]
         given[argument.name] = value
+    if command.name == "commit" and all(given.get(name) in (None, False) for name in _STORED):
+        how = "Write runebook commit TEXT, or give exactly one of --field, --messages, --operations, --brief."
+        raise InvalidInput("nothing is given to remember.", hint=how)
     return given
 
 

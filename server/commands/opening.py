@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from server.early_settings import working_directory
 from server.terminal import plain, plain_json
@@ -28,13 +28,49 @@ if TYPE_CHECKING:
 LOADING_SECONDS = 20.0
 _COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}
 _PLAIN = "\x1b[0m"
+#: How addresses begin whose ``viking://`` was left out.
+_SCOPES = ("user/", "agent/", "session/", "archive/")
 _HELP_COLUMNS, _NAME_COLUMNS = 100, 16
+
+
+_DELETE = "To delete a memory: runebook forget (undo brings it back), or runebook purge (gone for good)."
+_CORRECT = "To correct a memory: runebook edit URI."
+_NOTE = "To remember something: runebook commit TEXT."
+_SEARCH = "To search: runebook find QUESTION."
+_SHOW = "To see a memory: runebook read URI; to list them: runebook ls, runebook tree."
+_PAST = "To see what changed: runebook history; to take it back: runebook undo."
+#: What to use instead, for words that other programs have.
+_MEANT: Mapping[str, str] = {
+    **dict.fromkeys(("delete", "del", "rm", "remove", "erase"), _DELETE),
+    **dict.fromkeys(("update", "correct", "change", "modify", "fix", "set"), _CORRECT),
+    **dict.fromkeys(("add", "remember", "save", "store", "note", "write"), _NOTE),
+    **dict.fromkeys(("search", "query", "recall", "ask"), _SEARCH),
+    **dict.fromkeys(("show", "cat", "get", "open", "view", "list"), _SHOW),
+    **dict.fromkeys(("log", "revert", "rollback"), _PAST),
+}
+
+
+class Joined(argparse.Action):
+    """Takes the words of one text, which need no quotes, as that text."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _option: Any = None
+    ) -> None:
+        """Join the words; of several where one has blanks or is an address, it is not clear what belongs together."""
+        words = values if isinstance(values, list) else []
+        if len(words) > 1 and (any(map(_has_blank, words)) or any("://" in word for word in words[1:])):
+            parser.error(f"{self.metavar or self.dest} is one text: put all of it in one pair of quotes")
+        setattr(namespace, self.dest, " ".join(words) if words else self.default)
+
+
+def _has_blank(word: str) -> bool:
+    return any(character.isspace() for character in word)
 
 
 #: Of options whose value is a class.
 _CLASSES: Mapping[str, Mapping[str, Any]] = {
     "type": {"int": int, "float": float},
-    "action": {"boolean": argparse.BooleanOptionalAction},
+    "action": {"boolean": argparse.BooleanOptionalAction, "joined": Joined},
 }
 
 
@@ -66,8 +102,8 @@ class Commands:
         self._parsers: dict[str, argparse.ArgumentParser] = {}
         self._abouts: dict[str, str] = {}
         self._groups: Mapping[str, str] = {}
-        self._subparsers = self.parser.add_subparsers(
-            title="commands", metavar="COMMAND", required=True, parser_class=argparse.ArgumentParser
+        self._subparsers: Any = self.parser.add_subparsers(
+            title="commands", metavar="COMMAND", required=True, parser_class=_Command
         )
 
     def group(self, groups: Mapping[str, str]) -> None:
@@ -96,7 +132,7 @@ class Commands:
     ) -> argparse.ArgumentParser:
         """A command that calls ``run``, also under other names."""
         parent = self._output if json_output else self._common
-        command = self._subparsers.add_parser(
+        command: argparse.ArgumentParser = self._subparsers.add_parser(
             name, help=about, description=about, parents=[parent], aliases=list(aliases)
         )
         command.set_defaults(run=run)
@@ -134,12 +170,44 @@ class Commands:
             from difflib import get_close_matches
 
             near = get_close_matches(argv[0], self._parsers, n=3)
-            meant = f" Did you mean {' or '.join(near)}?" if near else ""
-            self.parser.exit(2, f"runebook: there is no command {argv[0]!r}.{meant} All of them: runebook --help\n")
-        return self.parser.parse_args(argv) if command is None else command.parse_intermixed_args(argv[1:])
+            meant = _MEANT.get(argv[0].lower()) or (f"Did you mean {' or '.join(near)}?" if near else "")
+            hint = f"{meant} All of them: runebook --help".strip()
+            self._refuse(argv, f"there is no command {argv[0]!r}.", hint)
+        try:
+            return self.parser.parse_args(argv) if command is None else command.parse_intermixed_args(argv[1:])
+        except WrongCommandLine as wrong:
+            self._refuse(argv, f"{wrong}.", f"See {wrong.program} --help.", wrong.usage)
+
+    def _refuse(self, argv: Sequence[str], message: str, hint: str, usage: str = "") -> NoReturn:
+        """End the program with what is wrong with its command line."""
+        if "--json" in argv:
+            print_error(message, hint)
+            raise SystemExit(2)
+        self.parser.exit(2, f"{usage}runebook: {message} {hint}\n")
 
 
-class _Program(argparse.ArgumentParser):
+class WrongCommandLine(Exception):
+    """A command line that a parser cannot read: the program or command, and how it is used."""
+
+    def __init__(self, parser: argparse.ArgumentParser, message: str) -> None:
+        super().__init__(message)
+        self.program, self.usage = parser.prog, parser.format_usage()
+
+
+class _Command(argparse.ArgumentParser):
+    """The parser of a command; what is wrong is told by ``Commands.parse``."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong."""
+        raise WrongCommandLine(self, message)
+
+
+def print_error(message: str, hint: str) -> None:
+    """Print an error as JSON, with the members that the HTTP API has."""
+    print(plain_json(json.dumps({"error": message, "hint": hint}, ensure_ascii=False, indent=2)))
+
+
+class _Program(_Command):
     """The program; its help shows the commands in groups."""
 
     def __init__(self, commands: Commands, program: str, about: str, hint: str) -> None:
@@ -295,6 +363,18 @@ def json_file(name: str) -> Any:
 def given_text(text: str) -> str:
     """A text from the command line; ``-`` stands for standard input."""
     return text_file("-") if text == "-" else text
+
+
+def is_address(text: str) -> bool:
+    """Whether a text from the command line, which could be a query, is the address of something stored."""
+    if text.startswith("viking://"):
+        return True
+    return text.startswith(_SCOPES) and text.endswith((".md", ".jsonl", "/"))
+
+
+def given_uri(text: str) -> str:
+    """An address from the command line, which need not begin with ``viking://``."""
+    return text if "://" in text or text.startswith(("/", " ")) or not text else f"viking://{text}"
 
 
 def text_file(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from memory_core.core.errors import InvalidInput, StorageFailed, StoreBusy
 from server.commands import declared
-from server.commands.opening import json_text, open_memory_of, show
+from server.commands.opening import given_uri, is_address, json_text, open_memory_of, show
 from server.terminal import plain
 
 if TYPE_CHECKING:
@@ -20,17 +20,20 @@ if TYPE_CHECKING:
 def forget(arguments: argparse.Namespace) -> int:
     """Take out what a query is about."""
     from memory_core.core.memory.results import CommitReceipt
-    from memory_core.features.forgetting import FORGET
+    from memory_core.features.forgetting import FORGET, WEAKLY
 
-    if bool((arguments.query or "").strip()) is bool(arguments.uri):
+    query, uris = arguments.query, list(map(given_uri, arguments.uri or ()))
+    if query is not None and is_address(query):
+        uris, query = [given_uri(query), *uris], None
+    if bool((query or "").strip()) is bool(uris):
         raise InvalidInput(
             "forget takes a query or --uri, one of the two.",
             hint="Write runebook forget 'QUERY', or runebook forget --uri URI.",
         )
     given = {
-        "query": arguments.query,
-        "uris": arguments.uri,
-        "target_uri": arguments.target_uri,
+        "query": query,
+        "uris": uris or None,
+        "target_uri": given_uri(arguments.target_uri),
         "filter": json_text(arguments.filter, "--filter"),
         "limit": arguments.limit,
         "include_conversations": not arguments.no_conversations,
@@ -39,6 +42,11 @@ def forget(arguments: argparse.Namespace) -> int:
     going = [result.uri for result in preview.results if result.action in ("deleted", "updated")]
     if not going:
         return _tell(arguments, preview)
+    if arguments.yes and WEAKLY in preview.notes:
+        raise InvalidInput(
+            f"nothing was deleted: {WEAKLY}.",
+            hint="Look without --yes, then name what goes: runebook forget URI --yes.",
+        )
     if not arguments.yes:
         # What the tool says of confirming is not how it is done here.
         notes = tuple(note for note in preview.notes if "confirm=" not in note)
@@ -49,7 +57,10 @@ def forget(arguments: argparse.Namespace) -> int:
         if not _confirmed(f"To delete what is listed, type how many that is ({len(going)}): ", str(len(going))):
             print("Nothing was deleted.", file=sys.stderr)
             return 1
-    return declared.run(arguments, FORGET, {**given, "uris": going, "confirm": len(going)})
+    done = declared.ask(arguments, FORGET, {**given, "uris": going, "confirm": len(going)})
+    if commit_id := done.facts["commit_id"]:
+        done = done._replace(text=f"{done.text}\nUndo with: runebook undo {commit_id}")
+    return declared.say(arguments, FORGET, done)
 
 
 def purge(arguments: argparse.Namespace) -> int:
@@ -59,23 +70,21 @@ def purge(arguments: argparse.Namespace) -> int:
 
     if (arguments.uri is None) is (arguments.commit is None):
         raise InvalidInput("purge takes a URI or --commit.", hint="Name one of the two.")
+    uri = None if arguments.uri is None else given_uri(arguments.uri)
     with open_memory_of(arguments, warm=False) as memory:
         with suppress(StorageFailed, StoreBusy):  # or "last" would be another commit
             memory.store.adopt()
-        if arguments.uri is None:
+        if uri is None:
             commit = history_of(memory).commit(arguments.commit)
             names, what = [str(step.uri) for step in commit.files], commit.commit_id
         else:
-            found = doomed(memory, arguments.uri)
-            names, what = (
-                [str(uri) for uri in (*found.files, *found.past)],
-                arguments.uri.rstrip("/").rpartition("/")[2],
-            )
+            found = doomed(memory, uri)
+            names, what = [str(each) for each in (*found.files, *found.past)], uri.rstrip("/").rpartition("/")[2]
         if not arguments.yes:
             print(plain("\n".join(["Erased for good, with every earlier version:", *names])), file=sys.stderr)
             if not sys.stdin.isatty() or not _confirmed(f"Type {what} to go on: ", what):
                 raise InvalidInput("nothing was erased.", hint="Type the name when asked, or give --yes.")
-        return _tell(arguments, memory.run(PURGE, PurgeRequest(arguments.uri, commit=arguments.commit)))
+        return _tell(arguments, memory.run(PURGE, PurgeRequest(uri, commit=arguments.commit)))
 
 
 def _tell(arguments: argparse.Namespace, receipt: CommitReceipt) -> int:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shlex
-import subprocess
 import tempfile
 from pathlib import Path
 
 from memory_core.core.errors import InvalidInput
 from server.commands import declared
+from server.commands.editing import open_editor
 from server.commands.opening import open_memory_of, show
 
 
@@ -55,14 +53,8 @@ def _in_editor(text: str) -> str:
     Raises:
         InvalidInput: If there is no editor, or it fails.
     """
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if not editor:
-        raise InvalidInput("no editor is set.", hint="Set $EDITOR, give --text, or edit the file that show names.")
     with tempfile.TemporaryDirectory(prefix="runebook-") as folder:
         path = Path(folder) / "proposal.md"
         path.write_text(f"{text}\n", encoding="utf-8", newline="\n")
-        try:
-            subprocess.run([*shlex.split(editor), str(path)], check=True)
-        except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            raise InvalidInput(f"the editor failed: {error}.", hint="Set $EDITOR, or give --text.") from error
+        open_editor(path, "Set $EDITOR, give --text, or edit the file that show names.")
         return path.read_text(encoding="utf-8")

@@ -12,9 +12,10 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from memory_core.core.errors import InvalidInput
 from memory_core.core.progress import Stage
 from server.commands import declared
-from server.commands.opening import here, open_memory_of, settings_file_of, settings_of, show, text_file
+from server.commands.opening import given_uri, here, open_memory_of, settings_file_of, settings_of, show, text_file
 from server.commands.progress_bars import Progress, passages
 from server.terminal import plain
 
@@ -27,12 +28,16 @@ def archive(arguments: argparse.Namespace) -> int:
     """List the archive, or move memories into it or out of it."""
     from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE
 
+    if arguments.action != "list" and not arguments.names:
+        raise InvalidInput("no memory is named.", hint=f"Write runebook archive {arguments.action} URI.")
     if arguments.action == "list":
         answered = declared.ask(arguments, ARCHIVE_LIST, {"words": " ".join(arguments.names)})
         none = "Nothing in the archive holds these words." if arguments.names else "Nothing is archived."
         return declared.say(arguments, ARCHIVE_LIST, answered._replace(text=answered.text or none))
     command = ARCHIVE if arguments.action == "add" else RESTORE
-    return declared.run(arguments, command, {"uris": arguments.names, "dry_run": arguments.dry_run})
+    return declared.run(
+        arguments, command, {"uris": [given_uri(name) for name in arguments.names], "dry_run": arguments.dry_run}
+    )
 
 
 def summary(arguments: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from memory_core.core.errors import InvalidInput, NeedsFolder, NotFound
 from memory_core.features.imports import FORMATS
-from server.commands.opening import open_memory_of, settings_of, show
+from server.commands.opening import given_uri, open_memory_of, settings_of, show
 from server.commands.progress_bars import Progress
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def export(arguments: argparse.Namespace) -> int:
     from memory_core.features.export import export as write
 
     selection = Selection(
-        MemoryUri.parse(arguments.target_uri),
+        MemoryUri.parse(given_uri(arguments.target_uri)),
         arguments.project,
         arguments.memory_type,
         sessions=not arguments.no_sessions,

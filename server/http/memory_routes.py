@@ -468,7 +468,8 @@ def tree(
     limit: Annotated[int, Query(ge=1, le=_TREE_NODES)] = 1_000,
 ) -> Any:
     """What is below a directory, depth first."""
-    found = memory.tree(TreeRequest(uri, show_all_hidden=hidden, node_limit=limit, level_limit=depth))
+    asked = TreeRequest(uri, show_all_hidden=hidden, node_limit=limit, level_limit=depth, counts_deeper=False)
+    found = memory.tree(asked)
     entries = [{**as_json(entry), "path": entry.uri.removeprefix(SCHEME).rstrip("/")} for entry in found.entries]
     return {"entries": entries, "left_out": found.left_out}
 

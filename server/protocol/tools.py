@@ -49,6 +49,12 @@ _PRIVATE_MODE = Argument(
     bool | None,
     Arg(help="Alone: true keeps nothing of what follows, when the user wants that; false ends it."),
 )
+#: Arguments of a commit that store nothing, and what they are for: they are looked for under other names.
+_ALONE = {
+    "forget": 'forget={"query": "…"} deletes memories, after a look at them',
+    "undo": 'undo="last" takes a commit back',
+    _PRIVATE_MODE.name: f"{_PRIVATE_MODE.name}=true keeps nothing of what follows",
+}
 _Answer = CallToolResult | InputRequiredResult
 #: Answers one call of a tool, given its session and context and what the call holds.
 Answering = Callable[[MemorySession, Context[Any, Any], dict[str, Any]], _Answer]
@@ -197,6 +203,11 @@ def _commit(session: MemorySession, ctx: Context[Any, Any], given: dict[str, Any
         switched = session.private_mode.switch(ctx, private_mode)
         session.tell_hooks(private=private_mode)
         return rendering.receipt_result(switched)
+    if not request.given and not request.brief:
+        alone = _told_alone([*(argument.name for argument in session.features.commit_arguments), _PRIVATE_MODE.name])
+        raise InvalidInput(
+            "this call holds nothing to store.", hint=f"Send memory_content, operations or messages. Or alone:{alone}"
+        )
     memory = session.memory().destination(request)
     if request.alone:
         here = session.workspace.known(ctx, memory.config.project)
@@ -310,4 +321,10 @@ def _argument_errors(error: ValidationError, known: list[str]) -> str:
         where = ".".join(str(part) for part in fault["loc"])
         said = "is not an argument of this tool" if fault["type"] == "extra_forbidden" else fault["msg"]
         lines.append(f"'{where}': {said}.")
-    return f"{' '.join(lines)} Next: {FIELDS_HINT} They are: {', '.join(known)}."
+    return f"{' '.join(lines)} Next: {FIELDS_HINT} They are: {', '.join(known)}.{_told_alone(known)}"
+
+
+def _told_alone(known: Sequence[str]) -> str:
+    """What a commit does that is not storing, as far as there are arguments for it."""
+    told = [about for name, about in _ALONE.items() if name in known]
+    return f" {'; '.join(told)}." if told else ""

@@ -15,6 +15,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadReq
 from memory_core.core.memory.results import Action, CommitReceipt, Status
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.forgetting import FORGET, ForgetRequest
+from memory_core.features.history import history_of
 from memory_core.features.mentions import without
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
@@ -374,3 +375,29 @@ def test_what_only_a_page_says_is_found_and_forgotten(memory: Runebook) -> None:
     preview, _ = forgotten(memory, "the parrot Zorro")
     assert [result.uri for result in preview.results] == [f"{NOTES}/.overview.md"]
     assert memory.store.look(MemoryUri.parse(f"{NOTES}/.overview.md"))[0] == "About animals.\nThe cat sleeps.\n"
+
+
+def test_history_says_what_went_whole_and_what_in_part(memory: Runebook) -> None:
+    note(memory, "dog", "Bob owns a dog.")
+    note(memory, "Lin has two cats", "Lin has two cats. Lin lives in Chengdu.")
+    note(memory, "home", "Ann has a parrot. Ann lives in 成都.")
+
+    def forgotten(query: str) -> str:
+        memory.run(FORGET, ForgetRequest(query, confirm=1))
+        return history_of(memory).commits(limit=1)[0].line
+
+    assert forgotten("Bob owns a dog") == "forgot notes/dog.md"
+    assert forgotten("Ann has a parrot") == "forgot part of notes/home.md"
+    assert (
+        forgotten("Lin has two cats")
+        == "forgot notes/Lin has two cats.md; kept the rest as notes/Lin lives in Chengdu.md"
+    )
+
+
+def test_what_is_unrelated_is_not_forgotten_because_it_is_the_nearest(memory: Runebook) -> None:
+    memory.commit(CommitRequest("A short page about tea 茶.", memory_type="rolling_summary"))
+    note(memory, "boat", "The boat is in the harbour.")
+    for query in ("quantum physics", "独角兽"):
+        shown = memory.run(FORGET, ForgetRequest(query))
+        assert "rolling_summary" not in "".join(result.uri for result in shown.results)
+    assert "rolling_summary" in "".join(result.uri for result in memory.run(FORGET, ForgetRequest("tea 茶")).results)

@@ -176,7 +176,7 @@ def test_without_a_model_or_with_wrong_options_the_next_step_is_named(talk: Talk
     assert (status, out) == (1, "")
     assert "there is no language model" in err
     assert "Next: Set llm.provider" in err
-    assert "--json goes with --once" in talk(None, "--json")[2]
+    assert "--json goes with --once" in talk(None, "--json")[1]
     assert "Write --meta NAME=VALUE" in talk(None, "--once", "hi", "--meta", "city")[2]
 
 

@@ -127,11 +127,15 @@ def _list(view: StoreView, action: ReadAction) -> str:
     uri = action.params.uri or "viking://"
     limit = min(_ENTRIES, max(1, action.params.limit or _ENTRIES))
     levels = 1 if action.action_type == "ls" else _LEVELS
-    request = TreeRequest(uri, abs_limit=_ABSTRACT_CHARS, node_limit=limit, level_limit=levels)
+    request = TreeRequest(
+        uri, abs_limit=_ABSTRACT_CHARS, node_limit=limit, level_limit=levels, counts_deeper=levels > 1
+    )
     found: Listings = view.browser.tree(request)
     lines = [f"{entry.uri}  {one_line(entry.abstract or '')}".rstrip() for entry in found.entries]
     if found.left_out:
         lines.append(f"… and {found.left_out} more; narrow it down with find")
+    if found.deeper:
+        lines.append("… and files on deeper levels; list a directory below")
     return "\n".join(lines) or "(empty)"
 
 

@@ -215,6 +215,7 @@ class TreeRequest(ListRequest):
 
     uri: Annotated[str, Arg(cli="-", positional=True)] = "viking://"
     level_limit: Annotated[int, Arg(help="Depth; default 3.", cli="depth (default 3)", least=1, most=16)] = 3
+    counts_deeper: Annotated[bool, Arg(surfaces=NOWHERE)] = True
 
 
 @frozen
@@ -291,7 +292,12 @@ FIND = Command(
 )
 READ = Command("read", ReadRequest, lambda memory, request: memory.read(request), help="Read a memory file.")
 LS = Command("ls", ListRequest, lambda memory, request: memory.ls(request), help="List a directory.")
-TREE = Command("tree", TreeRequest, lambda memory, request: memory.tree(request), help="List everything below a URI.")
+TREE = Command(
+    "tree",
+    TreeRequest,
+    lambda memory, request: memory.tree(request),
+    help="List what is below a URI, three levels deep.",
+)
 RETRIEVE = Command(
     "retrieve",
     RetrieveRequest,

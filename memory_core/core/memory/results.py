@@ -426,12 +426,26 @@ class Listing:
     abstract: str | None = None
 
 
+#: So many files below the levels of a tree are counted.
+DEEPER_MOST = 1_000
+
+
 @frozen
 class Listings:
-    """Entries of a directory or tree; ``left_out`` counts those beyond the limit."""
+    """Entries of a directory or tree.
+
+    Attributes:
+        left_out: How many are beyond the limit.
+        deeper: How many files are on levels below those of a tree; of very many, so many as were counted.
+        levels: How many levels a tree must have to show these.
+    """
+
+    JSON: ClassVar = "entries left_out deeper? levels?"
 
     entries: tuple[Listing, ...]
     left_out: int = 0
+    deeper: int = 0
+    levels: int = 0
 
 
 @frozen
@@ -465,7 +479,12 @@ def merge_listings(parts: Sequence[Listings], limit: int) -> Listings:
         names = uri.split("/")[2:]
         tops.setdefault(tuple(names[: 2 if names[0] == Scope.ARCHIVE else 1]), []).append(entries[uri])
     every = [entry for group in tops.values() for entry in group]
-    return Listings(tuple(every[:limit]), sum(part.left_out for part in parts) + len(every[limit:]))
+    return Listings(
+        tuple(every[:limit]),
+        sum(part.left_out for part in parts) + len(every[limit:]),
+        sum(part.deeper for part in parts),
+        max(part.levels for part in parts),
+    )
 
 
 @frozen

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from memory_core.core.caches import PrefixCache
@@ -19,7 +20,7 @@ from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.project import ProjectScope
-from memory_core.core.memory.results import LinkedMemory, Listing, Listings, ReadResult
+from memory_core.core.memory.results import DEEPER_MOST, LinkedMemory, Listing, Listings, ReadResult
 from memory_core.core.memory.uri import ABSTRACT_NAME, SCHEME, MemoryUri, Scope
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ _PRIVATE = "private"
 _FRAGMENT = re.compile(r"(?P<uri>.*\.(?:jsonl|md))#(?P<line>\d{1,9})")
 _TURN = re.compile(rf"(?P<session>{SCHEME}{Scope.SESSION}/[^/]+/[^/]+)#(?P<line>\d{{1,9}})")
 _NAMES_SHOWN = 8
+#: More levels than any tree has.
+_EVERY_LEVEL = 1_000
 #: Line ends of the long texts that were read last: a log of megabytes is read page by page.
 _LONG_ENDS: PrefixCache[str, int] = PrefixCache(4)
 _LONG_CHARS = 32_768
@@ -209,9 +212,9 @@ class Browser:
             InvalidInput: If an argument is out of range.
             NotFound: If there is no such directory.
         """
-        return self._listed(request, request.level_limit)
+        return self._listed(request, request.level_limit, counts_deeper=request.counts_deeper)
 
-    def _listed(self, request: ListRequest, levels: int) -> Listings:
+    def _listed(self, request: ListRequest, levels: int, *, counts_deeper: bool = False) -> Listings:
         if request.output not in ("agent", "original"):
             raise InvalidInput(f"output {request.output!r} is unknown.", hint='Use "agent" or "original".')
         if request.abs_limit < 1 or request.node_limit < 1 or levels < 1:
@@ -222,9 +225,12 @@ class Browser:
                 raise InvalidInput(f"{str(uri)!r} is a file.", hint="Read it with read.")
             raise _absent(uri)
         entries = list(self._below(uri, request.show_all_hidden, levels))
+        last = levels + len(uri.parts) if counts_deeper else None
+        deeper = list(islice(self._deeper(entries, request.show_all_hidden, last), DEEPER_MOST))
         if self.strict:
-            hidden = self._private(entries, self.project)
+            hidden = self._private([*entries, *deeper], self.project)
             entries = [entry for entry in entries if entry.uri not in hidden]
+            deeper = [entry for entry in deeper if entry.uri not in hidden]
         shown = entries[: request.node_limit]
         lines = self._lines(shown, request.abs_limit) if request.output == "agent" else {}
         listings = tuple(
@@ -238,7 +244,14 @@ class Browser:
             )
             for entry in shown
         )
-        return Listings(listings, len(entries) - len(shown))
+        depth = max((len(entry.uri.parts) - len(uri.parts) for entry in deeper), default=0)
+        return Listings(listings, len(entries) - len(shown), len(deeper), depth)
+
+    def _deeper(self, entries: Sequence[Entry], hidden: bool, last: int | None) -> Iterator[Entry]:
+        """The files below directories that have so many parts."""
+        for entry in entries:
+            if entry.is_dir and len(entry.uri.parts) == last:
+                yield from (each for each in self._below(entry.uri, hidden, _EVERY_LEVEL) if not each.is_dir)
 
     def _below(self, uri: MemoryUri, hidden: bool, levels: int) -> Iterator[Entry]:
         for entry in self.files.entries(uri):

@@ -564,6 +564,10 @@ def _nested(items: Sequence[tuple[tuple[str, ...], str]], form: Format) -> str:
     return "\n".join(line for line in lines if line)
 
 
+#: How a text begins that is a list itself.
+_BULLETS = ("- ", "* ", "+ ")
+
+
 def _list_item(piece: Piece) -> str:
     if piece.kind == "directory":
         return f"- {_flat(piece.text)}"
@@ -572,7 +576,8 @@ def _list_item(piece: Piece) -> str:
     body = _HEADING.sub(r"\1\\\2", _LINE_BREAK.sub("\n", as_data(piece.text)))
     facts = [piece.uri, piece.date, *(f"contested by {uri}" for uri in piece.contested_by)]
     body, told = body.replace("\n", "\n  "), ", ".join(fact for fact in facts if fact)
-    return f"- {told}:\n  {body}" if piece.kind == "log" else f"- {body} ({told})"  # a log is a list itself
+    is_list = piece.kind == "log" or body.startswith(_BULLETS)
+    return f"- {told}:\n  {body}" if is_list else f"- {body} ({told})"
 
 
 def _flat(text: str) -> str:

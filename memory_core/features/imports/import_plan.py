@@ -7,7 +7,6 @@ that nobody touched here is taken over. An item that cannot be taken is left out
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -37,7 +36,7 @@ from memory_core.features.imports.items import (
     SummaryItem,
     digest_of,
 )
-from memory_core.features.imports.known_files import KnownFile, noted_file
+from memory_core.features.imports.known_files import MARK, KnownFile, noted_file
 from memory_core.features.rolling_summary import (
     RollingSummary,
     dump_rolling_summary,
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
 KIND = "import"
-_MARK = re.compile(r"\[import ([0-9a-f]{16}) ([0-9a-f]{16})(?: ([0-9a-f]{16}))?\]$")
 _NAMES_LIMIT = 32
 _FALLBACK = "notes"
 #: Where a type has no field for free text, the field that takes it.
@@ -90,7 +88,7 @@ class EarlierImports:
             found[1]: Mark(found[2], result["uri"], commit.seq, found[3] or "")
             for commit in self._commits
             for result in commit.receipt["results"]
-            if (found := _MARK.search(result.get("note") or ""))
+            if (found := MARK.search(result.get("note") or ""))
         }
 
     @functools.cached_property

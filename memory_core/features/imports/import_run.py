@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from memory_core.core.errors import InvalidInput, ModelUnavailable, StorageFailed
+from memory_core.core.memory.memory import parse
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, folder_name, project_at
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
@@ -93,7 +94,8 @@ def detect(source: Source, named: str | None = None) -> Format:
     looked = "; ".join(f"{each.name}: {each.description}" for each in known)
     raise InvalidInput(
         f"{source.label!r} is of no format that is known.",
-        hint=f"Looked for an export of runebook (.zip or .jsonl with a manifest); {looked}. Or name it with --from.",
+        hint=f"Looked for an export of runebook (.zip or .jsonl with a manifest); {looked}. Or name it with --from. "
+        "A list of messages comes in with: runebook commit --messages FILE.",
     )
 
 
@@ -112,10 +114,15 @@ class ImportReport:
         commits: The commits made, oldest first; each can be undone.
         extracted: Files that a model's extraction changed.
         moved: Originals that were renamed, by their new name.
+        there: Where the memories are that were here already.
+        gone: Where those were that came in before and were removed here since; they stay away.
+        projects: Of those that are here.
         notes: What else is worth knowing.
     """
 
-    JSON: ClassVar = "format dry_run sorted_counts:counts left_out kept passed commits sessions extracted moved notes"
+    JSON: ClassVar = (
+        "format dry_run sorted_counts:counts left_out kept passed commits sessions extracted moved notes there? gone?"
+    )
 
     format: str
     dry_run: bool
@@ -128,6 +135,9 @@ class ImportReport:
     extracted: int = 0
     moved: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    there: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    projects: set[str] = field(default_factory=set)
 
     def add(self, done: Outcome | Recorded) -> None:
         """Count a batch of memories, or a conversation."""
@@ -181,10 +191,31 @@ class ImportReport:
             f"{self.format}: {self.total(Action.CREATED):,} {would}created, {self.total(Action.UPDATED):,} {would}"
             f"updated, {self.total(Action.UNCHANGED):,} unchanged, {len(self.left_out):,} left out."
         )
+        yield from self._nothing_new()
         if 0 < len(self.commits) <= _UNDO_SHOWN:
             yield f"Undo with: {'; '.join(f'runebook undo {commit}' for commit in reversed(self.commits))}"
         elif self.commits:
             yield f"{len(self.commits):,} commits, each undoable; see them with: runebook history"
+
+    def _nothing_new(self) -> Iterator[str]:
+        """Where everything is, if all of it was here before, and how it comes in all the same."""
+        if self.changed or not self.total(Action.UNCHANGED):
+            return
+        if self.there:
+            named = ", ".join(sorted(self.projects))
+            where = f" (project{'s' if len(self.projects) > 1 else ''} {named})" if named else ""
+            count = len(self.there)
+            every = "1 memory is" if count == 1 else f"{'' if self.gone else 'all '}{count:,} memories are"
+            yield f"Nothing new: {every} here already, unchanged{where}:"
+            yield from _listed("  ", self.there)
+            yield "To move them to another project: runebook organize URI --project NAME."
+            yield "To have them a second time, import into another space: --into USER/AGENT."
+        elif not self.gone:
+            yield "Nothing new: all of it is here already, unchanged."
+        if self.gone:
+            yield f"Removed or archived here since an earlier import, and not brought back: {len(self.gone):,}."
+            yield from _listed("  ", self.gone)
+            yield "To bring one back: runebook undo COMMIT, with the commit that runebook history URI shows."
 
 
 def _listed(word: str, found: Sequence[str]) -> Iterator[str]:
@@ -377,10 +408,22 @@ class _Run:
             if not isinstance(item, MemoryItem):
                 continue
             self._places[item.item_id] = placed.uri
+            if placed.action is Action.UNCHANGED:
+                self._note_place(MemoryUri.parse(placed.uri))
             if item.accesses and self._memory.store.files.stat(MemoryUri.parse(placed.uri)) is not None:
                 used[placed.uri] = Usage(item.accesses, item.accessed_at or item.said_at or self._now)
         if used and not self._request.dry_run:
             self._memory.store.ledger.usage_table.begin(used)
+
+    def _note_place(self, uri: MemoryUri) -> None:
+        """Note where a memory is that was here already, or was."""
+        text = self._memory.store.text(uri)
+        if text is None:
+            self.report.gone.append(str(uri))
+            return
+        self.report.there.append(str(uri))
+        if (project := parse(uri, text, None).project) is not None:
+            self.report.projects.add(project)
 
     def _rename(self, entry: Entry) -> None:
         """Give an original the name that says it is in; one of which something was left out keeps its own."""

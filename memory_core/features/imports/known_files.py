@@ -13,9 +13,9 @@ import json
 import os
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
@@ -79,6 +79,17 @@ def noted_file(note: str) -> KnownFile | None:
         return KnownFile(**{str(name): str(value) for name, value in facts.items()})
     except (ValueError, TypeError, AttributeError):  # somebody wrote it by hand
         return None
+
+
+#: An item's id, its digest and its file's id, at the end of a note of a receipt.
+MARK = re.compile(r"\[import ([0-9a-f]{16}) ([0-9a-f]{16})(?: ([0-9a-f]{16}))?\]$")
+
+
+def imported_from(receipt: Mapping[str, Any]) -> Mapping[str, str]:
+    """The name of the file that each memory of an import came from, by URI, where its receipt says so."""
+    files = {each.file_id: each.name for each in map(noted_file, receipt.get("notes", ())) if each is not None}
+    marks = ((result["uri"], MARK.search(result.get("note") or "")) for result in receipt.get("results", ()))
+    return {uri: files[mark[3]] for uri, mark in marks if mark is not None and mark[3] in files}
 
 
 @dataclass(slots=True)

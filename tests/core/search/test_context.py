@@ -742,3 +742,11 @@ def test_what_holds_in_another_project_alone_is_not_told(memory: Runebook) -> No
     assert not uris(memory.retrieve(RetrieveRequest(messages=question, session_id="a", now=NOW)), "constraints")
     lab = memory.retrieve(RetrieveRequest(messages=question, session_id="b", project="acme/lab", now=NOW))
     assert len(uris(lab, "constraints")) == 1
+
+
+def test_a_memory_that_is_a_list_stands_below_its_address(memory: Runebook) -> None:
+    memory.commit(CommitRequest("- 牛奶 milk\n- bread", fields={"title": "shopping"}))
+    text = memory.retrieve(RetrieveRequest("milk bread", format="text")).text
+    assert "- - " not in text
+    assert "/shopping.md, " in text
+    assert ":\n  - 牛奶 milk\n  - bread\n" in f"{text}\n"

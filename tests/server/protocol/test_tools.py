@@ -506,6 +506,22 @@ def test_wrong_argument_is_named_and_so_are_the_right_ones(server: Caller) -> No
     assert "target_uri" in answer
 
 
+@pytest.mark.parametrize("arguments", [{"delete": "viking://user/x.md"}, {}])
+def test_who_looks_for_a_way_to_delete_is_told_of_it(server: Caller, arguments: dict[str, Any]) -> None:
+    answer = server.call("commit_memory", **arguments)
+    assert answer.is_error
+    for name in ("forget=", "undo=", "private_mode="):
+        assert name in text_of(answer)
+    assert "forget=" not in server.text("find", query="x", limitt=3)
+
+
+def test_a_tree_says_how_much_is_deeper(large: Caller) -> None:
+    answer = large.call("tree")
+    assert answer.structured_content is not None
+    assert answer.structured_content["deeper"] > 0
+    assert f"level_limit {answer.structured_content['levels']} shows them" in text_of(answer)
+
+
 def test_nothing_unexpected_was_logged(server: Caller, large: Caller) -> None:
     assert "Traceback" not in server.stderr() + large.stderr()
 
