@@ -24,10 +24,11 @@ export function nameOf(entry) {
   return entry.memory_type === 'profile' ? typeName('profile') : entry.name || lastName(entry.uri);
 }
 
-/** A line of Markdown without its marks: no heading, quotation, list, table, fence or emphasis. */
+/** A text on one line without the marks of Markdown. Numbers stay, and a dash inside a sentence: both may be words of it. */
 export function plainLine(text) {
-  return String(text ?? '').replace(/```\w*/g, ' ').replace(/\|?[\s:|]*-{3,}[-\s:|]*/g, ' · ').replace(/\s*\|\s*/g, ' · ').replace(/(^|\s)(#{1,6}|>|[-*+]|\d+\.)(?=\s)/g, '$1')
-    .replace(/\*\*|__|~~|`/g, '').replace(/(\s*·\s*)+/g, ' · ').replace(/\s+/g, ' ').replace(/^[\s·]+|[\s·]+$/g, '');
+  const flat = String(text ?? '').replace(/```\w*/g, ' ').replace(/\|?[\s:|]*-{3,}[-\s:|]*/g, ' · ').replace(/\s*\|\s*/g, ' · ').replace(/(^|\s)#{2,6}(?=\s)/g, '$1·').trim();
+  return (/^[-*+]\s/.test(flat) ? flat.replace(/\s[-*+](?=\s)/g, ' ·') : flat).replace(/^(([#>*+-]|·)\s+)+/, '')
+    .replace(/\*\*|(?<!\w)__|__(?!\w)|~~|`/g, '').replace(/(\s*·\s*)+/g, ' · ').replace(/\s+/g, ' ').replace(/^[\s·]+|[\s·]+$/g, '');
 }
 
 /** The last part of a URI, without ".md". */

@@ -10,7 +10,9 @@ import { tagLink } from './tags.js';
 export function memoryRow(entry) {
   const title = nameOf(entry);
   const line = plainLine(entry.abstract);
-  const said = line.startsWith(title) ? line.slice(title.length).replace(/^[\s:：.。·—-]+/, '') : line;
+  const rest = line.startsWith(title) ? line.slice(title.length) : null;
+  const repeated = rest !== null && (/^\s*#/.test(entry.abstract) || /^\s*([:：.。·—]|$)/.test(rest)); // a heading or a label, not the subject of a sentence
+  const said = repeated ? rest.replace(/^[\s:：.。·—-]+/, '') : line;
   return h('li', { class: ['memory-row', entry.active === false && 'resting'], dataset: { testid: 'memory-row', uri: entry.uri } },
     h('input', { type: 'checkbox', class: 'pick', tabindex: -1, 'aria-label': t('bulk.pick', { name: title }), dataset: { testid: 'pick' } }),
     h('div', { class: 'memory-head' },

@@ -6,7 +6,7 @@ import { day, moment, number, t } from '../i18n.js';
 import { go, href } from '../router.js';
 import { confirmed } from '../parts/dialogs.js';
 import { fieldName, importanceMark, decayBar, nameOf, standingMarks, typeBadge, when } from '../parts/marks.js';
-import { relations, sources, versions } from '../parts/provenance.js';
+import { editedSince, relations, sources, versions } from '../parts/provenance.js';
 import { receiptToast } from '../parts/receipt.js';
 import { standingControls } from '../parts/standing.js';
 import { empty } from '../parts/states.js';
@@ -31,6 +31,8 @@ function entryView(first, path, signal) {
   const head = h('header', { class: 'view-head' });
   const facts = h('div');
   const past = h('div');
+  const edited = h('p', { class: 'muted' });
+  const showPast = () => fill(past, versions(path, signal, (found) => fill(edited, editedSince(entry, found))));
   const body = h('div', { class: 'card page', dataset: { testid: 'body' } });
   const raw = h('pre', { class: 'raw' });
 
@@ -38,7 +40,7 @@ function entryView(first, path, signal) {
     entry = now ?? await get(`/entries/${path}`, {}, { signal });
     if (!now) standing.hold(entry);
     draw();
-    fill(past, versions(path, signal));
+    showPast();
     window.dispatchEvent(new Event('changed'));
   }
 
@@ -54,7 +56,7 @@ function entryView(first, path, signal) {
   }
 
   draw();
-  fill(past, versions(path, signal));
+  showPast();
   const section = (title, ...content) => h('section', { class: 'stack tight' }, h('h2', {}, title), content);
   const told = (entry.fields ?? []).filter((field) => field.name !== 'content' && field.value !== null && field.value !== undefined && field.value !== '' && String(field.value) !== nameOf(entry));
   return h('article', { class: 'memory', dataset: { testid: 'memory' } }, head,
@@ -62,7 +64,7 @@ function entryView(first, path, signal) {
       h('div', { class: 'stack wide' }, body,
         told.length > 0 && section(t('memory.fields'), fieldTable(told)),
         section(t('memory.relations'), relations(entry.links), entry.editable !== false && h('p', {}, h('a', { href: href('/graph', { around: entry.uri }), dataset: { testid: 'to-graph' } }, t('graph.open')))),
-        section(t('memory.sources'), sources(entry)),
+        section(t('memory.sources'), sources(entry), edited),
         section(t('memory.history'), past),
         h('details', { class: 'raw-file', dataset: { testid: 'raw' } },
           h('summary', {}, t('memory.raw'), ' ', h('span', { class: 'muted small' }, t('memory.lines', { count: entry.lines ?? entry.text.split('\n').length }))),
