@@ -86,6 +86,13 @@ def test_the_list_is_filtered_by_type_words_and_standing_and_the_address_keeps_i
     assert page.get_by_test_id("memory-row").first.inner_text().startswith("茶叶存放")
     page.reload()
     sees(page, "count", "2 memories")
+    sees(page, "filters").click()
+    page.get_by_test_id("filter-time").select_option("1")
+    sees(page, "empty", "Nothing fits these filters")
+    page.reload()
+    page.get_by_test_id("filter-time").wait_for()  # what is chosen is in sight
+    page.get_by_test_id("filter-time").select_option("")
+    sees(page, "count", "2 memories")
     page.get_by_test_id("reset").click()
     sees(page, "count", "22 memories")
     page.get_by_test_id("filter-pinned").click()
@@ -135,6 +142,7 @@ def test_a_line_in_a_list_keeps_its_numbers_dashes_and_subject(page: Page, site:
     for title, line in shown.items():
         row = page.get_by_test_id("memory-row").filter(has=page.get_by_role("link", name=title, exact=True))
         assert row.locator(".memory-abstract").inner_text() == line
+        assert "Importance" not in row.inner_text()  # it is normal
 
 
 def test_an_edit_is_previewed_saved_shown_as_a_difference_and_undone(page: Page, site: Site) -> None:

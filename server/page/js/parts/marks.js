@@ -55,13 +55,13 @@ export function importanceMark(salience) {
     t('importance.short', { level: t(`importance.${level}`) }));
 }
 
-/** "Freshness 82%" with a short bar: what time has left of it. */
-export function decayBar(decay) {
+/** "Freshness 82%" with a short bar: what time has left of it; `named: false` where a label beside it says what it is. */
+export function decayBar(decay, { named: said = true } = {}) {
   if (typeof decay !== 'number') return null;
   const share = Math.max(0, Math.min(1, decay));
   return h('span', { class: 'fresh', title: t('mark.fresh', { share: percent(share) }) },
     h('span', { class: 'decay', 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(share * 100)}%` } })),
-    t('mark.fresh.short', { share: percent(share) }));
+    said ? t('mark.fresh.short', { share: percent(share) }) : percent(share));
 }
 
 /** "3 days ago", with the moment as its title. */

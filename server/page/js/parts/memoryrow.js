@@ -3,7 +3,7 @@
 import { pathOf } from '../api.js';
 import { h } from '../dom.js';
 import { number, t } from '../i18n.js';
-import { decayBar, importanceMark, nameOf, plainLine, standingMarks, typeBadge, when } from './marks.js';
+import { decayBar, importanceLevel, importanceMark, nameOf, plainLine, standingMarks, typeBadge, when } from './marks.js';
 import { tagLink } from './tags.js';
 
 /** A list item for an EntrySummary; its link opens the memory. */
@@ -24,7 +24,7 @@ export function memoryRow(entry) {
       (entry.tags ?? []).slice(0, 4).map(tagLink),
       when(entry.updated_at, 'mark.changed'),
       entry.accesses > 0 && h('span', {}, t('mark.accesses', { count: entry.accesses })),
-      importanceMark(entry.salience), decayBar(entry.decay)));
+      importanceLevel(entry.salience) !== 'normal' && importanceMark(entry.salience), decayBar(entry.decay)));
 }
 
 /** Let j, k and the arrows move between the links marked `data-list-item` inside `root` until `signal` is aborted. */

@@ -80,7 +80,7 @@ function headOf(entry, standing, held) {
   const pin = () => standing.change({ pinned: !entry.pinned });
   const bound = entry.editable === false;
   return [
-    h('div', { class: 'memory-meta' }, typeBadge(entry.memory_type), standingMarks(entry), importanceMark(entry.salience)),
+    h('div', { class: 'memory-meta' }, entry.memory_type && [typeBadge(entry.memory_type), standingMarks(entry), importanceMark(entry.salience)]),
     h('h1', { dataset: { testid: 'title' } }, nameOf(entry)),
     h('div', { class: 'actions' },
       !bound && h('a', { class: 'button primary', href: `#/edit/${path}`, dataset: { testid: 'edit' }, 'aria-keyshortcuts': 'e' }, icon('M4 20l1-4L16 5l3 3L8 19zM14 7l3 3'), t('action.edit')),
@@ -88,8 +88,8 @@ function headOf(entry, standing, held) {
         icon('M9 4h6l-1 6 3 3v1H7v-1l3-3zM12 14v6'), t(entry.pinned ? 'action.unpin' : 'action.pin')),
       h('button', { type: 'button', class: 'button', 'aria-label': t('action.copy'), dataset: { testid: 'copy' }, on: { click: () => copy(entry.uri) } },
         icon('M9 9h11v11H9zM5 15H4V4h11v1'), h('span', { class: 'wide' }, t('action.copy'))),
-      !bound && h('button', { type: 'button', class: 'button danger', dataset: { testid: 'delete' }, on: { click: () => remove(entry) } },
-        icon('M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13'), t('action.delete'))),
+      !bound && h('button', { type: 'button', class: 'button danger', 'aria-label': t('action.delete'), dataset: { testid: 'delete' }, on: { click: () => remove(entry) } },
+        icon('M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13'), h('span', { class: 'wide' }, t('action.delete')))),
   ];
 }
 
@@ -124,10 +124,10 @@ function fieldTable(fields) {
 function atAGlance(entry) {
   const rows = [
     [t('memory.updated'), when(entry.updated_at)],
-    [t('memory.created'), h('time', { datetime: entry.created_at, title: moment(entry.created_at) }, day(entry.created_at))],
+    [t('memory.created'), entry.created_at && h('time', { datetime: entry.created_at, title: moment(entry.created_at) }, day(entry.created_at))],
     [t('memory.read'), entry.accesses > 0
       ? [t('mark.accesses', { count: entry.accesses }), entry.last_access && [' · ', when(entry.last_access)]] : t('memory.read.never')],
-    [t('mark.vivid'), decayBar(entry.decay)],
+    [t('mark.vivid'), decayBar(entry.decay, { named: false })],
     [t('memory.project'), entry.project],
   ];
   return h('dl', { class: 'facts' }, rows.filter(([, value]) => value).map(([label, value]) => [h('dt', {}, label), h('dd', {}, value)]));
