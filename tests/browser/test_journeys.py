@@ -12,7 +12,7 @@ from memory_core.core.memory.requests import CommitRequest
 from memory_core.features.imports.import_run import ImportRequest, import_memories
 from memory_core.runebook import open_memory
 from tests.browser.conftest import serving_page, watched_page
-from tests.browser.story import HOSTILE_NAME, USER, tell
+from tests.browser.story import AGENT, HOSTILE_NAME, USER, tell
 from tests.server.bearers import issue
 
 if TYPE_CHECKING:
@@ -231,6 +231,14 @@ def test_a_conflict_can_end_with_theirs_or_with_mine_on_top(site: Site, visit: V
         sees(page, f"conflict-{choice}").click()
         sees(page, "body", left)
         assert left in text_on_disk(site, "notes/冲突.md")
+
+
+def test_a_form_shows_only_what_can_be_changed(page: Page) -> None:
+    go(page, place(f"{AGENT}/tools/web_search.md", "edit"))
+    sees(page, "field-best_for")
+    assert page.get_by_text("Successes").count() == 0
+    go(page, place(f"{AGENT}/tools/web_search.md"))
+    assert "Successes" in sees(page, "fields").inner_text()
 
 
 def test_leaving_with_unsaved_text_asks_first(page: Page, site: Site) -> None:
