@@ -9,9 +9,10 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest
+from memory_core.features.imports.import_run import ImportRequest, import_memories
 from memory_core.runebook import open_memory
 from tests.browser.conftest import serving_page, watched_page
-from tests.browser.story import HOSTILE_NAME, USER, tell
+from tests.browser.story import AGENT, HOSTILE_NAME, USER, tell
 from tests.server.bearers import issue
 
 if TYPE_CHECKING:
@@ -85,6 +86,13 @@ def test_the_list_is_filtered_by_type_words_and_standing_and_the_address_keeps_i
     assert page.get_by_test_id("memory-row").first.inner_text().startswith("茶叶存放")
     page.reload()
     sees(page, "count", "2 memories")
+    sees(page, "filters").click()
+    page.get_by_test_id("filter-time").select_option("1")
+    sees(page, "empty", "Nothing fits these filters")
+    page.reload()
+    page.get_by_test_id("filter-time").wait_for()  # what is chosen is in sight
+    page.get_by_test_id("filter-time").select_option("")
+    sees(page, "count", "2 memories")
     page.get_by_test_id("reset").click()
     sees(page, "count", "22 memories")
     page.get_by_test_id("filter-pinned").click()
@@ -106,6 +114,35 @@ def test_a_memory_shows_its_text_its_standing_its_past_and_the_lines_it_came_fro
     go(page, place(f"{USER}/preferences/Hotels.md"))
     sees(page, "title", "Hotels")
     assert "my father walks badly" in sees(page, "sources").inner_text()
+
+
+def test_an_imported_memory_names_its_file_and_who_edited_it(page: Page, site: Site, tmp_path: Path) -> None:
+    people = tmp_path / "people.md"
+    people.write_text("# People\n\n## Li Wei\n\nLi Wei runs the warehouse.\n", encoding="utf-8")
+    with open_memory(Config(home=site.home, embedding=EmbeddingConfig(provider="none"))) as memory:
+        import_memories(memory, ImportRequest(people))
+    uri = f"{USER}/notes/Li Wei.md"
+    go(page, place(uri))
+    assert sees(page, "origin").inner_text() == "Imported from people.md."
+    assert page.get_by_text("Edited since").count() == 0
+    go(page, place(uri, "edit"))
+    sees(page, "field-content").fill("Li Wei runs two warehouses.\n")
+    page.get_by_test_id("save").click()
+    sees(page, "body", "two warehouses")
+    page.get_by_text("Edited since; last by this page").wait_for()
+    assert sees(page, "origin").inner_text() == "Imported from people.md."
+
+
+def test_a_line_in_a_list_keeps_its_numbers_dashes_and_subject(page: Page, site: Site) -> None:
+    keep(site, "Database", "We use PostgreSQL 16. It runs at 2 - 3 sites; 4. is planned by `ops__team`.\n")
+    keep(site, "Lin Yue", "Lin Yue keeps the stock.\n")
+    keep(site, "Shopping", "- rice\n- tea\n\n## Later\n\nA pot.\n")
+    shown = {"Database": "We use PostgreSQL 16. It runs at 2 - 3 sites; 4. is planned by ops__team."}
+    shown |= {"Lin Yue": "Lin Yue keeps the stock.", "Shopping": "rice · tea · Later A pot."}
+    for title, line in shown.items():
+        row = page.get_by_test_id("memory-row").filter(has=page.get_by_role("link", name=title, exact=True))
+        assert row.locator(".memory-abstract").inner_text() == line
+        assert "Importance" not in row.inner_text()  # it is normal
 
 
 def test_an_edit_is_previewed_saved_shown_as_a_difference_and_undone(page: Page, site: Site) -> None:
@@ -194,6 +231,14 @@ def test_a_conflict_can_end_with_theirs_or_with_mine_on_top(site: Site, visit: V
         sees(page, f"conflict-{choice}").click()
         sees(page, "body", left)
         assert left in text_on_disk(site, "notes/冲突.md")
+
+
+def test_a_form_shows_only_what_can_be_changed(page: Page) -> None:
+    go(page, place(f"{AGENT}/tools/web_search.md", "edit"))
+    sees(page, "field-best_for")
+    assert page.get_by_text("Successes").count() == 0
+    go(page, place(f"{AGENT}/tools/web_search.md"))
+    assert "Successes" in sees(page, "fields").inner_text()
 
 
 def test_leaving_with_unsaved_text_asks_first(page: Page, site: Site) -> None:

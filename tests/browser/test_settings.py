@@ -98,6 +98,9 @@ def test_a_token_is_issued_copied_used_by_another_person_and_revoked(
 def test_it_all_fits_a_phone_in_chinese_and_is_reached_by_the_keyboard(browser: Browser, own_site: Site) -> None:
     phone: dict[str, Any] = {"locale": "zh-CN", "viewport": {"width": 360, "height": 740}}
     with opened_page(browser, own_site, "#/settings", **phone) as page:
+        sections = page.locator(".setting-section > summary")
+        sections.first.wait_for()
+        assert not [said for said in sections.all_inner_texts() if said.split()[0].isascii() and "HTTP" not in said]
         page.get_by_test_id("setting-filter").fill("search")
         page.get_by_test_id("setting").first.wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360

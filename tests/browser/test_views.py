@@ -287,17 +287,30 @@ def test_a_conversation_opens_at_the_line_that_was_asked_for(tab: Page) -> None:
     assert tab.locator(".segment").count() >= 2
 
 
-def test_the_queue_says_why_each_waits_and_what_an_extraction_needs(tab: Page) -> None:
+def test_the_queue_begins_with_what_the_reader_decides_and_says_once_what_an_extraction_needs(tab: Page) -> None:
     _go(tab, "queue")
     rows = _waits(tab, "[data-testid=queue-row]")
-    for row in rows.all():
-        assert "No model is set up" in row.locator("[data-testid=queue-reason]").inner_text()
-        assert "waiting since" in row.inner_text()
-    assert rows.first.locator("[data-testid=extract]").is_disabled()
+    assert tab.locator("main h2").all_inner_texts()[:2] == ["For your review", "Conversations to extract"]
+    assert all("waiting since" in said for said in rows.all_inner_texts())
+    assert "We fly to Osaka on 2 May." in " ".join(rows.all_inner_texts())  # by its title, not by its id
+    assert tab.get_by_test_id("queue-reason").count() == tab.get_by_test_id("extract").count() == 0
     assert tab.get_by_test_id("extract-all").is_disabled()
     reason = _waits(tab, "[data-testid=no-model]").inner_text()
     assert "No language model is set up." in reason
     assert "llm.provider" in reason
+
+
+def test_names_are_told_without_what_only_files_need(tab: Page) -> None:
+    _go(tab, "history")
+    proposed = _waits(tab, ".commit-line:has-text('Proposed')").first.inner_text()
+    assert re.search(r"\b[0-9a-f]{8}\b", proposed) is None
+    _go(tab, "sessions")
+    row = _waits(tab, "[data-testid=session]:has-text('We fly to Osaka on 2 May.')").inner_text()
+    assert "osaka-trip" not in row
+    assert "no topics" not in row
+    _go(tab, "search?q=PostgreSQL payment Chengdu")
+    names = _waits(tab, "[data-testid=hit-link]").all_inner_texts()
+    assert {"2026-03-17 Moved to PostgreSQL 18", "Profile"} <= set(names)
 
 
 def test_a_proposal_is_let_in_or_declined(tab: Page) -> None:
@@ -420,6 +433,9 @@ def test_the_graph_is_walked_and_a_relation_is_added_changed_and_removed(tab: Pa
 def test_the_graph_is_filtered_by_type(tab: Page) -> None:
     _go(tab, "graph")
     tab.wait_for_selector("[data-testid=graph][data-drawn]")
+    drawn, listed = int(tab.get_by_test_id("graph").get_attribute("data-drawn") or 0), tab.get_by_test_id("graph-node")
+    assert 2 <= drawn < listed.count()  # what is connected with nothing is in the list alone
+    tab.get_by_text(f"{listed.count() - drawn} without a connection are in the list only").wait_for()
     tab.click("[data-testid=graph-type-facts]")
     tab.wait_for_function("() => location.hash.includes('type=facts')")
     tab.wait_for_selector("[data-testid=graph-count]:has-text('3 memories')")

@@ -66,7 +66,7 @@ _NAMES_LIMIT = 32
 #: Parts of ``viking://user/{space}/memories``.
 _MEMORIES_DEPTH = 3
 _TOLD_EVERY = 100
-_EXPLICIT = "user_explicit"
+_EXPLICIT, _IMPORTED = "user_explicit", "import"
 
 
 @frozen
@@ -503,13 +503,16 @@ def _says_more(memory: Memory, metadata: Mapping[str, Any]) -> bool:
 
 
 def _said_anew(memory: Memory, data: MemoryData, context: PlanContext) -> dict[str, Any]:
-    """Version and time of a memory whose content changed, and that somebody now vouches for one learnt by itself."""
+    """Version and time of a memory whose content changed, and that somebody now vouches for one learnt by itself.
+
+    One that was imported stays imported: nobody has to vouch for what a person brought in.
+    """
     said = data.said_at or context.now
     if data.said_at is None and context.said_at is not None:  # what was said long ago is no newer than what is known
         said = max(context.said_at, memory.metadata.text("updated_at") or "")
     changed: dict[str, Any] = {"version": memory.metadata.next_version, "updated_at": said}
     source = memory.metadata.source
-    if source and context.source.get("kind") == _EXPLICIT and source.get("kind") != _EXPLICIT:
+    if source and context.source.get("kind") == _EXPLICIT and source.get("kind") not in (_EXPLICIT, _IMPORTED):
         changed["source"] = {**source, "kind": _EXPLICIT}
     return changed
 

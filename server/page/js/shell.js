@@ -94,7 +94,7 @@ function drawTop() {
       h('a', { class: 'button primary', href: '#/new', dataset: { testid: 'new' }, 'aria-label': t('shell.new') }, icon('M12 5v14M5 12h14'), h('span', {}, t('shell.new'))),
       h('button', { type: 'button', class: 'plain-button', title: t('shell.language.title'), lang: language() === 'zh' ? 'en' : 'zh-Hans',
         dataset: { testid: 'language' }, on: { click: () => setLanguage(language() === 'zh' ? 'en' : 'zh') } }, t('shell.language')),
-      h('button', { type: 'button', class: 'plain-button', 'aria-label': themeText, title: themeText, dataset: { testid: 'theme' },
+      h('button', { type: 'button', class: 'plain-button wide', 'aria-label': themeText, title: themeText, dataset: { testid: 'theme' },
         on: { click: () => setTheme(next) } }, icon(THEMES[theme()])),
       h('button', { type: 'button', class: 'plain-button wide', 'aria-label': t('shell.help'), title: t('shell.help'), dataset: { testid: 'help-button' },
         on: { click: showHelp } }, '?')));

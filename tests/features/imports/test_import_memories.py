@@ -14,7 +14,7 @@ import pytest
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.project import ProjectAssignment
 from memory_core.core.memory.requests import CommitRequest, FindRequest
-from memory_core.core.memory.results import Action, as_json
+from memory_core.core.memory.results import Action, as_json, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.imports import FORMATS
 from memory_core.features.imports.items import Format, Item, MemoryItem
@@ -104,6 +104,18 @@ def test_version_1_keeps_days_ids_and_categories_and_its_files_are_renamed(memor
 
 def done_uris(memory: Runebook) -> list[str]:
     return [str(change.uri) for change in memory.store.ledger.changes_after(0, 1_000)]
+
+
+def test_what_was_imported_stays_imported_when_its_owner_edits_it(memory: Runebook, tmp_path: Path) -> None:
+    brought(memory, write(tmp_path / "people.md", "# People\n\n## Li Wei\n\nLi Wei runs the warehouse.\n"))
+    uri = "viking://user/default/memories/notes/Li Wei.md"
+    before = trailer(memory, uri)["source"]
+    assert (before["kind"], before["file"]) == ("import", "people.md")
+    edit = {"uri": uri, "patches": {"content": "Li Wei runs two warehouses."}}
+    sha256 = text_sha256(text(memory, uri))
+    memory.commit(CommitRequest(operations={"edit_operations": [edit]}, expected={uri: sha256}))
+    assert body(memory, uri) == "Li Wei runs two warehouses."
+    assert trailer(memory, uri)["source"] == before
 
 
 def test_originals_stay_where_asked_where_something_was_left_out_and_in_an_archive(

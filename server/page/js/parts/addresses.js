@@ -28,7 +28,7 @@ export function nameOf(uri) {
   if (last === '.abstract.md' || last === '.overview.md') {
     return t(last === '.abstract.md' ? 'address.abstract' : 'address.overview', { folder: uri.split('/').at(-2) });
   }
-  return last.replace(/\.md$/, '');
+  return last.replace(/\.md$/, '').replace(uri.includes('/review/') ? / [0-9a-f]{8}$/ : '', ''); // a proposal's file carries a hash of it
 }
 
 /** The summaries that the server makes of directories: nobody wrote them. */

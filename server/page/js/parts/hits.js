@@ -4,7 +4,7 @@ import { h } from '../dom.js';
 import { ago, moment, number, percent, t } from '../i18n.js';
 import { linkOf, nameOf } from './addresses.js';
 import { legend, stackedBar } from './charts.js';
-import { plainLine, typeBadge } from './marks.js';
+import { plainLine, typeBadge, typeName } from './marks.js';
 import { explainScore } from './score.js';
 
 /** How each part of a score is drawn, in the order of the bar. */
@@ -38,7 +38,7 @@ export function hitCard(hit, search, query) {
   const rivals = hit.rivals ?? [];
   return h('li', { class: 'hit', dataset: { testid: 'hit', uri: hit.uri } },
     h('div', { class: 'hit-head' },
-      h('a', { class: 'hit-link', href: linkOf(hit.uri), dataset: { testid: 'hit-link', listItem: '' } }, hit.context_type === 'resource' || !hit.name ? nameOf(hit.uri) : marked(hit.name, hit.name_marks)),
+      h('a', { class: 'hit-link', href: linkOf(hit.uri), dataset: { testid: 'hit-link', listItem: '' } }, titleOf(hit)),
       typeBadge(hit.memory_type),
       hit.project ? h('span', { class: 'badge badge-project' }, hit.project) : null,
       h('span', { class: 'hit-score', dataset: { testid: 'hit-score' }, title: t('search.score') }, part2(hit.score))),
@@ -60,6 +60,12 @@ export function hitCard(hit, search, query) {
     h('details', { class: 'hit-why', dataset: { testid: 'hit-why' } },
       h('summary', {}, t('search.why')),
       h('ul', {}, reasons(hit, explained, search, query).map((line) => h('li', {}, line)))));
+}
+
+/** What a hit is called, with what matched marked. */
+function titleOf(hit) {
+  if (hit.memory_type === 'profile') return typeName('profile');
+  return hit.context_type === 'resource' || !hit.name ? nameOf(hit.uri) : marked(hit.name.replace(/^(\d{4}-\d\d-\d\d)_/, '$1 '), hit.name_marks);
 }
 
 /** A text with what matched marked. */

@@ -24,10 +24,11 @@ export function nameOf(entry) {
   return entry.memory_type === 'profile' ? typeName('profile') : entry.name || lastName(entry.uri);
 }
 
-/** A line of Markdown without its marks: no heading, quotation, list, table, fence or emphasis. */
+/** A text on one line without the marks of Markdown. Numbers stay, and a dash inside a sentence: both may be words of it. */
 export function plainLine(text) {
-  return String(text ?? '').replace(/```\w*/g, ' ').replace(/\|?[\s:|]*-{3,}[-\s:|]*/g, ' · ').replace(/\s*\|\s*/g, ' · ').replace(/(^|\s)(#{1,6}|>|[-*+]|\d+\.)(?=\s)/g, '$1')
-    .replace(/\*\*|__|~~|`/g, '').replace(/(\s*·\s*)+/g, ' · ').replace(/\s+/g, ' ').replace(/^[\s·]+|[\s·]+$/g, '');
+  const flat = String(text ?? '').replace(/```\w*/g, ' ').replace(/\|?[\s:|]*-{3,}[-\s:|]*/g, ' · ').replace(/\s*\|\s*/g, ' · ').replace(/(^|\s)#{2,6}(?=\s)/g, '$1·').trim();
+  return (/^[-*+]\s/.test(flat) ? flat.replace(/\s[-*+](?=\s)/g, ' ·') : flat).replace(/^(([#>*+-]|·)\s+)+/, '')
+    .replace(/\*\*|(?<!\w)__|__(?!\w)|~~|`/g, '').replace(/(\s*·\s*)+/g, ' · ').replace(/\s+/g, ' ').replace(/^[\s·]+|[\s·]+$/g, '');
 }
 
 /** The last part of a URI, without ".md". */
@@ -54,13 +55,13 @@ export function importanceMark(salience) {
     t('importance.short', { level: t(`importance.${level}`) }));
 }
 
-/** "Freshness 82%" with a short bar: what time has left of it. */
-export function decayBar(decay) {
+/** "Freshness 82%" with a short bar: what time has left of it; `named: false` where a label beside it says what it is. */
+export function decayBar(decay, { named: said = true } = {}) {
   if (typeof decay !== 'number') return null;
   const share = Math.max(0, Math.min(1, decay));
   return h('span', { class: 'fresh', title: t('mark.fresh', { share: percent(share) }) },
     h('span', { class: 'decay', 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(share * 100)}%` } })),
-    t('mark.fresh.short', { share: percent(share) }));
+    said ? t('mark.fresh.short', { share: percent(share) }) : percent(share));
 }
 
 /** "3 days ago", with the moment as its title. */

@@ -8,7 +8,14 @@ import { HUES } from './marks.js';
 const LABEL_CHARS = 28;
 const COLUMN_PX = 110;
 const ROW_PX = 74;
-const LOOSE_SHARE = 0.6;
+const EDGE_PX = 44; // room for the buttons
+/** Fewer nodes than this need only part of the picture. */
+const FILLING_NODES = 10;
+const MOST_FITTED = 1.2;
+const LABEL_PX = 12;
+const LABEL_WIDTH_PX = 100;
+/** Names grow against a small picture up to this. */
+const MOST_GROWN = 1.8;
 /** The library adds a style sheet of its own unless it finds this one; the page's policy forbids styles in scripts. */
 const OWN_STYLES = '__________cytoscape_stylesheet';
 
@@ -24,7 +31,7 @@ export function drawGraph(box, { nodes, edges }, choose, enter) {
     zoom(factor) {
       const { drawing } = held;
       if (!drawing) return;
-      if (factor === 0) drawing.fit(undefined, 24);
+      if (factor === 0) fit(drawing);
       else drawing.zoom({ level: drawing.zoom() * factor, renderedPosition: { x: box.clientWidth / 2, y: box.clientHeight / 2 } });
     },
     stop() {
@@ -43,16 +50,16 @@ async function begin(box, nodes, edges, choose, enter, held) {
   held.drawing = cytoscape({
     container: box,
     minZoom: 0.2,
-    maxZoom: 3,
+    maxZoom: 2,
     userZoomingEnabled: false, // the wheel scrolls the page; there are buttons
     elements: [
       ...nodes.map((node) => ({ data: { id: node.uri, label: short(node.name), size: node.type === 'conversation' ? 16 : 14 + 22 * (node.salience ?? 0.5), hue: colour(`--c${HUES[node.type] ?? 6}`), shape: node.type === 'conversation' ? 'round-rectangle' : 'ellipse' } })),
       ...edges.map((edge, at) => ({ data: { id: `edge ${at}`, source: edge.source, target: edge.target, label: named(`relation.${edge.relation}`, edge.relation), width: 1 + 3 * edge.strength, hue: colour(edge.relation === 'contradicts' ? '--bad' : '--line-strong'), dash: ['mentions', 'told in'].includes(edge.relation) ? 'dotted' : 'solid', arrow: ['similar', 'contradicts'].includes(edge.relation) ? 'none' : 'triangle' } })),
     ],
     style: [
-      { selector: 'node', style: { width: 'data(size)', height: 'data(size)', shape: 'data(shape)', 'background-color': 'data(hue)', label: 'data(label)', color: colour('--text'), 'font-size': 11, 'text-valign': 'bottom', 'text-margin-y': 3, 'text-wrap': 'wrap', 'text-max-width': '96px', 'text-outline-width': 2, 'text-outline-color': colour('--surface') } },
+      { selector: 'node', style: { width: 'data(size)', height: 'data(size)', shape: 'data(shape)', 'background-color': 'data(hue)', label: 'data(label)', color: colour('--text'), 'font-size': LABEL_PX, 'text-valign': 'bottom', 'text-margin-y': 3, 'text-wrap': 'wrap', 'text-max-width': `${LABEL_WIDTH_PX}px`, 'text-outline-width': 2, 'text-outline-color': colour('--surface') } },
       { selector: 'node.chosen', style: { 'border-width': 4, 'border-color': colour('--accent') } },
-      { selector: 'edge', style: { width: 'data(width)', 'line-color': 'data(hue)', 'line-style': 'data(dash)', 'target-arrow-shape': 'data(arrow)', 'target-arrow-color': 'data(hue)', 'curve-style': 'bezier', label: 'data(label)', 'font-size': 9, color: colour('--muted'), 'text-rotation': 'autorotate', 'text-outline-width': 2, 'text-outline-color': colour('--surface') } },
+      { selector: 'edge', style: { width: 'data(width)', 'line-color': 'data(hue)', 'line-style': 'data(dash)', 'target-arrow-shape': 'data(arrow)', 'target-arrow-color': 'data(hue)', 'curve-style': 'bezier', label: 'data(label)', 'font-size': LABEL_PX - 2, color: colour('--muted'), 'text-rotation': 'autorotate', 'text-outline-width': 2, 'text-outline-color': colour('--surface') } },
     ],
     layout: { name: 'preset' },
   });
@@ -63,18 +70,25 @@ async function begin(box, nodes, edges, choose, enter, held) {
   if (held.marked) held.drawing.getElementById(held.marked).addClass('chosen');
 }
 
-/** What is connected above, as the library lays it out; what is not in rows below. */
+/** What is connected as the library lays it out; where nothing is, in rows. Names stay readable however small the picture gets. */
 function arrange(drawing, box) {
-  const [width, height] = [box.clientWidth, box.clientHeight];
-  const loose = drawing.nodes().filter((node) => node.degree(false) === 0);
-  const tied = drawing.elements().difference(loose);
+  const room = Math.min(1, Math.sqrt(drawing.nodes().length / FILLING_NODES));
+  const [width, height] = [room * box.clientWidth, room * box.clientHeight];
   const cols = Math.max(1, Math.floor(width / COLUMN_PX));
-  const below = tied.empty() ? height : Math.min(LOOSE_SHARE * height, Math.ceil(loose.length / cols) * ROW_PX);
-  tied.layout({ name: 'cose', animate: false, fit: false, randomize: false, nodeRepulsion: () => 9_000, idealEdgeLength: () => 90, componentSpacing: 70, boundingBox: { x1: 0, y1: 0, w: width, h: height - below } }).run();
-  const bottom = tied.empty() ? 0 : tied.boundingBox().y2 + ROW_PX / 2;
-  const left = tied.empty() ? 0 : tied.boundingBox().x1;
-  loose.layout({ name: 'grid', animate: false, fit: false, cols, condense: false, boundingBox: { x1: left, y1: bottom, w: width, h: Math.ceil(loose.length / cols) * ROW_PX } }).run();
-  drawing.fit(undefined, 24);
+  const layout = drawing.edges().empty()
+    ? { name: 'grid', cols, condense: false, boundingBox: { x1: 0, y1: 0, w: width, h: Math.ceil(drawing.nodes().length / cols) * ROW_PX } }
+    : { name: 'cose', randomize: false, nodeDimensionsIncludeLabels: true, nodeOverlap: 20, nodeRepulsion: () => 9_000, idealEdgeLength: () => 90, componentSpacing: 70, boundingBox: { x1: 0, y1: 0, w: width, h: height } };
+  drawing.layout({ ...layout, animate: false, fit: false }).run();
+  drawing.fit(undefined, EDGE_PX);
+  const shrunk = Math.min(MOST_GROWN, Math.max(1, 1 / drawing.zoom()));
+  drawing.style().selector('node').style({ 'font-size': LABEL_PX * shrunk, 'text-max-width': `${LABEL_WIDTH_PX * shrunk}px` }).selector('edge').style({ 'font-size': (LABEL_PX - 2) * shrunk }).update();
+  fit(drawing);
+}
+
+/** All in sight, and a few no larger than life. */
+function fit(drawing) {
+  drawing.fit(undefined, EDGE_PX);
+  if (drawing.zoom() > MOST_FITTED) drawing.zoom(MOST_FITTED).center();
 }
 
 /** Reads the page's colours as the browser resolves them, for light or dark. */

@@ -2,13 +2,17 @@
 
 import { get, pathOf } from '../api.js';
 import { h } from '../dom.js';
-import { moment, named, percent, t } from '../i18n.js';
+import { ago, moment, named, percent, t } from '../i18n.js';
 import { href } from '../router.js';
 import { authorName } from './commits.js';
 import { diffTable } from './diff.js';
 import { lastName, when } from './marks.js';
 import { pending } from './states.js';
 
+/** What programs call themselves whose memories can be imported. */
+const PROGRAMS = { chatgpt: 'ChatGPT', claude: 'Claude', 'claude-code': 'Claude Code', 'mcp-memory': 'MCP memory', memoryos: 'MemoryOS' };
+/** Commits that change what is known of a memory, not what it says. */
+const BESIDE = new Set(['relate', 'organize', 'undo']);
 const STATES = { 'at rest': 'relation.at_rest', archived: 'relation.archived', gone: 'relation.gone' };
 
 /** The memories it relates to, with the relation's strength. */
@@ -26,12 +30,13 @@ export function relations(links) {
   }));
 }
 
-/** The lines of conversation that it was taken from. */
+/** The file or program that it was imported from, or the lines of conversation that it was taken from. */
 export function sources(entry) {
+  const { kind, from, file } = entry.source ?? {};
   const pages = entry.source_pages ?? [];
   if (pages.length === 0) {
-    const kind = entry.source?.kind;
-    return h('p', { class: 'muted' }, t(kind && kind !== 'user_explicit' ? 'memory.source.other' : 'memory.source.none', { kind: String(kind).replaceAll('_', ' ') }));
+    const key = from ? 'import' : kind === 'compression' ? 'condensed' : isDirect(entry) ? 'none' : 'other';
+    return h('p', { class: 'muted', dataset: { testid: 'origin' } }, t(`memory.source.${key}`, { from: file ?? PROGRAMS[from] ?? from }));
   }
   return h('ol', { class: 'quotes', dataset: { testid: 'sources' } }, pages.map((page) => h('li', {},
     h('div', { class: 'memory-meta' }, h('strong', {}, page.speaker || named(`role.${page.role}`, page.role ?? '')),
@@ -40,10 +45,20 @@ export function sources(entry) {
     h('blockquote', {}, page.text))));
 }
 
-/** Its versions, newest first; each opens to what it changed. */
-export function versions(path, signal) {
+/** Whether somebody wrote it here and now: neither imported nor taken from a conversation. */
+const isDirect = ({ source }) => !source?.from && !source?.session_id && (source?.kind ?? 'user_explicit') === 'user_explicit';
+
+/** Who changed last what came from elsewhere, going by its versions. */
+export function editedSince(entry, found) {
+  const edit = isDirect(entry) ? null : found.find(({ action, commit }) => action === 'updated' && !BESIDE.has(commit.kind) && !commit.undone_by);
+  return edit ? t('memory.source.edited', { author: authorName(edit.commit), ago: ago(edit.commit.at) }) : null;
+}
+
+/** Its versions, newest first; each opens to what it changed. `told(found)` is called with them. */
+export function versions(path, signal, told) {
   return pending(async () => {
     const found = (await get(`/versions/${path}`, {}, { signal })).versions;
+    told(found);
     if (found.length === 0) return h('p', { class: 'muted' }, t('memory.history.none'));
     return h('ol', { class: 'versions', dataset: { testid: 'versions' } }, found.map(version));
   }, 3);

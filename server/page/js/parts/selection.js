@@ -88,7 +88,7 @@ export function selection(list, entryOf, changed) {
   }
 
   async function remove() {
-    const sure = await confirmed(t('bulk.delete.title', { count: chosen.size }), t('bulk.delete.text'), t('action.delete'), { kind: 'danger', testid: 'bulk-delete-dialog' });
+    const sure = await confirmed(t('bulk.delete.title', { count: chosen.size }), t('bulk.delete.text', { count: chosen.size }), t('action.delete'), { kind: 'danger', testid: 'bulk-delete-dialog' });
     if (sure) await commit({ action: 'delete' });
   }
 

@@ -43,7 +43,7 @@ export async function settingList() {
 
 const changedMark = (rows) => {
   const count = rows.filter((each) => (each.origin ?? 'default') !== 'default').length;
-  return count > 0 && h('span', { class: 'muted small' }, ` ${t('server.changed', { count })}`);
+  return count > 0 && h('span', { class: 'muted small' }, ` · ${t('server.changed', { count })}`);
 };
 
 function row(setting) {

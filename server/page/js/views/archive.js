@@ -58,7 +58,7 @@ function row(entry, facts) {
   const item = h('li', { class: 'archive-row', dataset: { testid: 'archived', uri: entry.uri } },
     h('div', { class: 'row' }, name, h('span', { class: 'spacer' }), facts.writable ? button : null),
     h('p', {}, entry.abstract),
-    h('p', { class: 'muted small' }, h('code', {}, entry.original), ' · ',
+    h('p', { class: 'muted small', title: entry.original },
       entry.at ? h('time', { datetime: entry.at, title: moment(entry.at) }, t('archive.since', { day: day(entry.at), when: ago(entry.at) })) : t('archive.since_unknown'),
       entry.reason ? ` · ${archivedBecause(entry.reason)}` : null),
     outcome);

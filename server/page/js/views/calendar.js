@@ -57,7 +57,7 @@ function grid(first, { month, events, made }) {
     const iso = `${month}-${two(number)}`;
     const here = events.filter((event) => event.day === iso);
     return h('td', { class: [!here.length && !made[iso] && 'quiet', iso === today && 'today'], dataset: { testid: 'calendar-day', day: iso } },
-      h('time', { datetime: iso, title: day(iso) }, String(number)),
+      h('time', { datetime: iso, title: day(iso) }, h('span', { class: 'weekday' }, names[(before + number - 1) % 7], ' '), String(number)),
       h('ul', {}, here.slice(0, SHOWN).map((event) => h('li', {}, h('a', { class: `hue-${HUES[event.memory_type] ?? 6}`, href: linkOf(event.uri), dataset: { testid: 'calendar-event' } }, event.name.replace(iso, '').trim() || event.name)))),
       here.length > SHOWN && h('p', { class: 'muted small' }, t('did.more', { count: here.length - SHOWN })),
       made[iso] && h('p', { class: 'muted small' }, t('calendar.made', { count: made[iso] })));

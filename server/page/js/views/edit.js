@@ -132,7 +132,7 @@ function inputs(draft, touched) {
   return [
     fields.filter((field) => settable(field)).map((field) => {
       if (field.merge_op === 'immutable') return fixed(field, t('edit.fixed'));
-      if (counted(field)) return field.value ? fixed(field, t('edit.counted')) : null;
+      if (counted(field)) return null; // the system counts it
       return fieldInput(field, draft.values[field.name] ?? field.value, set);
     }),
     h('div', { class: 'field' }, h('label', { for: 'edit-tags' }, t('edit.tags')), tags, h('span', { class: 'help' }, t('edit.tags.help'))),

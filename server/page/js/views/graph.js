@@ -44,7 +44,10 @@ export async function view({ query, signal }) {
     state.found = found;
     if (!found.nodes.some((node) => node.uri === state.chosen)) state.chosen = asked.around || null;
     const memories = found.nodes.filter((node) => node.type !== CONVERSATION).length;
-    fill(status, t('home.count', { count: memories }), found.left_out > 0 && ` · ${t('graph.left_out', { count: found.left_out })}`);
+    const tied = new Set(found.edges.flatMap((edge) => [edge.source, edge.target]));
+    state.drawn = tied.size > 0 ? found.nodes.filter((node) => tied.has(node.uri)) : found.nodes;
+    const loose = found.nodes.length - state.drawn.length;
+    fill(status, t('home.count', { count: memories }), loose > 0 && ` · ${t('graph.loose', { count: loose })}`, found.left_out > 0 && ` · ${t('graph.left_out', { count: found.left_out })}`);
     canvas.parentElement.hidden = memories === 0;
     fill(list, memories === 0 ? empty(t('graph.none'), t('graph.none.text')) : nodeList());
     await draw();
@@ -71,7 +74,7 @@ export async function view({ query, signal }) {
     const { drawGraph } = await import('../parts/network.js');
     if (signal.aborted || canvas.parentElement.hidden) return;
     state.drawing?.stop();
-    state.drawing = drawGraph(canvas, state.found, choose, (uri) => { asked.around = uri; state.chosen = uri; load(); });
+    state.drawing = drawGraph(canvas, { nodes: state.drawn, edges: state.found.edges }, choose, (uri) => { asked.around = uri; state.chosen = uri; load(); });
     state.drawing.mark(state.chosen);
   }
 

@@ -151,16 +151,16 @@ function filterBar(known, counts, labels, filters, change) {
   const any = ['', t('filter.any')];
   const first = h('div', { class: 'filter-rows' },
     text('words', t('filter.words')),
-    choose('importance', t('filter.importance'), [any, ...Object.keys(IMPORTANCE).map((each) => [each, t(`filter.importance.${each}`)])]),
-    choose('time', t('filter.time'), [any, ...TIMES.map((each) => [each, t(`filter.time.${each}`)])]),
     choose('sort', t('filter.sort'), SORTS.map((each) => [each, t(`filter.sort.${each}`)])),
     pinned);
   const more = h('details', { class: 'filters' }, h('summary', { dataset: { testid: 'filters' } }, t('filter.more')),
     h('div', { class: 'filter-grid' },
+      choose('importance', t('filter.importance'), [any, ...Object.keys(IMPORTANCE).map((each) => [each, t(`filter.importance.${each}`)])]),
+      choose('time', t('filter.time'), [any, ...TIMES.map((each) => [each, t(`filter.time.${each}`)])]),
       choose('kind', t('filter.kind'), [any, ['memory', t('filter.kind.memory')], ['skill', t('filter.kind.skill')]]),
       choose('active', t('filter.state'), [any, ['true', t('filter.active.true')], ['false', t('filter.active.false')]]),
       text('project', t('filter.project'), labels.projects)));
-  more.open = ['kind', 'active', 'project'].some((name) => filters[name]);
+  more.open = ['importance', 'time', 'kind', 'active', 'project'].some((name) => filters[name]);
   const sync = () => {
     for (const apply of controls) apply();
     drawTags();

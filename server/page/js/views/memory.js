@@ -6,7 +6,7 @@ import { day, moment, number, t } from '../i18n.js';
 import { go, href } from '../router.js';
 import { confirmed } from '../parts/dialogs.js';
 import { fieldName, importanceMark, decayBar, nameOf, standingMarks, typeBadge, when } from '../parts/marks.js';
-import { relations, sources, versions } from '../parts/provenance.js';
+import { editedSince, relations, sources, versions } from '../parts/provenance.js';
 import { receiptToast } from '../parts/receipt.js';
 import { standingControls } from '../parts/standing.js';
 import { empty } from '../parts/states.js';
@@ -31,6 +31,8 @@ function entryView(first, path, signal) {
   const head = h('header', { class: 'view-head' });
   const facts = h('div');
   const past = h('div');
+  const edited = h('p', { class: 'muted' });
+  const showPast = () => fill(past, versions(path, signal, (found) => fill(edited, editedSince(entry, found))));
   const body = h('div', { class: 'card page', dataset: { testid: 'body' } });
   const raw = h('pre', { class: 'raw' });
 
@@ -38,7 +40,7 @@ function entryView(first, path, signal) {
     entry = now ?? await get(`/entries/${path}`, {}, { signal });
     if (!now) standing.hold(entry);
     draw();
-    fill(past, versions(path, signal));
+    showPast();
     window.dispatchEvent(new Event('changed'));
   }
 
@@ -54,15 +56,15 @@ function entryView(first, path, signal) {
   }
 
   draw();
-  fill(past, versions(path, signal));
+  showPast();
   const section = (title, ...content) => h('section', { class: 'stack tight' }, h('h2', {}, title), content);
   const told = (entry.fields ?? []).filter((field) => field.name !== 'content' && field.value !== null && field.value !== undefined && field.value !== '' && String(field.value) !== nameOf(entry));
   return h('article', { class: 'memory', dataset: { testid: 'memory' } }, head,
     h('div', { class: 'memory-columns' },
       h('div', { class: 'stack wide' }, body,
         told.length > 0 && section(t('memory.fields'), fieldTable(told)),
-        section(t('memory.relations'), relations(entry.links), entry.editable !== false && h('p', {}, h('a', { href: href('/graph', { around: entry.uri }), dataset: { testid: 'to-graph' } }, t('graph.open')))),
-        section(t('memory.sources'), sources(entry)),
+        entry.memory_type && section(t('memory.relations'), relations(entry.links), entry.editable !== false && h('p', {}, h('a', { href: href('/graph', { around: entry.uri }), dataset: { testid: 'to-graph' } }, t('graph.open')))),
+        entry.memory_type && section(t('memory.sources'), sources(entry), edited),
         section(t('memory.history'), past),
         h('details', { class: 'raw-file', dataset: { testid: 'raw' } },
           h('summary', {}, t('memory.raw'), ' ', h('span', { class: 'muted small' }, t('memory.lines', { count: entry.lines ?? entry.text.split('\n').length }))),
@@ -78,7 +80,7 @@ function headOf(entry, standing, held) {
   const pin = () => standing.change({ pinned: !entry.pinned });
   const bound = entry.editable === false;
   return [
-    h('div', { class: 'memory-meta' }, typeBadge(entry.memory_type), standingMarks(entry), importanceMark(entry.salience)),
+    h('div', { class: 'memory-meta' }, entry.memory_type && [typeBadge(entry.memory_type), standingMarks(entry), importanceMark(entry.salience)]),
     h('h1', { dataset: { testid: 'title' } }, nameOf(entry)),
     h('div', { class: 'actions' },
       !bound && h('a', { class: 'button primary', href: `#/edit/${path}`, dataset: { testid: 'edit' }, 'aria-keyshortcuts': 'e' }, icon('M4 20l1-4L16 5l3 3L8 19zM14 7l3 3'), t('action.edit')),
@@ -86,8 +88,8 @@ function headOf(entry, standing, held) {
         icon('M9 4h6l-1 6 3 3v1H7v-1l3-3zM12 14v6'), t(entry.pinned ? 'action.unpin' : 'action.pin')),
       h('button', { type: 'button', class: 'button', 'aria-label': t('action.copy'), dataset: { testid: 'copy' }, on: { click: () => copy(entry.uri) } },
         icon('M9 9h11v11H9zM5 15H4V4h11v1'), h('span', { class: 'wide' }, t('action.copy'))),
-      !bound && h('button', { type: 'button', class: 'button danger', dataset: { testid: 'delete' }, on: { click: () => remove(entry) } },
-        icon('M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13'), t('action.delete'))),
+      !bound && h('button', { type: 'button', class: 'button danger', 'aria-label': t('action.delete'), dataset: { testid: 'delete' }, on: { click: () => remove(entry) } },
+        icon('M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13'), h('span', { class: 'wide' }, t('action.delete')))),
   ];
 }
 
@@ -122,10 +124,10 @@ function fieldTable(fields) {
 function atAGlance(entry) {
   const rows = [
     [t('memory.updated'), when(entry.updated_at)],
-    [t('memory.created'), h('time', { datetime: entry.created_at, title: moment(entry.created_at) }, day(entry.created_at))],
+    [t('memory.created'), entry.created_at && h('time', { datetime: entry.created_at, title: moment(entry.created_at) }, day(entry.created_at))],
     [t('memory.read'), entry.accesses > 0
       ? [t('mark.accesses', { count: entry.accesses }), entry.last_access && [' · ', when(entry.last_access)]] : t('memory.read.never')],
-    [t('mark.vivid'), decayBar(entry.decay)],
+    [t('mark.vivid'), decayBar(entry.decay, { named: false })],
     [t('memory.project'), entry.project],
   ];
   return h('dl', { class: 'facts' }, rows.filter(([, value]) => value).map(([label, value]) => [h('dt', {}, label), h('dd', {}, value)]));

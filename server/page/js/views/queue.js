@@ -11,20 +11,21 @@ import { reasonText } from '../parts/notes.js';
 import { empty, failure, pending } from '../parts/states.js';
 import { about } from '../state.js';
 
+/** So many of the latest conversations are called by what they are about. */
+const TITLES = 100;
+
 export async function view() {
   return h('section', { class: 'view view-queue' },
     h('header', { class: 'view-head' }, h('h1', {}, t('queue.title')), h('p', { class: 'lede' }, t('queue.lede'))),
     pending(async () => {
-      const [facts, queue] = await Promise.all([about(), get('/queue')]);
-      return extractions(facts, queue.waiting ?? []);
-    }),
-    pending(async () => {
-      const [facts, review] = await Promise.all([about(), get('/review')]);
-      return reviews(facts, review.waiting ?? []);
+      const [facts, review, queue, { sessions }] = await Promise.all([about(), get('/review'), get('/queue'), get('/sessions', { limit: TITLES })]);
+      const titles = new Map(sessions.map((each) => [each.session_id, each.title]));
+      const parts = [reviews(facts, review.waiting ?? []), extractions(facts, queue.waiting ?? [], titles)];
+      return review.waiting?.length ? parts : parts.reverse(); // first what waits for the reader
     }));
 }
 
-function extractions(facts, waiting) {
+function extractions(facts, waiting, titles) {
   const box = h('section', { class: 'card stack', 'aria-labelledby': 'queue-extractions' });
   const outcome = h('div', { class: 'stack tight', 'aria-live': 'polite', dataset: { testid: 'extract-outcome' } });
   const able = facts.model?.llm !== 'none';
@@ -53,14 +54,14 @@ function extractions(facts, waiting) {
     } } }, label);
     return button;
   };
-  const whyOf = ({ reason }) => (reason ? reasonText(reason) : t(facts.model?.llm === 'none' ? 'reason.no_model' : 'queue.no_reason'));
+  const whyOf = ({ reason }) => (able ? h('p', { dataset: { testid: 'queue-reason' } }, reason ? reasonText(reason) : t('queue.no_reason')) : null); // else it is said above
   const row = (entry) => h('li', { class: 'queue-row', dataset: { testid: 'queue-row' } },
     h('div', { class: 'row' },
-      h('a', { href: sessionLink(entry.session_id) }, entry.session_id),
+      h('a', { href: sessionLink(entry.session_id) }, titles.get(entry.session_id) ?? entry.session_id),
       h('span', { class: 'badge' }, t('queue.messages', { count: entry.messages })),
       h('span', { class: 'spacer' }),
-      facts.writable ? extractButton(t('queue.extract'), entry.session_id, 'extract') : null),
-    h('p', { dataset: { testid: 'queue-reason' } }, whyOf(entry)),
+      facts.writable && able ? extractButton(t('queue.extract'), entry.session_id, 'extract') : null),
+    whyOf(entry),
     h('p', { class: 'muted small' },
       h('time', { datetime: entry.since, title: moment(entry.since) }, t('queue.since', { day: day(entry.since), when: ago(entry.since) })),
       entry.attempts ? ` · ${t('queue.attempts', { count: entry.attempts })}` : null,

@@ -31,9 +31,8 @@ function list({ sessions, total }, start) {
     h('p', { class: 'muted small' }, t('sessions.count', { count: total })),
     h('ul', { class: 'session-list card' }, sessions.map((session) => h('li', { class: 'session-item', dataset: { testid: 'session' } },
       h('a', { class: 'session-link', href: sessionLink(session.session_id), dataset: { testid: 'session-link', listItem: '' } }, session.title ?? session.session_id),
-      h('span', { class: 'muted small' }, session.title && [session.session_id, ' · '],
-        t('sessions.messages', { count: session.messages }), ' · ', countOf(session.segments) ? t('sessions.segments', { count: countOf(session.segments) }) : t('sessions.no_segments'), ' · ',
-        h('time', { datetime: session.updated_at, title: moment(session.updated_at) }, ago(session.updated_at))),
+      h('span', { class: 'muted small session-facts' }, h('time', { datetime: session.updated_at, title: moment(session.updated_at) }, ago(session.updated_at)), ' · ',
+        t('sessions.messages', { count: session.messages }), countOf(session.segments) > 0 && [' · ', t('sessions.segments', { count: countOf(session.segments) })]),
       session.waiting ? h('a', { class: 'badge warn', href: '#/queue' }, t('sessions.waiting', { count: session.waiting })) : null))),
     pager(start, LIST_PAGE, total, (offset) => href('/sessions', { offset: offset || '' })),
   ];
@@ -66,7 +65,7 @@ async function conversation(id, line, words) {
     h('header', { class: 'view-head' },
       h('p', { class: 'small' }, h('a', { href: '#/sessions' }, t('session.back'))),
       title, under,
-      h('div', { class: 'row' }, seek(state, () => open(0)), jump(state, open))),
+      seek(state, () => open(0))),
     h('div', { class: 'session-body' }, messages, aside));
   fill(messages, loading(6));
   open(line ?? 0);
@@ -86,18 +85,7 @@ function seek(state, open) {
       open();
     }, TYPING_MS);
   } } });
-  return h('div', { role: 'search' }, field);
-}
-
-function jump(state, open) {
-  const field = h('input', { type: 'number', min: '0', step: '1', value: String(state.line ?? ''), 'aria-label': t('session.line'), dataset: { testid: 'session-line' } });
-  return h('form', { class: 'row', on: { submit: (event) => {
-    event.preventDefault();
-    const at = Math.max(0, Number.parseInt(field.value, 10) || 0);
-    state.line = at;
-    remember(sessionLink(state.id, at));
-    open(at);
-  } } }, h('label', { class: 'row small' }, t('session.line'), field), h('button', { type: 'submit', class: 'button small' }, t('session.jump')));
+  return h('div', { class: 'session-seek', role: 'search' }, field);
 }
 
 /** Show the page of messages that holds a line, with that line marked if it was asked for. */
@@ -190,9 +178,9 @@ function segmentList(state, segments) {
     h('h2', {}, t('session.segments')),
     h('ul', { class: 'segment-list' }, segments.slice(0, SEGMENTS_SHOWN).map((segment) => h('li', { class: 'segment' },
       h('a', { href: linkOf(segment.uri) }, segment.title || nameOf(segment.uri)),
-      segment.summary ? h('p', { class: 'small muted' }, segment.summary.slice(0, 220)) : null,
+      segment.summary ? h('p', { class: 'small muted clamped' }, segment.summary) : null,
       segment.pages?.length ? h('p', { class: 'small' }, segment.pages.slice(0, 12).map(([first, last], at) => [
-        at ? t('list.comma') : null, h('a', { href: sessionLink(state.id, first) }, last > first ? `${first}–${last}` : String(first))])) : null))),
+        at ? t('list.comma') : null, h('a', { href: sessionLink(state.id, first) }, last > first ? `#${first}–${last}` : `#${first}`)])) : null))),
     segments.length > SEGMENTS_SHOWN ? h('p', { class: 'muted small' }, t('did.more', { count: segments.length - SEGMENTS_SHOWN })) : null,
   ];
 }

@@ -83,7 +83,7 @@ function server(facts) {
   const model = facts.model ?? {};
   const rows = [
     ['version', facts.version], ['space', facts.user_space], ['agent', facts.agent_space], ['project', facts.project],
-    ['writable', yes(facts.writable)], ['private', yes(facts.private_mode)],
+    ['writable', yes(facts.writable)],
     ['halflife', facts.half_life_days && t('settings.days', { count: Math.round(facts.half_life_days * 10) / 10 })],
     ['embedding', said(model.embedding)], ['llm', said(model.llm, model.llm_model)],
   ];

@@ -22,7 +22,7 @@ export async function view({ query, signal }) {
 }
 
 function reading(now, writable) {
-  const edit = h('a', { class: 'button primary', href: `${PLACE}?edit=1`, dataset: { testid: 'edit' } }, t('action.edit'));
+  const edit = h('a', { class: 'button primary', href: `${PLACE}?edit=1`, dataset: { testid: 'edit' } }, t(now.text ? 'action.edit' : 'summary.write'));
   if (!now.text) return empty(t('summary.empty'), t('summary.empty.text'), writable && edit);
   return h('div', { class: 'stack' },
     h('p', { class: 'memory-meta' }, h('span', { class: 'badge' }, t(`summary.by.${now.written_by}`)), when(now.updated_at)),
