@@ -241,7 +241,8 @@ def demo(arguments: argparse.Namespace) -> int:
 
     config = [f"--config={arguments.config}"] if arguments.config else []
     options = [*config, *(f"--set={setting}" for setting in arguments.set)]
-    return run(keep=arguments.keep, home=Path(arguments.home) if arguments.home else None, options=options)
+    home = settings_of(arguments).root if arguments.home else None
+    return run(keep=arguments.keep, home=home, options=options)
 
 
 def ui(arguments: argparse.Namespace) -> int:
@@ -269,7 +270,7 @@ def ui(arguments: argparse.Namespace) -> int:
             ).start()
 
     store = _store(arguments, config)
-    leading = config.home.resolve() / STATE_NAME / _LEADING_NAME
+    leading = config.root / STATE_NAME / _LEADING_NAME
     with open_tokens(config) as tokens:
         try:
             serve(build_server(store), _PAGE_HOST, port, tokens, config.http, store=store, owner_key=key, ready=ready)

@@ -310,6 +310,25 @@ def test_the_demo_tells_its_story_and_leaves_nothing(tmp_path: Path, home: Path)
     assert not home.exists()
 
 
+def test_a_folder_below_the_account_s_may_begin_with_a_tilde(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account, elsewhere = tmp_path / "家", tmp_path / "elsewhere"
+    (account / "full").mkdir(parents=True)
+    (account / "full" / "notes.md").write_text("Mine.", encoding="utf-8")
+    (account / "own.json").write_text('{"user_space": "mine"}', encoding="utf-8")
+    elsewhere.mkdir()
+    monkeypatch.setenv("HOME", str(account))
+    monkeypatch.setenv("USERPROFILE", str(account))
+    monkeypatch.chdir(elsewhere)
+    assert f"{account / 'full'} is not empty" in refused(run("demo", "--home", "~/full"))
+    backup = account / "backup"
+    assert run("backup", str(backup), "--home", "~/store", "--config", "~/own.json")[0] == 0
+    kept = next(backup.glob("*/home/config.json"))
+    assert json.loads(kept.read_text(encoding="utf-8")) == {"user_space": "mine"}
+    assert list(elsewhere.iterdir()) == []
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="the lines are for a POSIX shell")
 def test_the_demo_s_last_lines_work_when_they_are_pasted(tmp_path: Path) -> None:
     person, folder = tmp_path / "家", tmp_path / "the demo"
