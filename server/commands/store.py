@@ -154,11 +154,19 @@ def types(arguments: argparse.Namespace) -> int:
 
 
 def settings_in_force(arguments: argparse.Namespace) -> int:
-    """Print all settings."""
+    """Print all settings; where one of them is wrong, what there is with its default, and the error."""
+    from memory_core.core import config as declared_settings
+    from memory_core.core.errors import ConfigInvalid
     from memory_core.core.memory.project import ProjectChoice
 
     source = settings_file_of(arguments)
-    config = source.load()
+    try:
+        config = source.load()
+    except ConfigInvalid:
+        if not arguments.json:
+            defaults = (f"{name} = {default}\n    {about}" for name, default, about in declared_settings.settings())
+            show(arguments, None, "\n".join(["With their defaults:", *defaults]), is_paged=False)
+        raise
     facts: dict[str, Any] = {}
     lines: list[str] = []
     for setting in source.settings():

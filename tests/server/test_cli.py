@@ -171,10 +171,10 @@ def test_rejected_commit_exits_with_1_and_a_partial_one_with_0(run: Run, tmp_pat
         (("ls", "viking://user/default/absent"), "there is nothing"),
         (("tree", "--level-limit", "0"), "start at 1"),
         (("retrieve", "x", "--token-budget", "5"), "out of range"),
-        (("config", "--set", "colour=1"), "no setting 'colour'"),
-        (("config", "--set", "index.mode=quick"), "'auto', 'exact', 'chroma' or 'http'"),
-        (("config", "--set", "index.mode"), "has no value"),
-        (("config", "--config", "/nonexistent/c.json"), "does not exist"),
+        (("types", "--set", "colour=1"), "no setting 'colour'"),
+        (("types", "--set", "index.mode=quick"), "'auto', 'exact', 'chroma' or 'http'"),
+        (("types", "--set", "index.mode"), "has no value"),
+        (("types", "--config", "/nonexistent/c.json"), "does not exist"),
         (("find", "x", "--home", "{tmp}/list.json"), "memory folder"),
         (("demo", "--home", "{tmp}"), "is not empty"),
     ],
@@ -236,6 +236,17 @@ def test_config_shows_variables_values_and_what_was_changed(run: Run, home: Path
         "index.mode = exact  (changed)",
         "embedding.provider = none  (changed)",
     ]
+
+
+def test_config_lists_the_settings_also_where_one_of_them_is_wrong(run: Run, home: Path) -> None:
+    home.mkdir()
+    (home / "config.json").write_text('{"search": {"rank": "foo"}}', encoding="utf-8")
+    status, out, err = run("config")
+    assert status == 1
+    assert "search.rank = balanced\n" in out
+    assert err.count("\n") == 1
+    assert err.startswith("runebook: setting 'search.rank' takes 'relevance', ")
+    assert run("config", "--json")[:2] == (1, "")
 
 
 def test_flags_beat_the_environment_which_beats_the_file(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
