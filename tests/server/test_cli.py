@@ -52,6 +52,17 @@ def test_what_is_committed_is_found_read_listed_and_retrieved(run: Run) -> None:
     assert "喜欢用 tabs 缩进" in run("retrieve", "代码风格")[1]
 
 
+def test_a_receipt_names_the_project_of_what_was_stored(run: Run, tmp_path: Path) -> None:
+    case = ("commit", "Ship at night.", "--type", "cases", "--field", "case_name=Deploy 部署")
+    _, told, _ = run(*case, "--project", "支付系统")
+    assert told.splitlines()[1].endswith("/cases/Deploy 部署.md, in the project 支付系统")
+    assert "in the project" not in run("commit", "The tea is green.")[1]
+    file = tmp_path / "messages.json"
+    file.write_text(json.dumps([{"role": "user", "content": "我们五月去大阪。"}]), encoding="utf-8", newline="\n")
+    _, told, _ = run("commit", "--messages", str(file), "--session-id", "s1", "--project", "支付系统")
+    assert told.splitlines()[1] == "- created: viking://session/default/s1/messages.jsonl, in the project 支付系统"
+
+
 def test_json_output_of_every_command_parses(run: Run) -> None:
     receipt = facts(run("commit", "Tea 茶", "--json", "--priority", "high", "--category", "taste"))
     assert receipt["status"] == "committed"
