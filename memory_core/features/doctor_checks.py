@@ -329,8 +329,8 @@ def _ledger(subject: Subject) -> Iterator[Finding]:
     in_database = subject.database is not None
     try:
         damage = [] if in_database else _damage(ledger)
-        yield from _found("damaged ledger", *damage)
         if damage:
+            yield from _found("damaged ledger", LEDGER_NAME, error=damage[0])
             return
         before = (datetime.now(UTC) - timedelta(seconds=_SETTLING_SECONDS)).isoformat(timespec="milliseconds")
         table = word_table(__file__)
@@ -345,12 +345,13 @@ def _ledger(subject: Subject) -> Iterator[Finding]:
 
 
 def _damage(connection: sqlite3.Connection) -> list[str]:
-    """What SQLite's own check finds; empty for a sound database."""
+    """What SQLite's own check finds, a line each; empty for a sound database."""
     try:
         rows = connection.execute("PRAGMA integrity_check(5)").fetchall()
     except sqlite3.Error as error:
         return [str(error)]
-    return [line for (line,) in rows if line != "ok"]
+    lines = (line for (row,) in rows for line in row.splitlines())
+    return [line for line in lines if line != "ok" and not line.startswith("***")]  # which database, that is known
 
 
 def _broken_texts(ledger: sqlite3.Connection) -> Iterator[str]:
@@ -482,8 +483,8 @@ def _index(subject: Subject) -> Iterator[Finding]:
         return
     try:
         damage = [] if database is not None else _damage(catalog)
-        yield from _found("damaged index", *damage)
         if damage:
+            yield from _found("damaged index", INDEX_NAME, error=damage[0])
             return
         yield from _documents(subject, catalog)
         table = word_table(__file__)

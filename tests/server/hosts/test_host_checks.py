@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.runebook import open_memory
 from server.cli import main
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are made as scripts with a first line")
@@ -63,6 +65,9 @@ def test_an_installed_host_is_run_from_end_to_end_and_nothing_is_stored(
     ]
     assert main(["history", "--home", str(home / "记忆"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["commits"] == []
+    with open_memory(Config(home=home / "记忆", embedding=EmbeddingConfig(provider="none"))) as memory:
+        (client,) = memory.store.ledger.usage_table.clients()
+    assert client[0].startswith("runebook-doctor")
 
 
 def test_what_may_be_left_out_is_named_and_is_no_failure(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +139,7 @@ def test_what_a_project_names_and_install_does_not_write_is_not_run(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project, ran = home / "src", home / "ran"
-    options = ("--project", str(project), "--home", str(home / "记忆"))
+    options = ("--project", str(project), "--home", str(home / "记忆"), "--set", "hooks.deadline_ms=60000")
     (project / ".claude").mkdir(parents=True)
     assert main(["install", "claude-code", "--hooks", *options]) == 0
     checks = examined(capsys, "claude-code", *options, status=0)
