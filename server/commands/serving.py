@@ -45,12 +45,19 @@ _KEY_BYTES = 24
 #: How long a server that starts waits for its database, and between two looks.
 _DATABASE_SECONDS = 60.0
 _ATTEMPT_SECONDS = 0.5
+#: For a person who starts what a client should.
+_BY_HAND = (
+    "runebook: waiting for an MCP client on standard input; Ctrl-C ends it. By hand you may want: runebook ui (your "
+    "memories in a browser), runebook serve --transport http, or runebook install HOST (the host starts this itself)."
+)
 _LEADING_NAME = "page.html"
 _LEADING = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={address}">\n'
 
 
 def serve(arguments: argparse.Namespace) -> int:
     """Serve MCP clients until they leave."""
+    if arguments.transport == "stdio" and sys.stdin is not None and sys.stdin.isatty():
+        print(_BY_HAND, file=sys.stderr, flush=True)
     ways = {"stdio": _serve_stdio, "local": _serve_local}
     return (_serve_shared if arguments.shared else ways.get(arguments.transport, _serve_http))(arguments)
 

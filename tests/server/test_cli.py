@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import pydoc
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from memory_core.core.config import environment_name, settings
 from server.commands import opening
 from tests.core.llm.stand_ins import StandIn, openai_completion
+from tests.fork_server import starter
 from tests.server.command_line import Outcome, Run, facts
 from tests.waiting import PATIENCE_SECONDS
 
@@ -286,6 +288,27 @@ def test_taken_port_and_foreign_host_are_refused_at_once(run: Run) -> None:
     assert "let other machines read" in refused(run("serve", "--transport", "sse", "--host", "0.0.0.0"))
 
 
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_a_person_who_starts_a_server_for_clients_is_told_what_it_waits_for(home: Path) -> None:
+    master, slave = os.openpty()
+    process = starter().program(
+        "serve", stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
+    )
+    os.close(slave)
+    assert process.stderr is not None
+    assert process.stdout is not None
+    with process.stderr, process.stdout:
+        line = process.stderr.readline().decode()
+        for words in ("waiting for an MCP client on standard input", "Ctrl-C", "runebook ui", "runebook install"):
+            assert words in line
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE_SECONDS)
+        assert (process.stdout.read(), process.stderr.read()) == (b"", b"")
+    os.close(master)
+    piped = spawn("serve", "--home", str(home))
+    assert (piped.returncode, piped.stdout, piped.stderr) == (0, b"", b"")
+
+
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_serve_with_a_bad_setting_ends_at_once(run: Run, home: Path, transport: str) -> None:
     home.mkdir()
@@ -319,12 +342,15 @@ def test_the_demo_tells_its_story_and_leaves_nothing(tmp_path: Path, home: Path)
     for words in (
         "支付系统.md",
         "cursor demo: updated entities/支付系统.md",
-        "Success rate: 92.0%",
         "From earlier conversations",
         "A new server finds 12 of 12.",
         '"mcpServers"',
     ):
         assert words in shown
+    told = shown.split("memories/profile.md\n", 1)[1].splitlines()[0]
+    assert told.strip() == "Mei is a backend engineer in Chengdu. She maintains a payment gateway and writes Python."
+    file = shown.split("7. A memory is a file", 1)[1].split("MEMORY_FIELDS")[0]
+    assert "Wants type hints on public functions" in file
     corrected, undone = (part.splitlines()[1] for part in shown.split("? 谁负责支付系统？")[1:])
     assert ("负责人是林悦" in corrected, "负责人是陈磊" in undone) == (True, True)
     assert "error" not in shown
