@@ -380,8 +380,8 @@ def load(
     """
     environment = os.environ if environment is None else environment
     flags = flags or {}
-    _, values = settings_file(path, environment, flags)
-    return merged(values, environment, flags)
+    file, values = settings_file(path, environment, flags)
+    return merged(values, environment, flags, file)
 
 
 def settings_file(
@@ -398,8 +398,10 @@ def settings_file(
     return file, _read(file, required=named is not None)
 
 
-def merged(values: Mapping[str, Any], environment: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
-    """The settings that a file's values make with what goes over them.
+def merged(
+    values: Mapping[str, Any], environment: Mapping[str, str], flags: Mapping[str, Any], file: Path | None = None
+) -> Config:
+    """The settings that a file's values make with what goes over them; an error names the ``file``.
 
     Raises:
         ConfigInvalid: If any value is unknown or out of range.
@@ -409,7 +411,7 @@ def merged(values: Mapping[str, Any], environment: Mapping[str, str], flags: Map
     try:
         config = Config.model_validate(_merged(values, _overrides(environment, flags)))
     except RecordInvalid as error:
-        raise _refusal(error.faults[0], environment, flags) from None
+        raise _refusal(error.faults[0], environment, flags, file) from None
     for directory in (config.home, *config.schema_dirs, *config.prompt_dirs):
         _expanded(directory)
     return config
@@ -439,7 +441,9 @@ def _unknown(dotted: str) -> ConfigInvalid:
     return ConfigInvalid(f"there is no setting '{dotted}'.", hint=f"{meant}All settings: runebook config.")
 
 
-def _refusal(fault: Fault, environment: Mapping[str, str], flags: Mapping[str, Any]) -> ConfigInvalid:
+def _refusal(
+    fault: Fault, environment: Mapping[str, str], flags: Mapping[str, Any], file: Path | None
+) -> ConfigInvalid:
     """Which setting is wrong, what it takes, and where it was given."""
     names = [part for part in fault.location if isinstance(part, str)]
     dotted = ".".join(names)
@@ -458,7 +462,7 @@ def _refusal(fault: Fault, environment: Mapping[str, str], flags: Mapping[str, A
     elif environment.get(environment_name(dotted)):
         place = f"Correct or remove the variable {environment_name(dotted)}"
     else:
-        place = "Correct or remove it in the settings file"
+        place = f"Correct or remove it in {file or 'the settings file'}"
     return ConfigInvalid(f"{wrong}.", hint=f"{place}. All settings: runebook config.")
 
 

@@ -197,7 +197,8 @@ def _folder(subject: Subject) -> Iterator[Finding]:
         yield from _found("space", str(root), mib=free // 1024**2)
     exposed = list(open_to_others(root))
     yield from _found("open", each=(_shown(root, path) for path in exposed if _is_ours(root, path)))
-    yield from _found("open file", each=(_shown(root, path) for path in exposed if not _is_ours(root, path)))
+    if inside := [_shown(root, path) for path in exposed if not _is_ours(root, path)]:  # of a copied store, all
+        yield from _found("open file", inside[0] + (f" and {len(inside) - 1:,} more" if inside[1:] else ""))
     yield from _found("temporary", each=(_shown(root, path) for path in stale_files(root)))
     yield from _found("cut-off restore", each=map(str, cut_off_restores(root)))
     replaced = (path for path in subject.state.glob("*.damaged*") if not path.name.endswith(("-wal", "-shm")))
@@ -323,8 +324,8 @@ def _ledger(subject: Subject) -> Iterator[Finding]:
     """Findings on the ledger alone."""
     ledger = subject.ledger
     if ledger is None:
-        is_there = (subject.state / LEDGER_NAME).exists()
-        yield from _found("closed ledger" if is_there else "no ledger", LEDGER_NAME)
+        is_there, is_lost = (subject.state / LEDGER_NAME).exists(), subject.state.exists()
+        yield from _found("closed ledger" if is_there else "no ledger" if is_lost else "ledger to come", LEDGER_NAME)
         return
     in_database = subject.database is not None
     try:

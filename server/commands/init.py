@@ -265,7 +265,8 @@ def _set_up(arguments: argparse.Namespace, machine: Machine, choice: Choice, *, 
         told.append({"host": host.name, "changes": changes, "paste": pasted, "next": host.after})
         lines += change_lines(host.title, changes, dry_run, diffs=False)
         if dry_run:
-            lines += [f"  For you to paste afterwards, into {each.where}" for each in pasted]
+            shown = f"runebook install {host.name} --rules --print"
+            lines += [f"  For you to paste, into {each.where}. To see it: {shown}" for each in pasted]
         else:
             lines += [*pasting_lines("", pasted), f"  {host.after}"]
         changed = changed or any(change.action not in ("unchanged", "refused") for change in changes)

@@ -291,9 +291,11 @@ def _instead(host: Host, machine: Machine, wanted: Wanted, changes: Sequence[Fil
 
 def _missing_parts(host: Host, machine: Machine, wanted: Wanted) -> list[str]:
     settings = host.settings(machine, wanted.project)
-    offered = {"rules": True, "hooks": settings.hooks is not None}
-    missing = [f"--{part}" for part, there in offered.items() if there and part not in wanted.parts]
-    return [f"  Not added: {' and '.join(missing)}; see docs/hosts.md."] if missing else []
+    offered = {"rules": "tell its model to use the memory"}
+    if settings.hooks is not None:
+        offered["hooks"] = "bring and keep memories by themselves"
+    missing = [f"--{part} ({what})" for part, what in offered.items() if part not in wanted.parts]
+    return [f"  Not added: {' and '.join(missing)}. The same command with them adds them."] if missing else []
 
 
 def change_lines(title: str, changes: Sequence[FileChange], dry_run: bool, *, diffs: bool = True) -> list[str]:

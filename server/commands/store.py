@@ -177,6 +177,10 @@ def settings_in_force(arguments: argparse.Namespace) -> int:
     project = ProjectChoice(config.project).current(here(config))
     facts["current_project"] = {"value": project, "description": "The project of this folder."}
     lines.append(f"current project: {project or 'none'}")
+    there = "" if source.path.is_file() else ", which is not there yet"
+    lines.append(f"settings file: {source.path}{there}")
+    lines.append('To change search.rank: write {"search": {"rank": "decay"}} there, or use the page (runebook ui).')
+    lines.append("For one command alone: --set search.rank=decay")
     show(arguments, facts, "\n".join(lines))
     return 0
 

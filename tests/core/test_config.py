@@ -164,7 +164,7 @@ def test_wrong_setting_in_the_file_is_named_alone_with_what_it_takes(tmp_path: P
 def test_an_error_says_where_the_wrong_value_was_given_and_which_setting_may_be_meant(tmp_path: Path) -> None:
     home = str(tmp_path)
     file = write(tmp_path / "c.json", {"search": {"rank": "foo"}})
-    assert "in the settings file" in refusal(file)
+    assert f"remove it in {file}. " in refusal(file)
     assert "the variable RUNEBOOK_SEARCH_RANK" in refusal(file, {"RUNEBOOK_SEARCH_RANK": "bar"})
     assert "--set search.rank=…" in refusal(file, {"RUNEBOOK_SEARCH_RANK": "bar"}, search__rank="baz")
     assert "Did you mean search.rank?" in refusal(home=home, search__rnk="decay")

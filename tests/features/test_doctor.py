@@ -237,6 +237,24 @@ def test_what_others_may_read_is_made_private(home: Path) -> None:
     assert {path.stat().st_mode & 0o077 for path in (home, *home.rglob("*"))} == {0}
 
 
+def test_a_folder_that_was_never_opened_is_sound_and_says_little(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    notes = home / "user" / "default" / "memories" / "notes"
+    notes.mkdir(parents=True)
+    home.chmod(0o700)
+    for number in range(30):
+        (notes / f"{number}.md").write_text("Kept.", encoding="utf-8")
+        (notes / f"{number}.md").chmod(0o644)
+    report = look(home)
+    assert report.clean, list(report.lines())
+    (finding,) = report.of("ledger")
+    assert finding.detail == "there is none yet; the first start takes in all files"
+    (finding,) = report.of("permissions")
+    assert finding.subject.endswith(" more")
+    assert mend(home).clean
+    assert ledger_of(home).is_file()
+
+
 def test_only_old_temporary_files_are_swept(home: Path) -> None:
     old, young = (home / "user" / name for name in (".tmp-00000000000000aa", ".tmp-00000000000000bb"))
     for path in (old, young):

@@ -243,6 +243,7 @@ def test_config_shows_variables_values_and_what_was_changed(run: Run, home: Path
     assert status == 0
     for dotted, _, _ in settings():
         assert environment_name(dotted) in out
+    assert f"settings file: {home / 'config.json'}, which is not there yet" in out
     changed = [line for line in out.splitlines() if line.endswith("(changed)")]
     assert changed == [
         f"home = {home}  (changed)",

@@ -234,7 +234,10 @@ def test_a_person_is_asked_three_questions_sees_the_preview_and_adds_notes(home:
     assert "notes: 1 would be created" in person.shown
     assert f"{home / '.cursor' / 'mcp.json'}: would be created: the server runebook, 10 lines more" in person.shown
     assert f"{home / '.cursor' / 'hooks.json'}: would be created: 4 hooks, 29 lines more" in person.shown
-    assert "For you to paste afterwards, into Cursor: Cursor Settings > Rules > User Rules" in person.shown
+    assert (
+        "For you to paste, into Cursor: Cursor Settings > Rules > User Rules. To see it: runebook install cursor"
+        in person.shown
+    )
     assert (home / ".config" / "Code" / "User" / "mcp.json").is_file()
     assert (home / ".cursor" / "mcp.json").is_file()
     assert NOTES.split("\n")[2] in "".join(path.read_text() for path in (home / ".runebook").rglob("notes/*.md"))

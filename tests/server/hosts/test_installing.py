@@ -73,7 +73,7 @@ def test_uninstall_says_which_rules_were_pasted_by_hand(home: Path, capsys: pyte
 
 def test_nothing_but_the_server_goes_in_unasked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["install", "claude-code"]) == 0
-    assert "Not added: --rules and --hooks" in capsys.readouterr().out
+    assert "Not added: --rules (tell its model to use the memory) and --hooks (bring" in capsys.readouterr().out
     assert [path.name for path in home.rglob("*") if path.is_file()] == [".claude.json"]
 
 
