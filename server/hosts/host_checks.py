@@ -212,7 +212,12 @@ def _commands(hooks: Hooks) -> Iterator[tuple[str, str]]:
 
 
 def _hook(event: str, command: str, folder: str, again: str) -> Check:
-    """Run a hook with an event that tells it nothing to keep."""
+    """Run a hook with an event that tells it nothing to keep; once more where its time was up, as at a first start."""
+    check = _hook_once(event, command, folder, again)
+    return _hook_once(event, command, folder, again) if _LATE in check.detail else check
+
+
+def _hook_once(event: str, command: str, folder: str, again: str) -> Check:
     given = {"hook_event_name": event, "cwd": folder, "source": "startup", "prompt": "What is known about me?"}
     try:
         done = subprocess.run(
