@@ -60,6 +60,8 @@ async def _tell(folder: Path, options: Sequence[str]) -> None:
         _title("1. Monday, in one client", "Mei tells her agent about her work, in English and Chinese.")
         for memory in script["memories"]:
             _results(await _call(first, "commit_memory", memory))
+            if "memory_content" in memory:
+                print(f"             {memory['memory_content']}")
         _title(
             "2. A conversation becomes memories", "It is kept word for word; the client's own model reads it. No key."
         )

@@ -80,7 +80,7 @@ def receipt_text(receipt: CommitReceipt) -> str:
     """A receipt, a line for each operation."""
     lines = [_receipt_head(receipt)]
     for item in receipt.results:
-        line = f"- {item.action}: {item.uri or item.op}"
+        line = f"- {item.action}: {item.uri or item.op}" + (f", in the project {item.project}" if item.project else "")
         if item.reason:
             line += f". {item.reason.rstrip('.')}."
         if item.hint:

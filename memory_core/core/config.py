@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from memory_core.core.errors import ConfigInvalid
-from memory_core.core.record import Record, RecordInvalid, Shaped, Within, hint_of
+from memory_core.core.record import Fault, Record, RecordInvalid, Shaped, Within, hint_of
 from memory_core.core.text.word_table import word_table
 
 
@@ -82,7 +82,8 @@ _DEVICE = re.compile(r"con|prn|aux|nul|(?:com|lpt)[0-9]", re.IGNORECASE)
 
 
 _SPACE = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
-SpaceName = Annotated[str, Shaped(_SPACE)]
+_SPACE_WORDS = "1 to 64 letters of a to z, digits, '-' and '_', with a letter or digit first"
+SpaceName = Annotated[str, Shaped(_SPACE, words=_SPACE_WORDS)]
 
 
 def is_space(name: str) -> bool:
@@ -92,12 +93,13 @@ def is_space(name: str) -> bool:
 
 #: A scope as RFC 6749 writes it.
 _SCOPE = r"^[\x21\x23-\x5b\x5d-\x7e]+\Z"
+_NO_BLANK = "a name without blanks"
 
 
 class StoreConfig(Record):
     """Where memories are kept."""
 
-    url: Annotated[str, Shaped(r"^(postgres(ql)?://.*)?$")] = ""
+    url: Annotated[str, Shaped(r"^(postgres(ql)?://.*)?$", words="postgresql://user@host/name, or nothing")] = ""
 
 
 class IndexConfig(Record):
@@ -223,12 +225,12 @@ class OAuthConfig(Record):
     issuer: str = ""
     url: str = ""
     audience: tuple[str, ...] = ()
-    user_claim: Annotated[str, Shaped(r"^\S+\Z", most_chars=200)] = "sub"
+    user_claim: Annotated[str, Shaped(r"^\S+\Z", most_chars=200, words=_NO_BLANK)] = "sub"
     user_spaces: tuple[str, ...] = ()
-    groups_claim: Annotated[str, Shaped(r"^\S+\Z", most_chars=200)] = "groups"
+    groups_claim: Annotated[str, Shaped(r"^\S+\Z", most_chars=200, words=_NO_BLANK)] = "groups"
     group_spaces: tuple[str, ...] = ()
-    read_scope: Annotated[str, Shaped(_SCOPE)] = "memory:read"
-    write_scope: Annotated[str, Shaped(_SCOPE)] = "memory:write"
+    read_scope: Annotated[str, Shaped(_SCOPE, words=_NO_BLANK)] = "memory:read"
+    write_scope: Annotated[str, Shaped(_SCOPE, words=_NO_BLANK)] = "memory:write"
     client_id: str = ""
     keys_seconds: Annotated[float, Within(0.0, 3_600.0)] = 30.0
     access_minutes: Annotated[float, Within(1.0, 1_440.0)] = 60.0
@@ -326,7 +328,7 @@ class Config(Record):
         if not (is_space(user_space) and is_space(agent_space)):
             raise ConfigInvalid(
                 f"{user_space!r} and {agent_space!r} cannot both name spaces.",
-                hint="A space is 1 to 64 letters, digits, '-' and '_', and begins with a letter or digit.",
+                hint=f"A space is {_SPACE_WORDS}.",
             )
         names = self.owner_names if user_space == self.user_space else ()  # somebody else has another name
         return self.model_copy(update={"user_space": user_space, "agent_space": agent_space, "owner_names": names})
@@ -335,6 +337,9 @@ class Config(Record):
 ENV_PREFIX = "RUNEBOOK_"
 CONFIG_NAME = "config.json"
 _COMMAND = "llm.command"
+#: Values in words; and of a wrong one, so much is shown.
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", Path: "a path"}
+_GIVEN_CHARS = 40
 
 
 def settings() -> Iterator[tuple[str, Any, str]]:
@@ -375,8 +380,8 @@ def load(
     """
     environment = os.environ if environment is None else environment
     flags = flags or {}
-    _, values = settings_file(path, environment, flags)
-    return merged(values, environment, flags)
+    file, values = settings_file(path, environment, flags)
+    return merged(values, environment, flags, file)
 
 
 def settings_file(
@@ -393,8 +398,10 @@ def settings_file(
     return file, _read(file, required=named is not None)
 
 
-def merged(values: Mapping[str, Any], environment: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
-    """The settings that a file's values make with what goes over them.
+def merged(
+    values: Mapping[str, Any], environment: Mapping[str, str], flags: Mapping[str, Any], file: Path | None = None
+) -> Config:
+    """The settings that a file's values make with what goes over them; an error names the ``file``.
 
     Raises:
         ConfigInvalid: If any value is unknown or out of range.
@@ -404,11 +411,7 @@ def merged(values: Mapping[str, Any], environment: Mapping[str, str], flags: Map
     try:
         config = Config.model_validate(_merged(values, _overrides(environment, flags)))
     except RecordInvalid as error:
-        first = error.faults[0]
-        dotted = ".".join(map(str, first.location))
-        if first.kind == "extra_forbidden":
-            raise ConfigInvalid(f"there is no setting '{dotted}'.", hint=_known()) from None
-        raise ConfigInvalid(f"setting '{dotted}': {first.message}.", hint=_known()) from None
+        raise _refusal(error.faults[0], environment, flags, file) from None
     for directory in (config.home, *config.schema_dirs, *config.prompt_dirs):
         _expanded(directory)
     return config
@@ -424,14 +427,63 @@ def _overrides(environment: Mapping[str, str], flags: Mapping[str, Any]) -> dict
             _set(overrides, dotted, _decoded(dotted, raw))
     for dotted, value in flags.items():
         if dotted not in known:
-            raise ConfigInvalid(f"there is no setting '{dotted}'.", hint=_known())
+            raise _unknown(dotted)
         if value is not None:
             _set(overrides, dotted, _decoded(dotted, value))
     return overrides
 
 
-def _known() -> str:
-    return f"Correct or remove it. Settings are: {', '.join(dotted for dotted, _ in _defaults())}."
+def _unknown(dotted: str) -> ConfigInvalid:
+    from difflib import get_close_matches
+
+    near = get_close_matches(dotted, [name for name, _ in _defaults()], 1)
+    meant = f"Did you mean {near[0]}? " if near else ""
+    return ConfigInvalid(f"there is no setting '{dotted}'.", hint=f"{meant}All settings: runebook config.")
+
+
+def _refusal(
+    fault: Fault, environment: Mapping[str, str], flags: Mapping[str, Any], file: Path | None
+) -> ConfigInvalid:
+    """Which setting is wrong, what it takes, and where it was given."""
+    names = [part for part in fault.location if isinstance(part, str)]
+    dotted = ".".join(names)
+    if fault.kind == "extra_forbidden":
+        return _unknown(dotted)
+    if fault.kind == "value_error":
+        wrong = f"setting '{dotted}': {fault.message.removeprefix('Value error, ')}"
+    else:
+        hint, marks = _annotated(dotted)
+        wrong = f"setting '{dotted}' takes {_accepted(dotted, hint, marks)}"
+        if hint in (bool, int, float) or get_origin(hint) is Literal:  # nobody's secret
+            given = f"{fault.given:g}" if isinstance(fault.given, float) else str(fault.given)
+            wrong += f", not {given[:_GIVEN_CHARS]}"
+    if flags.get(dotted) is not None:
+        place = f"Correct --{dotted}" if dotted == "home" else f"Correct --set {dotted}=…"
+    elif environment.get(environment_name(dotted)):
+        place = f"Correct or remove the variable {environment_name(dotted)}"
+    else:
+        place = f"Correct or remove it in {file or 'the settings file'}"
+    return ConfigInvalid(f"{wrong}.", hint=f"{place}. All settings: runebook config.")
+
+
+def _accepted(dotted: str, hint: Any, marks: tuple[Any, ...]) -> str:
+    """The values of a setting, or of a section, in words."""
+    if get_origin(hint) is Literal:
+        *others, last = map(repr, get_args(hint))
+        return f"{', '.join(others)} or {last}"
+    if get_origin(hint) is tuple:
+        return "a list"
+    if isinstance(hint, type) and issubclass(hint, Record):
+        return f"settings of its own, such as {dotted}.{hint.names()[0]}"
+    for mark in marks:
+        if isinstance(mark, Within):
+            bounds = [f"from {mark.least:,g}"] if mark.least is not None else []
+            bounds += [f"above {mark.above:,g}"] if mark.above is not None else []
+            bounds += [f"up to {mark.most:,g}"] if mark.most is not None else []
+            return " ".join([_KINDS[hint], *bounds])
+        if isinstance(mark, Shaped):
+            return mark.words or f"at most {mark.most_chars:,} characters"
+    return _KINDS[hint]
 
 
 def example() -> str:
@@ -468,15 +520,19 @@ def _read(path: Path, *, required: bool) -> dict[str, Any]:
 
 def annotation(dotted: str) -> tuple[Any, Within | None]:
     """The type of a setting, and its bounds."""
-    record: Any = Config
-    *sections, last = dotted.split(".")
-    for section in sections:
-        record = hint_of(record, section)
-    hint = hint_of(record, last)
-    if get_origin(hint) is not Annotated:
-        return hint, None
-    inner, *marks = get_args(hint)
+    inner, marks = _annotated(dotted)
     return inner, next((mark for mark in marks if isinstance(mark, Within)), None)
+
+
+def _annotated(dotted: str) -> tuple[Any, tuple[Any, ...]]:
+    """The type of a setting, or of a section, and what else its annotation says."""
+    hint: Any = Config
+    for name in dotted.split("."):
+        hint = hint_of(hint, name)
+    if get_origin(hint) is not Annotated:
+        return hint, ()
+    inner, *marks = get_args(hint)
+    return inner, tuple(marks)
 
 
 def _decoded(dotted: str, raw: Any) -> Any:

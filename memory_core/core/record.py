@@ -65,10 +65,11 @@ class Within(NamedTuple):
 
 
 class Shaped(NamedTuple):
-    """The form of a text, for ``Annotated``: a pattern that is found in it, and its most characters."""
+    """The form of a text, for ``Annotated``: a pattern that is found in it, its most characters, and both in words."""
 
     pattern: str = ""
     most_chars: int | None = None
+    words: str = ""
 
     def problem(self, value: Any) -> str | None:
         """What is wrong with a value, or None."""

@@ -197,7 +197,8 @@ def _folder(subject: Subject) -> Iterator[Finding]:
         yield from _found("space", str(root), mib=free // 1024**2)
     exposed = list(open_to_others(root))
     yield from _found("open", each=(_shown(root, path) for path in exposed if _is_ours(root, path)))
-    yield from _found("open file", each=(_shown(root, path) for path in exposed if not _is_ours(root, path)))
+    if inside := [_shown(root, path) for path in exposed if not _is_ours(root, path)]:  # of a copied store, all
+        yield from _found("open file", inside[0] + (f" and {len(inside) - 1:,} more" if inside[1:] else ""))
     yield from _found("temporary", each=(_shown(root, path) for path in stale_files(root)))
     yield from _found("cut-off restore", each=map(str, cut_off_restores(root)))
     replaced = (path for path in subject.state.glob("*.damaged*") if not path.name.endswith(("-wal", "-shm")))
@@ -323,14 +324,14 @@ def _ledger(subject: Subject) -> Iterator[Finding]:
     """Findings on the ledger alone."""
     ledger = subject.ledger
     if ledger is None:
-        is_there = (subject.state / LEDGER_NAME).exists()
-        yield from _found("closed ledger" if is_there else "no ledger", LEDGER_NAME)
+        is_there, is_lost = (subject.state / LEDGER_NAME).exists(), subject.state.exists()
+        yield from _found("closed ledger" if is_there else "no ledger" if is_lost else "ledger to come", LEDGER_NAME)
         return
     in_database = subject.database is not None
     try:
         damage = [] if in_database else _damage(ledger)
-        yield from _found("damaged ledger", *damage)
         if damage:
+            yield from _found("damaged ledger", LEDGER_NAME, error=damage[0])
             return
         before = (datetime.now(UTC) - timedelta(seconds=_SETTLING_SECONDS)).isoformat(timespec="milliseconds")
         table = word_table(__file__)
@@ -345,12 +346,13 @@ def _ledger(subject: Subject) -> Iterator[Finding]:
 
 
 def _damage(connection: sqlite3.Connection) -> list[str]:
-    """What SQLite's own check finds; empty for a sound database."""
+    """What SQLite's own check finds, a line each; empty for a sound database."""
     try:
         rows = connection.execute("PRAGMA integrity_check(5)").fetchall()
     except sqlite3.Error as error:
         return [str(error)]
-    return [line for (line,) in rows if line != "ok"]
+    lines = (line for (row,) in rows for line in row.splitlines())
+    return [line for line in lines if line != "ok" and not line.startswith("***")]  # which database, that is known
 
 
 def _broken_texts(ledger: sqlite3.Connection) -> Iterator[str]:
@@ -482,8 +484,8 @@ def _index(subject: Subject) -> Iterator[Finding]:
         return
     try:
         damage = [] if database is not None else _damage(catalog)
-        yield from _found("damaged index", *damage)
         if damage:
+            yield from _found("damaged index", INDEX_NAME, error=damage[0])
             return
         yield from _documents(subject, catalog)
         table = word_table(__file__)

@@ -184,12 +184,13 @@ class Rescue:
         yield f"the damaged ledger is kept as {STATE_NAME}/{self.kept_as}"
         if not self.tables:
             yield "nothing of it could be read; the history of before is gone"
-        for table in self.tables:
+        for table in (table for table in self.tables if table.rows or not table.whole):
             lost = "" if table.whole else ", and some could not be read"
             yield f"{table.rows:,} rows of {table.table} were carried over{lost}"
         if self.dropped:
             yield f"{self.dropped:,} changes were dropped: their text was not what was committed"
-        yield f"{self.names:,} files have their history again"
+        if self.names:
+            yield f"{self.names:,} files have their history again"
 
 
 def rescue_ledger(root: Path, registry: MemoryTypeRegistry) -> Rescue:

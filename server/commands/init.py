@@ -8,7 +8,6 @@ is as it should be stays: a second run changes nothing. Where nobody can be aske
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from memory_core.core.store.files import STATE_NAME
 from server.commands.installing import YES, change_lines, pasting_lines, set_up, wanted_of, warnings_of
 from server.commands.opening import open_memory_of, settings_file_of, settings_of, show
 from server.commands.progress_bars import Progress
-from server.hosts.host_table import Host, Machine, folders, host_named, hosts_here, names, this_machine
+from server.hosts.host_table import GENERIC, Host, Machine, folders, hosts, hosts_here, hosts_named, this_machine
 
 if TYPE_CHECKING:
     from memory_core.core.config import Config
@@ -39,6 +38,12 @@ _PROGRAMS = ("claude-code", "codex", "gemini-cli")
 _OLLAMA = "ollama"
 _NAMED = tuple(f"{name}:MODEL" for name in (*_PROVIDERS, _OLLAMA))
 _EXPORTS = ("chatgpt", "claude")
+_OPENING = """\
+This gives the programs that you work in (hosts) a memory. For each host it adds Runebook's server to the host's
+settings; where the host has a place for them, also lines that tell its model to use the memory, and hooks that bring
+and keep memories. It can import what is there already. First three questions: Enter takes what stands in [ ]. Then it
+shows every file that it would write, and writes nothing before you say yes. runebook uninstall takes it back.
+"""
 #: Of the folder of downloads, the newest.
 _ARCHIVES = 50
 
@@ -81,6 +86,8 @@ def init(arguments: argparse.Namespace) -> int:
     """Ask, show, set up, and open the page."""
     asks = not (arguments.yes or arguments.dry_run or arguments.json) and sys.stdin.isatty() and sys.stdout.isatty()
     machine, config = this_machine(), settings_of(arguments)
+    if asks:
+        print(_OPENING)
     choice = _chosen(arguments, machine, config, asks)
     preview = _set_up(arguments, machine, choice, dry_run=True)
     while asks and preview.changed:
@@ -120,14 +127,14 @@ def _open_page(arguments: argparse.Namespace) -> None:
 
 def _chosen(arguments: argparse.Namespace, machine: Machine, config: Config, asks: bool) -> Choice:
     """What the command line says, and the person where it says nothing."""
-    here = " ".join(host.name for host in hosts_here(machine)) or "none"
+    here = ", ".join(host.title for host in hosts_here(machine)) or "none"
     language, model = config.extraction.language, _model_of(config)
     programs = [f"{name} (installed here; counts against your plan)" for name in _PROGRAMS if program_of(name)]
     models = ", ".join(["none", *programs, *_NAMED])
-    hosts = _answered(
+    chosen = _answered(
         " ".join(arguments.hosts) or None,
         here,
-        f"1. Which hosts use this memory? none, or some of {', '.join(names()[:-1])}",
+        f"1. Which hosts use this memory? Some of {', '.join(host.title for host in hosts())}, or none",
         _hosts,
         asks,
     )
@@ -145,7 +152,7 @@ def _chosen(arguments: argparse.Namespace, machine: Machine, config: Config, ask
         lambda answer: {} if answer == model else _llm(answer, config),
         asks,
     )
-    return Choice(hosts, {**written_in, **llm}, tuple(_sources(arguments, machine)))
+    return Choice(chosen, {**written_in, **llm}, tuple(_sources(arguments, machine)))
 
 
 def _answered(given: str | None, default: str, question: str, read: Callable[[str], _T], asks: bool) -> _T:
@@ -170,8 +177,10 @@ def _line(question: str) -> str:
 
 
 def _hosts(answer: str) -> tuple[Host, ...]:
-    named = dict.fromkeys(re.split(r"[\s,，、]+", answer.strip()))
-    return tuple(host_named(name) for name in named if name.lower() != "none")
+    if answer.strip().lower() == GENERIC:
+        hint = "Name its hosts, or none; runebook install generic prints what any other takes."
+        raise InvalidInput(f"{GENERIC!r} is no host that init sets up.", hint=hint)
+    return hosts_named(answer)
 
 
 def _model_of(config: Config) -> str:
@@ -187,7 +196,8 @@ def _llm(answer: str, config: Config) -> dict[str, Any]:
     Raises:
         InvalidInput: If it is none of those that are known, or its program or name is missing.
     """
-    name, _, model = answer.partition(":")
+    name, _, model = (part.strip() for part in answer.partition(":"))
+    name = "-".join(name.lower().split())
     if name in (*_PROVIDERS, _OLLAMA) and not model:
         raise InvalidInput(f"{name} needs a model.", hint=f"Write {name}:MODEL.")
     if name in ("none", *_PROVIDERS):
@@ -198,7 +208,11 @@ def _llm(answer: str, config: Config) -> dict[str, Any]:
             hint = f"Use one of: {', '.join(('none', *_PROGRAMS, *_NAMED))}."
             raise InvalidInput(f"no model {name!r} is known, or its program is not installed.", hint=hint)
     values = {"llm.provider": provider, "llm.command": command, "llm.model": model or None}
-    there = {"llm.provider": True, "llm.command": config.llm.command, "llm.model": config.llm.model}
+    there = {
+        "llm.provider": config.llm.provider != "none",
+        "llm.command": config.llm.command,
+        "llm.model": config.llm.model,
+    }
     return {name: value for name, value in values.items() if value is not None or there[name]}
 
 
@@ -245,18 +259,22 @@ def _set_up(arguments: argparse.Namespace, machine: Machine, choice: Choice, *, 
     reports = _imported(arguments, choice, dry_run)
     lines += _import_lines(reports)
     changed, refused = bool(choice.settings) or any(report.changed for _, report in reports), False
-    hosts = []
+    told = []
     for host in choice.hosts:
         changes, pasted = set_up(host, machine, wanted, dry_run=dry_run)
-        hosts.append({"host": host.name, "changes": changes, "paste": pasted, "next": host.after})
+        told.append({"host": host.name, "changes": changes, "paste": pasted, "next": host.after})
         lines += change_lines(host.title, changes, dry_run, diffs=False)
-        lines += [] if dry_run else [*pasting_lines("", pasted), f"  {host.after}"]
+        if dry_run:
+            shown = f"runebook install {host.name} --rules --print"
+            lines += [f"  For you to paste, into {each.where}. To see it: {shown}" for each in pasted]
+        else:
+            lines += [*pasting_lines("", pasted), f"  {host.after}"]
         changed = changed or any(change.action not in ("unchanged", "refused") for change in changes)
         refused = refused or any(change.action == "refused" for change in changes)
     facts = {
         "settings": {"path": str(file.path), "changes": dict(choice.settings)},
         "imports": [{"path": str(source), **as_json(report)} for source, report in reports],
-        "hosts": hosts,
+        "hosts": told,
     }
     return Outcome(facts, tuple(lines), changed, refused)
 

@@ -29,6 +29,8 @@ _DONE = {
     "deleted": "removed, nothing else was in it",
     "refused": "left alone",
 }
+#: Of a server in a host, for a person.
+_STATES = {"missing": "not set up", "outdated": "other options"}
 _WOULD = {
     "created": "would be created",
     "changed": "would be changed",
@@ -107,13 +109,18 @@ def uninstall(arguments: argparse.Namespace) -> int:
     refused = False
     for host in _chosen(arguments, machine):
         if host is None:
+            lines.append("Any other host: remove by hand what you pasted there.")
             continue
         changes = host_setup.uninstall(host, machine, wanted, dry_run=arguments.dry_run, purge=arguments.purge_backups)
         changes = [change for change in changes if change.action != "absent"]
         memories, line = _end_memories(arguments, host)
-        told.append({"host": host.name, "changes": changes, **memories})
+        where = host.settings(machine, wanted.project).rules_by_hand
+        by_hand = {"by_hand": f"{host.title}: {where}"} if where and changes else {}
+        told.append({"host": host.name, "changes": changes, **by_hand, **memories})
         nothing = [f"{host.title}: nothing of Runebook's."]
         lines += [*(change_lines(host.title, changes, arguments.dry_run) if changes else nothing), *line]
+        if by_hand:
+            lines.append(f"  If you pasted Runebook's rules into {where}, remove them there: no program can.")
         refused = refused or any(change.action == "refused" for change in changes)
     show(arguments, {"hosts": told}, "\n".join(lines))
     return 1 if refused else 0
@@ -169,7 +176,7 @@ def _project(named: str) -> Path:
 def _chosen(arguments: argparse.Namespace, machine: Machine) -> list[Host | None]:
     """The hosts that the command line names; None stands for any other host."""
     from memory_core.core.errors import InvalidInput
-    from server.hosts.host_table import host_named, hosts_here, names
+    from server.hosts.host_table import GENERIC, hosts_here, hosts_named, names
 
     if arguments.all:
         here = [host for host in hosts_here(machine) if arguments.project is None or host.has_projects]
@@ -181,7 +188,8 @@ def _chosen(arguments: argparse.Namespace, machine: Machine) -> list[Host | None
             "no host is named.",
             hint=f"Name one or more of {', '.join(names())}, or --all; runebook install --list shows how they stand.",
         )
-    return [None if name == "generic" else host_named(name) for name in dict.fromkeys(arguments.hosts)]
+    others = [name for name in arguments.hosts if name.lower() != GENERIC]
+    return [*hosts_named(" ".join(others)), *([None] if len(others) < len(arguments.hosts) else [])]
 
 
 def _agreed(arguments: argparse.Namespace, host: Host, machine: Machine, wanted: Wanted) -> frozenset[str]:
@@ -283,9 +291,11 @@ def _instead(host: Host, machine: Machine, wanted: Wanted, changes: Sequence[Fil
 
 def _missing_parts(host: Host, machine: Machine, wanted: Wanted) -> list[str]:
     settings = host.settings(machine, wanted.project)
-    offered = {"rules": True, "hooks": settings.hooks is not None}
-    missing = [f"--{part}" for part, there in offered.items() if there and part not in wanted.parts]
-    return [f"  Not added: {' and '.join(missing)}; see docs/hosts.md."] if missing else []
+    offered = {"rules": "tell its model to use the memory"}
+    if settings.hooks is not None:
+        offered["hooks"] = "bring and keep memories by themselves"
+    missing = [f"--{part} ({what})" for part, what in offered.items() if part not in wanted.parts]
+    return [f"  Not added: {' and '.join(missing)}. The same command with them adds them."] if missing else []
 
 
 def change_lines(title: str, changes: Sequence[FileChange], dry_run: bool, *, diffs: bool = True) -> list[str]:
@@ -294,10 +304,17 @@ def change_lines(title: str, changes: Sequence[FileChange], dry_run: bool, *, di
     for change in changes:
         said = _WOULD.get(change.action, _DONE[change.action]) if dry_run else _DONE[change.action]
         kept = f" (before: {change.kept.name})" if change.action == "changed" and change.kept is not None else ""
-        lines.append(f"  {change.path}: {said}{kept}" + (f": {change.reason}" if change.reason else ""))
+        puts = _puts(change) if dry_run and not diffs and change.action in ("created", "changed") else ""
+        lines.append(f"  {change.path}: {said}{kept}{puts}" + (f": {change.reason}" if change.reason else ""))
         if diffs and dry_run and change.action != "refused":
             lines += [f"  {line}" for line in _difference(change)]
     return lines
+
+
+def _puts(change: FileChange) -> str:
+    """What is put into a file, and how many lines that are."""
+    added = sum(line.startswith("+") for line in _difference(change)[2:])
+    return f": {' and '.join(change.puts)}, {added} lines more"
 
 
 def _difference(change: FileChange) -> list[str]:
@@ -317,10 +334,11 @@ def _list(arguments: argparse.Namespace, machine: Machine, wanted: Wanted) -> in
     from server.hosts.host_setup import findings
 
     found = findings(machine, wanted)
-    lines = [
-        f"{each.name:<15} {'found' if each.here else '-':<6} "
-        f"{', '.join(each.parts) if each.parts and each.state == 'installed' else each.state:<21} {each.path}"
-        for each in found
-    ]
+    lines = [f"{'HOST':<15} {'HERE':<6} {'RUNEBOOK IN IT':<21} ITS LIST OF SERVERS"]
+    for each in found:
+        state = _STATES.get(each.state, each.state)
+        state = ", ".join(each.parts) if each.parts and each.state == "installed" else state
+        lines.append(f"{each.name:<15} {'found' if each.here else '-':<6} {state:<21} {each.path}")
+    lines += ["", "Set one up: runebook install HOST. All that were found: runebook install --all."]
     show(arguments, {"hosts": found}, "\n".join(lines))
     return 0

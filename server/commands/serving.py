@@ -45,12 +45,19 @@ _KEY_BYTES = 24
 #: How long a server that starts waits for its database, and between two looks.
 _DATABASE_SECONDS = 60.0
 _ATTEMPT_SECONDS = 0.5
+#: For a person who starts what a client should.
+_BY_HAND = (
+    "runebook: waiting for an MCP client on standard input; Ctrl-C ends it. By hand you may want: runebook ui (your "
+    "memories in a browser), runebook serve --transport http, or runebook install HOST (the host starts this itself)."
+)
 _LEADING_NAME = "page.html"
 _LEADING = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={address}">\n'
 
 
 def serve(arguments: argparse.Namespace) -> int:
     """Serve MCP clients until they leave."""
+    if arguments.transport == "stdio" and sys.stdin is not None and sys.stdin.isatty():
+        print(_BY_HAND, file=sys.stderr, flush=True)
     ways = {"stdio": _serve_stdio, "local": _serve_local}
     return (_serve_shared if arguments.shared else ways.get(arguments.transport, _serve_http))(arguments)
 
@@ -241,7 +248,8 @@ def demo(arguments: argparse.Namespace) -> int:
 
     config = [f"--config={arguments.config}"] if arguments.config else []
     options = [*config, *(f"--set={setting}" for setting in arguments.set)]
-    return run(keep=arguments.keep, home=Path(arguments.home) if arguments.home else None, options=options)
+    home = settings_of(arguments).root if arguments.home else None
+    return run(keep=arguments.keep, home=home, options=options)
 
 
 def ui(arguments: argparse.Namespace) -> int:
@@ -269,7 +277,7 @@ def ui(arguments: argparse.Namespace) -> int:
             ).start()
 
     store = _store(arguments, config)
-    leading = config.home.resolve() / STATE_NAME / _LEADING_NAME
+    leading = config.root / STATE_NAME / _LEADING_NAME
     with open_tokens(config) as tokens:
         try:
             serve(build_server(store), _PAGE_HOST, port, tokens, config.http, store=store, owner_key=key, ready=ready)

@@ -159,11 +159,19 @@ def types(arguments: argparse.Namespace) -> int:
 
 
 def settings_in_force(arguments: argparse.Namespace) -> int:
-    """Print all settings."""
+    """Print all settings; where one of them is wrong, what there is with its default, and the error."""
+    from memory_core.core import config as declared_settings
+    from memory_core.core.errors import ConfigInvalid
     from memory_core.core.memory.project import ProjectChoice
 
     source = settings_file_of(arguments)
-    config = source.load()
+    try:
+        config = source.load()
+    except ConfigInvalid:
+        if not arguments.json:
+            defaults = (f"{name} = {default}\n    {about}" for name, default, about in declared_settings.settings())
+            show(arguments, None, "\n".join(["With their defaults:", *defaults]), is_paged=False)
+        raise
     facts: dict[str, Any] = {}
     lines: list[str] = []
     for setting in source.settings():
@@ -174,6 +182,10 @@ def settings_in_force(arguments: argparse.Namespace) -> int:
     project = ProjectChoice(config.project).current(here(config))
     facts["current_project"] = {"value": project, "description": "The project of this folder."}
     lines.append(f"current project: {project or 'none'}")
+    there = "" if source.path.is_file() else ", which is not there yet"
+    lines.append(f"settings file: {source.path}{there}")
+    lines.append('To change search.rank: write {"search": {"rank": "decay"}} there, or use the page (runebook ui).')
+    lines.append("For one command alone: --set search.rank=decay")
     show(arguments, facts, "\n".join(lines))
     return 0
 

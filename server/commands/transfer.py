@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from memory_core.core.errors import InvalidInput, NeedsFolder, NotFound
 from memory_core.features.imports import FORMATS
-from server.commands.opening import given_uri, open_memory_of, settings_of, show
+from server.commands.opening import given_uri, open_memory_of, settings_file_of, settings_of, show
 from server.commands.progress_bars import Progress
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def backup(arguments: argparse.Namespace) -> int:
         done = back_up(
             memory.store,
             Path(arguments.destination),
-            settings_file=Path(arguments.config) if arguments.config else None,
+            settings_file=settings_file_of(arguments).path,
             keep=arguments.keep,
             with_index=arguments.with_index,
         )

@@ -23,6 +23,8 @@ from server.hosts.host_files import Edit, Hooks, Rules, Server, edits_in
 from server.hosts.host_setup import Wanted, plan
 from server.hosts.host_table import Host, Machine
 
+#: What this is called where clients are listed.
+_CLIENT = "runebook-doctor"
 TOOLS = frozenset({"commit_memory", "find", "read", "ls", "tree", "retrieve"})
 #: A first start on a busy machine.
 _START_SECONDS = 60.0
@@ -168,11 +170,14 @@ async def _asked(
     import anyio
     from mcp import Client, StdioServerParameters
     from mcp.client.stdio import stdio_client
-    from mcp.types import CallToolResult
+    from mcp.types import CallToolResult, Implementation
+
+    from memory_core.version import program_version
 
     started = StdioServerParameters(command=words[0], args=list(words[1:]), env=env, cwd=folder)
     with anyio.fail_after(_START_SECONDS):
-        async with Client(stdio_client(started, errlog=errors), mode="legacy") as client:
+        own = Implementation(name=_CLIENT, version=program_version())
+        async with Client(stdio_client(started, errlog=errors), mode="legacy", client_info=own) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
             trial = {"memory_content": "The host was examined.", "dry_run": True}
             receipt = await client.call_tool("commit_memory", trial)
@@ -207,7 +212,12 @@ def _commands(hooks: Hooks) -> Iterator[tuple[str, str]]:
 
 
 def _hook(event: str, command: str, folder: str, again: str) -> Check:
-    """Run a hook with an event that tells it nothing to keep."""
+    """Run a hook with an event that tells it nothing to keep; once more where its time was up, as at a first start."""
+    check = _hook_once(event, command, folder, again)
+    return _hook_once(event, command, folder, again) if _LATE in check.detail else check
+
+
+def _hook_once(event: str, command: str, folder: str, again: str) -> Check:
     given = {"hook_event_name": event, "cwd": folder, "source": "startup", "prompt": "What is known about me?"}
     try:
         done = subprocess.run(

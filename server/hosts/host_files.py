@@ -41,6 +41,10 @@ class Edit(Protocol):
     def what(self) -> str:
         """``server``, ``hooks`` or ``rules``."""
 
+    @property
+    def words(self) -> str:
+        """What it is, for a person."""
+
     def applied(self, text: str) -> str:
         """The text with it; the same text where it is there already."""
 
@@ -68,6 +72,11 @@ class Server:
     entry: Mapping[str, Any]
     is_toml: bool = False
     what: str = "server"
+
+    @property
+    def words(self) -> str:
+        """What it is, for a person."""
+        return f"the server {self.path[-1]}"
 
     def applied(self, text: str) -> str:
         """The text with it; members of the entry that somebody added stay."""
@@ -115,6 +124,11 @@ class Hooks:
     items: tuple[tuple[str, Mapping[str, Any]], ...]
     beside: Mapping[str, Any] = field(default_factory=dict)
     what: str = "hooks"
+
+    @property
+    def words(self) -> str:
+        """What it is, for a person."""
+        return f"{len(self.items)} hooks"
 
     def applied(self, text: str) -> str:
         """The text with it."""
@@ -168,6 +182,11 @@ class Rules:
     head: str = ""
     what: str = "rules"
 
+    @property
+    def words(self) -> str:
+        """What it is, for a person."""
+        return "rules for the model"
+
     def applied(self, text: str) -> str:
         """The text with it."""
         newline = jsonc.newline_of(text)
@@ -210,6 +229,7 @@ class FileChange:
         path: The file.
         action: ``created``, ``changed``, ``unchanged``, ``restored``, ``deleted``, ``absent`` or ``refused``.
         what: Which edits it is about: server, hooks, rules.
+        puts: What they put there, each in words.
         before: Its text; None where there is none.
         after: Its text afterwards; None where there is none.
         reason: Why it was refused, and the next step.
@@ -222,6 +242,7 @@ class FileChange:
     what: tuple[str, ...]
     before: str | None = None
     after: str | None = None
+    puts: tuple[str, ...] = ()
     reason: str = ""
 
     @property
@@ -279,7 +300,7 @@ def put_in(path: Path, edits: Sequence[Edit], *, dry_run: bool, within: Path | N
         if action != "unchanged" and not dry_run:
             _keep(path, before, _found(before or "", edits))
             _write(path, before, after)
-        return FileChange(path, action, what, before, after)
+        return FileChange(path, action, what, before, after, tuple(edit.words for edit in edits))
     except RunebookError as error:
         return FileChange(path, "refused", what, reason=str(error))
 

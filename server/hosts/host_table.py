@@ -8,6 +8,7 @@ all of them are named and the caller takes those that are there.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ from typing import Any, Literal
 from memory_core.core.errors import InvalidInput
 from memory_core.core.text.word_table import word_table
 
+#: Stands for any other host.
+GENERIC = "generic"
+#: What may stand between names of hosts.
+_BETWEEN = re.compile(r"[\s,;/&+，、；]+(?:(?:and|und|和)\s+)?|和")
 Platform = Literal["linux", "darwin", "win32"]
 #: Events by their verb in ``runebook hook``: the host's name, for which tools, how long the host waits (its unit).
 Events = Mapping[str, tuple[str, str | None, int]]
@@ -201,20 +206,48 @@ def hosts() -> tuple[Host, ...]:
 
 
 def names() -> tuple[str, ...]:
-    """Names on a command line; ``generic`` prints what any other host takes."""
-    return (*(host.name for host in hosts()), "generic")
+    """Names on a command line; ``GENERIC`` prints what any other host takes."""
+    return (*(host.name for host in hosts()), GENERIC)
 
 
 def host_named(name: str) -> Host:
-    """The host of that name.
+    """The host of that name, as a command line calls it or as people do: ``vscode``, ``VS Code``.
 
     Raises:
         InvalidInput: If there is none.
     """
-    for host in hosts():
-        if host.name == name.lower():
-            return host
-    raise InvalidInput(f"there is no host {name!r}.", hint=f"Name one of {', '.join(names())}.")
+    if (found := _called().get(_bare(name))) is not None:
+        return found
+    near = [host.name for host in hosts() if _bare(name) and host.name.startswith(_bare(name))]
+    meant = f"Did you mean {' or '.join(near)}? " if near else ""
+    raise InvalidInput(f"there is no host {name!r}.", hint=f"{meant}Name one of {', '.join(names())}.")
+
+
+def hosts_named(text: str) -> tuple[Host, ...]:
+    """The hosts that a text names, each once, as people write them: ``Claude Code, Cursor and zed``; none for ``none``.
+
+    Raises:
+        InvalidInput: If there is no host of a name in it.
+    """
+    words = [word for word in _BETWEEN.split(text) if word and word.lower() != "none"]
+    found: dict[str, Host] = {}
+    while words:
+        runs = ((size, _called().get(_bare("".join(words[:size])))) for size in range(len(words), 0, -1))
+        size, host = next((run for run in runs if run[1] is not None), (1, None))
+        host = host or host_named(words[0])
+        found[host.name] = host
+        words = words[size:]
+    return tuple(found.values())
+
+
+@cache
+def _called() -> Mapping[str, Host]:
+    """The hosts by all that they are called."""
+    return {_bare(name): host for host in hosts() for name in (host.name, host.title, *host.entry.get("also", ()))}
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[\s._-]+", "", name).lower()
 
 
 def hosts_here(machine: Machine) -> list[Host]:

@@ -135,22 +135,40 @@ def test_home_is_expanded_and_absolute(tmp_path: Path, monkeypatch: pytest.Monke
     [
         ({"colour": 1}, "there is no setting 'colour'"),
         ({"index": {"speed": 1}}, "there is no setting 'index.speed'"),
-        ({"index": "fast"}, "setting 'index'"),
-        ({"index": {"mode": "quick"}}, "setting 'index.mode': Input should be 'auto', 'exact', 'chroma' or 'http'"),
-        ({"index": {"exact_below": 0}}, "setting 'index.exact_below'"),
-        ({"embedding": {"wait_seconds": 61}}, "setting 'embedding.wait_seconds'"),
-        ({"retrieve": {"token_budget": 199}}, "setting 'retrieve.token_budget'"),
-        ({"user_space": "../other"}, "setting 'user_space'"),
+        ({"index": "fast"}, "setting 'index' takes settings of its own, such as index.mode."),
+        ({"index": {"mode": "quick"}}, "setting 'index.mode' takes 'auto', 'exact', 'chroma' or 'http', not quick."),
+        ({"index": {"exact_below": 0}}, "setting 'index.exact_below' takes a whole number from 1, not 0."),
+        ({"embedding": {"wait_seconds": 61}}, "'embedding.wait_seconds' takes a number from 0 up to 60, not 61."),
+        ({"retrieve": {"token_budget": 199}}, "'retrieve.token_budget' takes a whole number from 200 up to 10,000"),
+        ({"search": {"floor": "perhaps"}}, "setting 'search.floor' takes true or false, not perhaps."),
+        ({"search": {"rerank_model": 3}}, "setting 'search.rerank_model' takes a text."),
+        ({"chat": {"style": "x" * 1_001}}, "setting 'chat.style' takes at most 1,000 characters."),
+        ({"owner_names": [3]}, "setting 'owner_names' takes a list."),
+        ({"llm": {"provider": "none "}}, "setting 'llm.provider': it should be one of none, "),
+        ({"store": {"url": "mysql://me:secret@db/x"}}, "setting 'store.url' takes postgresql://user@host/name"),
+        ({"user_space": "../other"}, "setting 'user_space' takes 1 to 64 letters"),
         ({"user_space": "二"}, "setting 'user_space'"),
         ({"agent_space": ""}, "setting 'agent_space'"),
         ({"schema_dirs": "one"}, "setting 'schema_dirs'"),
         (["home"], "must hold one JSON object"),
     ],
 )
-def test_wrong_setting_in_the_file_is_named_with_those_there_are(tmp_path: Path, values: Any, words: str) -> None:
+def test_wrong_setting_in_the_file_is_named_alone_with_what_it_takes(tmp_path: Path, values: Any, words: str) -> None:
     said = refusal(write(tmp_path / "c.json", values))
     assert words in said
-    assert "object" in words or "limits.commit_bytes" in said
+    assert "object" in words or said.endswith("All settings: runebook config.")
+    assert "limits.commit_bytes" not in said
+    assert "secret" not in said
+
+
+def test_an_error_says_where_the_wrong_value_was_given_and_which_setting_may_be_meant(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    file = write(tmp_path / "c.json", {"search": {"rank": "foo"}})
+    assert f"remove it in {file}. " in refusal(file)
+    assert "the variable RUNEBOOK_SEARCH_RANK" in refusal(file, {"RUNEBOOK_SEARCH_RANK": "bar"})
+    assert "--set search.rank=…" in refusal(file, {"RUNEBOOK_SEARCH_RANK": "bar"}, search__rank="baz")
+    assert "Did you mean search.rank?" in refusal(home=home, search__rnk="decay")
+    assert "Did you mean" not in refusal(home=home, colour="1")
 
 
 def test_a_list_is_written_as_json_or_with_its_separator(tmp_path: Path) -> None:

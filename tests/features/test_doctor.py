@@ -237,6 +237,24 @@ def test_what_others_may_read_is_made_private(home: Path) -> None:
     assert {path.stat().st_mode & 0o077 for path in (home, *home.rglob("*"))} == {0}
 
 
+def test_a_folder_that_was_never_opened_is_sound_and_says_little(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    notes = home / "user" / "default" / "memories" / "notes"
+    notes.mkdir(parents=True)
+    home.chmod(0o700)
+    for number in range(30):
+        (notes / f"{number}.md").write_text("Kept.", encoding="utf-8")
+        (notes / f"{number}.md").chmod(0o644)
+    report = look(home)
+    assert report.clean, list(report.lines())
+    (finding,) = report.of("ledger")
+    assert finding.detail == "there is none yet; the first start takes in all files"
+    (finding,) = report.of("permissions")
+    assert finding.subject.endswith(" more")
+    assert mend(home).clean
+    assert ledger_of(home).is_file()
+
+
 def test_only_old_temporary_files_are_swept(home: Path) -> None:
     old, young = (home / "user" / name for name in (".tmp-00000000000000aa", ".tmp-00000000000000bb"))
     for path in (old, young):
@@ -273,8 +291,11 @@ def test_a_lost_ledger_locks_nobody_out_and_touches_no_memory(home: Path, kind: 
     damage.ALL[kind](ledger_of(home))
     report = look(home)
     assert "ledger" in complaints(report)
+    assert {finding.subject for finding in report.of("ledger")} == {"ledger.sqlite3"}
+    assert all("\n" not in line for line in report.lines())
     mended = mend(home)
     assert mended.clean, list(mended.lines())
+    assert not any(line.startswith("0 ") for line in mended.repaired)
     assert kept_files(home) == before
     kept = [path for path in (home / ".state").glob("ledger.sqlite3.damaged-*") if path.suffix != ".sqlite3-wal"]
     assert bool(kept) == (not kind.startswith("deleted"))
@@ -407,6 +428,7 @@ def test_each_kind_of_wrong_index_is_found_and_mended(home: Path, kind: str) -> 
     spoil(home)
     report = look(home)
     assert check in complaints(report), list(report.lines())
+    assert all("\n" not in line for line in report.lines())
     before = kept_files(home)
     mended = mend(home)
     assert mended.clean, list(mended.lines())
@@ -418,6 +440,17 @@ def test_each_kind_of_wrong_index_is_found_and_mended(home: Path, kind: str) -> 
             asked = memory.find(FindRequest("When are payments backed up?"))
         assert SAID["支付系统"] in [hit.abstract for hit in asked.memories]
         assert {finding.severity for finding in look(home).of("vectors")} <= {Severity.OK}
+
+
+def test_vectors_of_texts_that_are_gone_are_no_damage_and_ask_for_nothing(home: Path) -> None:
+    with open_memory(config(home)) as memory:
+        memory.indexer.embed_all()
+        fact_file(home, "The heron").unlink()
+        memory.store.adopt()
+        memory.find(FindRequest("heron"))
+    (finding,) = look(home).of("vectors")
+    assert (finding.severity, finding.repair) == (Severity.OK, None)
+    assert finding.detail == "vectors kept of texts that are gone (no search uses them): 1"
 
 
 def test_an_index_that_is_behind_is_no_damage(home: Path) -> None:

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import pydoc
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from memory_core.core.config import environment_name, settings
 from server.commands import opening
 from tests.core.llm.stand_ins import StandIn, openai_completion
+from tests.fork_server import starter
 from tests.server.command_line import Outcome, Run, facts
 from tests.waiting import PATIENCE_SECONDS
 
@@ -50,6 +52,17 @@ def test_what_is_committed_is_found_read_listed_and_retrieved(run: Run) -> None:
     assert uri in run("tree", "--level-limit", "9")[1]
     assert uri not in run("tree", "--level-limit", "2")[1]
     assert "喜欢用 tabs 缩进" in run("retrieve", "代码风格")[1]
+
+
+def test_a_receipt_names_the_project_of_what_was_stored(run: Run, tmp_path: Path) -> None:
+    case = ("commit", "Ship at night.", "--type", "cases", "--field", "case_name=Deploy 部署")
+    _, told, _ = run(*case, "--project", "支付系统")
+    assert told.splitlines()[1].endswith("/cases/Deploy 部署.md, in the project 支付系统")
+    assert "in the project" not in run("commit", "The tea is green.")[1]
+    file = tmp_path / "messages.json"
+    file.write_text(json.dumps([{"role": "user", "content": "我们五月去大阪。"}]), encoding="utf-8", newline="\n")
+    _, told, _ = run("commit", "--messages", str(file), "--session-id", "s1", "--project", "支付系统")
+    assert told.splitlines()[1] == "- created: viking://session/default/s1/messages.jsonl, in the project 支付系统"
 
 
 def test_json_output_of_every_command_parses(run: Run) -> None:
@@ -172,10 +185,10 @@ def test_rejected_commit_exits_with_1_and_a_partial_one_with_0(run: Run, tmp_pat
         (("ls", "viking://user/default/absent"), "there is nothing"),
         (("tree", "--level-limit", "0"), "start at 1"),
         (("retrieve", "x", "--token-budget", "5"), "out of range"),
-        (("config", "--set", "colour=1"), "no setting 'colour'"),
-        (("config", "--set", "index.mode=quick"), "'auto', 'exact', 'chroma' or 'http'"),
-        (("config", "--set", "index.mode"), "has no value"),
-        (("config", "--config", "/nonexistent/c.json"), "does not exist"),
+        (("types", "--set", "colour=1"), "no setting 'colour'"),
+        (("types", "--set", "index.mode=quick"), "'auto', 'exact', 'chroma' or 'http'"),
+        (("types", "--set", "index.mode"), "has no value"),
+        (("types", "--config", "/nonexistent/c.json"), "does not exist"),
         (("find", "x", "--home", "{tmp}/list.json"), "memory folder"),
         (("demo", "--home", "{tmp}"), "is not empty"),
     ],
@@ -232,12 +245,24 @@ def test_config_shows_variables_values_and_what_was_changed(run: Run, home: Path
     assert status == 0
     for dotted, _, _ in settings():
         assert environment_name(dotted) in out
+    assert f"settings file: {home / 'config.json'}, which is not there yet" in out
     changed = [line for line in out.splitlines() if line.endswith("(changed)")]
     assert changed == [
         f"home = {home}  (changed)",
         "index.mode = exact  (changed)",
         "embedding.provider = none  (changed)",
     ]
+
+
+def test_config_lists_the_settings_also_where_one_of_them_is_wrong(run: Run, home: Path) -> None:
+    home.mkdir()
+    (home / "config.json").write_text('{"search": {"rank": "foo"}}', encoding="utf-8")
+    status, out, err = run("config")
+    assert status == 1
+    assert "search.rank = balanced\n" in out
+    assert err.count("\n") == 1
+    assert err.startswith("runebook: setting 'search.rank' takes 'relevance', ")
+    assert run("config", "--json")[:2] == (1, "")
 
 
 def test_flags_beat_the_environment_which_beats_the_file(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,6 +289,27 @@ def test_taken_port_and_foreign_host_are_refused_at_once(run: Run) -> None:
         assert "Name a free port with --port" in refused(run("serve", "--transport", "http", "--port", port))
     assert "Name a free port with --port" in refused(run("serve", "--transport", "sse", "--port", "99999999"))
     assert "let other machines read" in refused(run("serve", "--transport", "sse", "--host", "0.0.0.0"))
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_a_person_who_starts_a_server_for_clients_is_told_what_it_waits_for(home: Path) -> None:
+    master, slave = os.openpty()
+    process = starter().program(
+        "serve", stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
+    )
+    os.close(slave)
+    assert process.stderr is not None
+    assert process.stdout is not None
+    with process.stderr, process.stdout:
+        line = process.stderr.readline().decode()
+        for words in ("waiting for an MCP client on standard input", "Ctrl-C", "runebook ui", "runebook install"):
+            assert words in line
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE_SECONDS)
+        assert (process.stdout.read(), process.stderr.read()) == (b"", b"")
+    os.close(master)
+    piped = spawn("serve", "--home", str(home))
+    assert (piped.returncode, piped.stdout, piped.stderr) == (0, b"", b"")
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
@@ -299,17 +345,39 @@ def test_the_demo_tells_its_story_and_leaves_nothing(tmp_path: Path, home: Path)
     for words in (
         "支付系统.md",
         "cursor demo: updated entities/支付系统.md",
-        "Success rate: 92.0%",
         "From earlier conversations",
         "A new server finds 12 of 12.",
         '"mcpServers"',
     ):
         assert words in shown
+    told = shown.split("memories/profile.md\n", 1)[1].splitlines()[0]
+    assert told.strip() == "Mei is a backend engineer in Chengdu. She maintains a payment gateway and writes Python."
+    file = shown.split("7. A memory is a file", 1)[1].split("MEMORY_FIELDS")[0]
+    assert "Wants type hints on public functions" in file
     corrected, undone = (part.splitlines()[1] for part in shown.split("? 谁负责支付系统？")[1:])
     assert ("负责人是林悦" in corrected, "负责人是陈磊" in undone) == (True, True)
     assert "error" not in shown
     assert list(tmp_path.iterdir()) == []
     assert not home.exists()
+
+
+def test_a_folder_below_the_account_s_may_begin_with_a_tilde(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account, elsewhere = tmp_path / "家", tmp_path / "elsewhere"
+    (account / "full").mkdir(parents=True)
+    (account / "full" / "notes.md").write_text("Mine.", encoding="utf-8")
+    (account / "own.json").write_text('{"user_space": "mine"}', encoding="utf-8")
+    elsewhere.mkdir()
+    monkeypatch.setenv("HOME", str(account))
+    monkeypatch.setenv("USERPROFILE", str(account))
+    monkeypatch.chdir(elsewhere)
+    assert f"{account / 'full'} is not empty" in refused(run("demo", "--home", "~/full"))
+    backup = account / "backup"
+    assert run("backup", str(backup), "--home", "~/store", "--config", "~/own.json")[0] == 0
+    kept = next(backup.glob("*/home/config.json"))
+    assert json.loads(kept.read_text(encoding="utf-8")) == {"user_space": "mine"}
+    assert list(elsewhere.iterdir()) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the lines are for a POSIX shell")

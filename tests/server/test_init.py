@@ -127,6 +127,21 @@ def test_where_no_host_is_found_it_says_so(
     assert "No host was found" in capsys.readouterr().out
 
 
+def test_a_model_is_named_as_people_write_it_and_none_changes_nothing(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = facts(capsys, "none", "--dry-run", "--no-find", "--model", "None")
+    assert told["settings"]["changes"] == {}
+    told = facts(capsys, "none", "--dry-run", "--no-find", "--model", "OpenAI: gpt-x")
+    assert told["settings"]["changes"] == {"llm.provider": "openai", "llm.model": "gpt-x"}
+    program = home / "bin" / "claude"
+    foreign.write(program, "#!/bin/sh\n").chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(program.parent))
+        told = facts(capsys, "none", "--dry-run", "--no-find", "--model", "Claude Code")
+    assert told["settings"]["changes"] == {"llm.provider": "command", "llm.command": str(program)}
+
+
 def test_the_command_line_says_what_is_left_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = facts(capsys, "cursor", "--yes", "--no-find", "--no-hooks")
     assert (told["imports"], [host["host"] for host in told["hosts"]]) == ([], ["cursor"])
@@ -139,6 +154,7 @@ def test_the_command_line_says_what_is_left_alone(home: Path, capsys: pytest.Cap
     ("words", "said"),
     [
         (["emacs"], "there is no host 'emacs'"),
+        (["generic"], "runebook install generic"),
         (["--model", "openai"], "Write openai:MODEL"),
         (["--model", "codex"], "its program is not installed"),
         (["--import", "/nowhere/at/all"], "there is no file or folder"),
@@ -204,8 +220,9 @@ def test_a_person_is_asked_three_questions_sees_the_preview_and_adds_notes(home:
     shutil.rmtree(home / ".claude")
     shutil.rmtree(home / "Downloads")
     person = Person()
-    person.answers("[cursor]", "vim")
-    person.answers("[cursor]", "")
+    person.answers("[Cursor]", "vim")
+    assert "writes nothing before you say yes" in person.shown
+    person.answers("[Cursor]", "cursor, VS Code and visual studio code")
     person.answers("[auto]", "English")
     person.answers("[none]", "")
     person.answers("Do it?", str(home / "nowhere"))
@@ -215,6 +232,13 @@ def test_a_person_is_asked_three_questions_sees_the_preview_and_adds_notes(home:
     assert "there is no host 'vim'" in person.shown
     assert "there is no file or folder" in person.shown
     assert "notes: 1 would be created" in person.shown
+    assert f"{home / '.cursor' / 'mcp.json'}: would be created: the server runebook, 10 lines more" in person.shown
+    assert f"{home / '.cursor' / 'hooks.json'}: would be created: 4 hooks, 29 lines more" in person.shown
+    assert (
+        "For you to paste, into Cursor: Cursor Settings > Rules > User Rules. To see it: runebook install cursor"
+        in person.shown
+    )
+    assert (home / ".config" / "Code" / "User" / "mcp.json").is_file()
     assert (home / ".cursor" / "mcp.json").is_file()
     assert NOTES.split("\n")[2] in "".join(path.read_text() for path in (home / ".runebook").rglob("notes/*.md"))
 

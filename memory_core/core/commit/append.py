@@ -169,7 +169,7 @@ class MessageRecorder:
             waiting = self._waiting(log, total, len(stored))
             if not fresh:
                 progress = SessionProgress(log, stored=total, known=total) if self.queues else None
-                results = (OperationResult("messages", str(log), Action.UNCHANGED), *waiting)
+                results = (OperationResult("messages", str(log), Action.UNCHANGED, project=project), *waiting)
                 return ChangeSet((), results, notes=redactions, usage=counts, progress=progress)
             dated = self.commits.context(moment, _SOURCE_KIND, session, last_time(fresh))
             own = replace(dated, assignment=self.choice.of_session(project, private=private))
@@ -180,7 +180,7 @@ class MessageRecorder:
             change = FileChange(log, before, _joined(before, fresh), "", session, appended=True)
             return ChangeSet(
                 changes=(change, *decided.changes),
-                results=(OperationResult("messages", str(log), action), *decided.results, *waiting),
+                results=(OperationResult("messages", str(log), action, project=project), *decided.results, *waiting),
                 notes=(*decided.notes, *notes, *redactions),
                 usage=counts,
                 progress=SessionProgress(

@@ -151,6 +151,7 @@ class _Planner:
                 "; ".join(outcome.notes) or None,
                 now=now,
                 went=went,
+                project=outcome.after.project if isinstance(outcome.after, Memory) else None,
             )
         )
         if links:

@@ -164,7 +164,8 @@ class OperationResult:
 
     ``reason`` says what was refused, ``hint`` what to do about it, ``note`` what else is worth knowing.
     ``conflict`` marks a refusal because the file is no longer what the author of the operation saw. Of a memory whose
-    text changed, ``now`` is how it begins now, and ``went`` the sentences that it no longer has.
+    text changed, ``now`` is how it begins now, and ``went`` the sentences that it no longer has. ``project`` is the one
+    that a memory or conversation belongs to.
     """
 
     op: str
@@ -176,6 +177,7 @@ class OperationResult:
     conflict: bool = False
     now: str | None = None
     went: str | None = None
+    project: str | None = None
 
 
 @frozen

@@ -304,7 +304,7 @@ def _clear_receipts(connection: sqlite3.Connection, seqs: Iterable[int], uri: st
             {
                 name: (tombstone if uri and value == uri else value)
                 for name, value in result.items()
-                if name not in ("reason", "hint", "note", "now", "went")
+                if name not in ("reason", "hint", "note", "now", "went", "project")
             }
             for result in receipt.get("results", ())
         ]

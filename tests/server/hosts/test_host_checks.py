@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.runebook import open_memory
 from server.cli import main
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are made as scripts with a first line")
@@ -63,6 +65,9 @@ def test_an_installed_host_is_run_from_end_to_end_and_nothing_is_stored(
     ]
     assert main(["history", "--home", str(home / "记忆"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["commits"] == []
+    with open_memory(Config(home=home / "记忆", embedding=EmbeddingConfig(provider="none"))) as memory:
+        (client,) = memory.store.ledger.usage_table.clients()
+    assert client[0].startswith("runebook-doctor")
 
 
 def test_what_may_be_left_out_is_named_and_is_no_failure(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,14 +105,27 @@ def test_a_program_that_is_gone_is_found(home: Path, capsys: pytest.CaptureFixtu
     assert "server" not in checks
 
 
-def test_a_hook_that_fails_is_found(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = home / ".claude" / "settings.json"
-    program = script(home / "runebook", 'case "$2" in pre-compact) exit 4;; session-end) echo full >&2;; esac')
+def hooked(home: Path, *lines: str) -> None:
+    """Have a script answer the hooks."""
+    path, program = home / ".claude" / "settings.json", script(home / "runebook", *lines)
     settings = json.loads(path.read_text(encoding="utf-8"))
     for groups in settings["hooks"].values():
         hook = groups[0]["hooks"][0]
         hook["command"] = f'"{program}" hook {hook["command"].split(" hook ")[1]}'
     path.write_text(json.dumps(settings, ensure_ascii=False), encoding="utf-8")
+
+
+def test_a_hook_that_is_late_at_a_first_start_is_tried_again(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    once = f'[ -e "{home}/$2" ] || echo "runebook hook $2: too late: not answered" >&2; touch "{home}/$2"'
+    hooked(home, once)
+    assert {check["state"] for check in examined(capsys, "claude-code", status=0)["hooks"]} == {"ok"}
+    hooked(home, 'case "$2" in user-prompt) echo "runebook hook user-prompt: too late: not answered" >&2;; esac')
+    hooks = {check["subject"]: check["state"] for check in examined(capsys, "claude-code", status=1)["hooks"]}
+    assert [name for name, state in hooks.items() if state == "failed"] == ["UserPromptSubmit"]
+
+
+def test_a_hook_that_fails_is_found(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hooked(home, 'case "$2" in pre-compact) exit 4;; session-end) echo full >&2;; esac')
     hooks = {check["subject"]: check for check in examined(capsys, "claude-code", status=1)["hooks"]}
     assert [name for name, check in hooks.items() if check["state"] == "failed"] == ["PreCompact", "SessionEnd"]
     assert (hooks["PreCompact"]["detail"], hooks["SessionEnd"]["detail"]) == ("its exit status is 4.", "full")
@@ -134,7 +152,7 @@ def test_what_a_project_names_and_install_does_not_write_is_not_run(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project, ran = home / "src", home / "ran"
-    options = ("--project", str(project), "--home", str(home / "记忆"))
+    options = ("--project", str(project), "--home", str(home / "记忆"), "--set", "hooks.deadline_ms=60000")
     (project / ".claude").mkdir(parents=True)
     assert main(["install", "claude-code", "--hooks", *options]) == 0
     checks = examined(capsys, "claude-code", *options, status=0)

@@ -7,7 +7,8 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import pytest
 
-from server.hosts.host_table import Machine, host_named, hosts, hosts_here
+from memory_core.core.errors import InvalidInput
+from server.hosts.host_table import Machine, host_named, hosts, hosts_here, hosts_named
 
 WINDOWS = Machine("win32", PureWindowsPath(r"C:\Users\小林"), {"APPDATA": r"D:\Roaming"})
 MAC = Machine("darwin", PurePosixPath("/Users/lin"), {})
@@ -60,3 +61,27 @@ def test_only_hosts_whose_folders_are_there_are_found(tmp_path: Path) -> None:
     (tmp_path / ".codex").mkdir()
     (tmp_path / ".config" / "VSCodium" / "User").mkdir(parents=True)
     assert [host.name for host in hosts_here(machine)] == ["vscode", "codex"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Claude Code, Cursor", ["claude-code", "cursor"]),
+        ("claude code", ["claude-code"]),
+        ("CLAUDE-DESKTOP claude_code  vs code", ["claude-desktop", "claude-code", "vscode"]),
+        ("Visual Studio Code; Zed and gemini", ["vscode", "zed", "gemini-cli"]),
+        ("cursor，Codex、continue和windsurf", ["cursor", "codex", "continue", "windsurf"]),
+        ("cursor Cursor", ["cursor"]),
+        (" none ", []),
+        ("", []),
+    ],
+)
+def test_hosts_are_named_as_people_write_them(text: str, names: list[str]) -> None:
+    assert [host.name for host in hosts_named(text)] == names
+
+
+def test_a_name_of_several_hosts_is_refused_with_them() -> None:
+    with pytest.raises(InvalidInput, match=r"no host 'Claude'.*Did you mean claude-desktop or claude-code"):
+        hosts_named("Cursor, Claude")
+    with pytest.raises(InvalidInput, match="no host 'and-more'"):
+        hosts_named("cursor and-more")

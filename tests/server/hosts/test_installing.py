@@ -47,9 +47,33 @@ def test_one_command_sets_a_host_up_and_one_sets_it_back(home: Path, capsys: pyt
     assert not listing.exists()
 
 
+def test_the_list_of_hosts_says_what_its_columns_are(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install", "Claude", "Code", "--rules"]) == 0
+    capsys.readouterr()
+    assert main(["install", "--list"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    for column, cells in (("HOST", "claude-code"), ("HERE", "found"), ("RUNEBOOK IN IT", "server, rules")):
+        assert any(row[head.index(column) :].startswith(cells) for row in rows), column
+    assert str(home / ".claude.json") in "\n".join(row[head.index("ITS LIST OF SERVERS") :] for row in rows)
+    assert any("not set up" in row for row in rows)
+
+
+def test_uninstall_says_which_rules_were_pasted_by_hand(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert home
+    assert main(["install", "cursor", "--rules"]) == 0
+    assert "Paste into Cursor: Cursor Settings > Rules > User Rules" in capsys.readouterr().out
+    assert main(["uninstall", "cursor"]) == 0
+    said = "If you pasted Runebook's rules into Cursor Settings > Rules > User Rules, remove them there"
+    assert said in capsys.readouterr().out
+    assert main(["uninstall", "cursor"]) == 0
+    assert "pasted" not in capsys.readouterr().out
+    assert main(["uninstall", "generic"]) == 0
+    assert "remove by hand what you pasted" in capsys.readouterr().out
+
+
 def test_nothing_but_the_server_goes_in_unasked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["install", "claude-code"]) == 0
-    assert "Not added: --rules and --hooks" in capsys.readouterr().out
+    assert "Not added: --rules (tell its model to use the memory) and --hooks (bring" in capsys.readouterr().out
     assert [path.name for path in home.rglob("*") if path.is_file()] == [".claude.json"]
 
 

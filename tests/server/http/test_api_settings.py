@@ -72,7 +72,7 @@ def test_private_mode_is_switched_on_for_everybody_and_off_again(desk: Desk) -> 
 def test_what_does_not_suit_is_refused_and_nothing_is_written(desk: Desk, tmp_path: Path) -> None:
     for name, value, said in (
         ("search.rank", "best", "'relevance', 'balanced', 'decay' or 'weighted'"),
-        ("search.hot_limit", 1000, "less than or equal to 100"),
+        ("search.hot_limit", 1000, "takes a whole number from 1 up to 100, not 1000."),
         ("search.cached_queries", 9, "cannot be changed here"),
         ("http.without_token", "anyone", "cannot be changed here"),
         ("llm.command", ["sh"], "cannot be changed here"),

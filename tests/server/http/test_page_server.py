@@ -80,6 +80,30 @@ def test_the_key_is_in_no_command_line(tmp_path: Path) -> None:
         assert f"url=http://127.0.0.1:{served.port}/#key={served.key}" in leading.read_text(encoding="utf-8")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="the browser is a shell script")
+def test_what_leads_the_browser_lies_in_the_account_s_own_store_wherever_the_command_is_run(tmp_path: Path) -> None:
+    account, elsewhere, seen = tmp_path / "家", tmp_path / "elsewhere", tmp_path / "seen"
+    account.mkdir()
+    elsewhere.mkdir()
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$*" > {seen}.part\nmv {seen}.part {seen}\n', encoding="utf-8")
+    browser.chmod(0o700)
+    process = starter().program(
+        *("ui", "--port", "0", *OPTIONS),
+        cwd=str(elsewhere),
+        env=environment() | {"HOME": str(account), "BROWSER": f"{browser} %s"},
+    )
+    try:
+        assert soon(seen.exists)
+        given = Path(url2pathname(urlsplit(seen.read_text(encoding="utf-8").strip()).path))
+        assert given == account / ".runebook" / ".state" / "page.html"
+        assert given.is_file()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_SECONDS)
+    assert list(elsewhere.iterdir()) == []
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
     with PageServer(tmp_path_factory.mktemp("ui") / "home") as served:
