@@ -214,6 +214,7 @@ def test_what_is_named_is_found_however_weak_it_is_and_however_many_are_better(
     wanted = fact(memory, "weak", f"{LONG} {named} {LONG}")
     if asked == "exact":  # then no word of it is rare
         fact(memory, "weaker", f"{LONG} {named} {LONG} {LONG}")
+    memory.indexer.follow(None)  # so much text is not always indexed within the time that a search waits
     found = uris(memory, f"the login service failed and was restarted by hand at noon {named}", limit=5)
     assert wanted in found
     assert len(found) == 5
