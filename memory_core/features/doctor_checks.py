@@ -227,13 +227,13 @@ def stale_files(root: Path) -> Iterator[Path]:
 
 
 def _everything(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """What the folder holds; what others take away meanwhile is left out."""
+    """What the folder holds; what others take away meanwhile, or nobody may look at, is left out."""
     for folder, names, files in os.walk(root):
         if Path(folder) == root:  # a repository's own folder, say, is none of ours
             names[:] = [name for name in names if name == STATE_NAME or not name.startswith(".")]
         for name in (*names, *files):
             path = Path(folder, name)
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 yield path, path.lstat()
 
 
@@ -432,7 +432,7 @@ def _files(subject: Subject) -> Iterator[Finding]:
 
 
 def _is_utf8(subject: Subject, uri: MemoryUri) -> bool:
-    """Whether replacement characters stand in the file itself, and not for bytes that are no UTF-8."""
+    """Whether the file is UTF-8, so that a replacement character in its text is its own."""
     try:
         subject.files.text(uri, strict=True)
     except InvalidInput:

@@ -5,9 +5,10 @@ Owns which calls of a session are finished, what they add up to, and what a comm
 one counted for. Knows nothing of files: what is stored already is asked of a callable. Pure.
 
 *Which result answers which call.* By the call's id; where ids repeat, the latest call that still waits. A result
-without an id answers the oldest waiting call of the latest message that has one, of its name where it is named. A
-result that no call in the log waits for stands for a call of its own, if it is named. Statuses such as
-``running`` are no result yet. A call failed if its status says so, or if its answer does (``failures``).
+without an id answers the oldest waiting call of the latest message that has one, of its name where it is named; so does
+a result with an id that is nobody's, among the calls without an id. A result that no call in the log waits for stands
+for a call of its own, if it is named and its id was not answered. Statuses such as ``running`` are no result yet. A
+call failed if its status says so, or if its answer does (``failures``).
 
 *What an execution of a skill is.* A run of calls with that skill's name, up to another skill's call or a new message
 of the user. Where the run begins with the call that loads the skill's instructions, calls that name no skill belong
@@ -337,6 +338,8 @@ class _Reader:
             same = [slot for slot in self._waiting if slot.call.call_id == result.call_id]
             if same:
                 return same[-1]
+            if result.call_id in self._answered:
+                return None
             candidates = [slot for slot in self._waiting if not slot.call.call_id]
         else:
             candidates = self._waiting

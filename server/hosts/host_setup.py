@@ -11,11 +11,12 @@ import shutil
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
+from memory_core.core.errors import InvalidInput
 from server.hosts.host_files import Edit, FileChange, Hooks, Rules, Server, put_in, state_of, take_out
 from server.hosts.host_table import HookFile, Host, Machine, hosts, hosts_here
 
@@ -31,6 +32,8 @@ _TEMPORARY = re.compile(
     r"^(?:/private)?(?:/var)?/tmp/|^(?:/private)?/var/folders/|^/dev/shm/|[\\/](?i:AppData[\\/]Local[\\/]Temp)[\\/]"
 )
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~-]+")
+#: What a shell expands or ends in double quotes.
+_EXPANDED = re.compile(r'["$`]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Launcher:
     lasting: bool = True
 
     def command_line(self, *arguments: str) -> str:
-        """For a shell, Bash or PowerShell or ``cmd``, with the slashes that all of them take."""
+        """For Bash or ``cmd``, with the slashes that both take."""
         return " ".join(_shell_word(word) for word in (self.command.replace("\\", "/"), *self.prefix, *arguments))
 
 
@@ -181,7 +184,7 @@ def plan(host: Host, machine: Machine, wanted: Wanted, *, everywhere: bool = Fal
         everywhere: Every part in every file that the host may read, instead of the wanted parts in those it uses.
 
     Raises:
-        InvalidInput: If the host has no files in a project and one is given.
+        InvalidInput: If the host has no files in a project and one is given, or no hook can name the program.
     """
     settings = host.settings(machine, wanted.project)
 
@@ -198,6 +201,8 @@ def plan(host: Host, machine: Machine, wanted: Wanted, *, everywhere: bool = Fal
         for path in chosen(server.paths):
             files.setdefault(path.with_stem(wanted.name) if server.own else path, []).append(edit)
     if "hooks" in parts and settings.hooks is not None:
+        if not everywhere:
+            _check_hook_words((wanted.launcher.command, *wanted.launcher.prefix, *wanted.options))
         files.setdefault(Path(settings.hooks.path), []).append(_hooks(settings.hooks, host, wanted))
     if "rules" in parts and settings.rules is not None:
         for path in chosen(settings.rules.paths):
@@ -247,4 +252,17 @@ def _hook(verb: str, file: HookFile, host: Host, wanted: Wanted) -> dict[str, An
 
 
 def _shell_word(word: str) -> str:
-    return word if _PLAIN.fullmatch(word) else f'"{word.replace(chr(34), "")}"'
+    return word if _PLAIN.fullmatch(word) else f'"{word}"'
+
+
+def _check_hook_words(words: Iterable[str]) -> None:
+    """Refuse words that a shell reads as others, also in double quotes.
+
+    Raises:
+        InvalidInput: If there is one.
+    """
+    if (wrong := next((word for word in words if _EXPANDED.search(word)), None)) is not None:
+        raise InvalidInput(
+            f'a hook cannot name {wrong!r}: a shell reads its ", $ or ` as something else.',
+            hint="Use a path without these characters, or install without hooks.",
+        )

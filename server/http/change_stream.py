@@ -159,9 +159,9 @@ class ChangeFeed:
 
 
 def _facts_since(memory: Runebook, since: str | None) -> dict[str, Any]:
-    newest = past_of(memory).commits(limit=_SHOWN_COMMITS + 1)
+    newest = past_of(memory).commits(limit=_SHOWN_COMMITS + 1, files_most=0)
     shown = newest[:_SHOWN_COMMITS]
-    known = next((at for at, commit in enumerate(shown) if commit.commit_id == since), None)
+    known = next((at for at, commit in enumerate(newest) if commit.commit_id == since), None)
     return {
         "latest": newest[0].commit_id if newest else None,
         "commits": [] if since is None else [_commit_facts(commit) for commit in shown[:known]],

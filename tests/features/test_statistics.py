@@ -153,6 +153,12 @@ def test_results_without_ids_answer_calls_in_order_and_by_name() -> None:
     assert found == [("a", True, None), ("b", False, None), ("a", False, None)]
 
 
+def test_a_repeated_result_answers_no_other_call() -> None:
+    calls = Message("assistant", tool_calls=(ToolCall("c1", "a"), ToolCall("", "b")))
+    log = [calls, answered("c1", "1"), answered("c1", "1"), answered("c2", "2", "error", "b")]
+    assert [(call.name, call.text) for call in finished_calls(log)] == [("a", "1"), ("b", "2")]
+
+
 @pytest.mark.parametrize(
     "name", ["mcp__server__tool", "a/b\\c:d", "x" * 300, "网页搜索", "🔧", "123", "..", "CON", " x"]
 )

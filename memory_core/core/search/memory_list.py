@@ -51,14 +51,15 @@ def rivals_of(memory: Memory, named: Callable[[str], Memory | None]) -> tuple[Ri
     found: dict[str, Rival] = {}
     own, confidence = memory.metadata.text("updated_at") or "", memory.metadata.confidence
     for link in memory.metadata.links:
-        if link.relation not in CONTESTING or link.uri in found:
+        if link.relation not in CONTESTING:
             continue
         other = named(link.uri)
         said = None if other is None else other.metadata.text("updated_at")
         if other is None or said is None or not other.metadata.is_active:
             continue
         weight = other.metadata.confidence
-        if outdoes(link.relation, said, weight, own, confidence):
+        is_strongest = link.uri not in found or link.strength > found[link.uri].strength
+        if is_strongest and outdoes(link.relation, said, weight, own, confidence):
             line = summary_line(other.line, _LINE_CHARS)
             found[link.uri] = Rival(link.uri, link.relation, link.strength, weight, line, said)
     return tuple(sorted(found.values(), key=lambda rival: (-rival.strength * rival.confidence, rival.uri)))
@@ -400,5 +401,5 @@ def _distinct(words: str) -> tuple[str, ...]:
 def _holding(word: str, project: str | None) -> Condition:
     """That a document that may be read says a word, or its name does."""
     hidden = private_elsewhere(project)
-    said = "(instr(lower(d.name), lower(?)) > 0 OR (NOT {} AND instr(lower(d.own), lower(?)) > 0))"
+    said = "(instr(lower(d.name), lower(?)) > 0 OR (NOT {} AND instr(lower(d.own || ' ' || d.abstract), lower(?)) > 0))"
     return Condition(said.format(hidden.sql), (word, *hidden.parameters, word))

@@ -69,6 +69,9 @@ def test_an_answer_names_what_was_committed_since(own_desk: Desk) -> None:
     assert owner.facts("GET", f"/entries/{path}")["uri"] in commit["uris"]
     for number in range(21):
         owner.keep(f"Note {number}.", fields={"title": f"Note {number}"})
+        if number == 18:  # twenty with the one above
+            found = owner.facts("GET", f"/changes?since={seen}")
+            assert (len(found["commits"]), found["more"]) == (20, False)
     assert owner.facts("GET", f"/changes?since={seen}")["more"]
     assert anna.facts("GET", f"/changes?since={seen}")["commits"] == []
     head = owner.ask("HEAD", "/changes", accept="text/event-stream")
