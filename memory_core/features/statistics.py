@@ -89,6 +89,9 @@ class FinishedCall:
 #: What calls of a tool, and executions of a skill, add up to, by the fields that take it.
 _OF_TOOL = ("total_calls", "success_count", "fail_count", "total_time_ms", "total_tokens")
 _OF_SKILL = ("total_executions", "success_count", "fail_count")
+#: Counts by name and field; finished calls by the skill execution they belong to.
+_Counts: TypeAlias = dict[str, dict[str, int]]
+_Runs: TypeAlias = dict[int, list[FinishedCall]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,21 +157,31 @@ def growth(
         for name, counts in tool_counts(new).items():
             writes += _write(tools, {"tool_name": name}, counts)
     if skills is not None:
+        executions, runs = (skill_counts(before), skill_counts(calls)), (_runs(before), _runs(calls))
         for name in dict.fromkeys(call.skill for call in new if call.skill is not None):
-            writes += _skill_write(skills, name, calls, before, existing)
+            writes += _skill_write(skills, name, executions, runs, existing)
     return Growth(writes, frozenset(call.key for call in new if call.key is not None), new)
 
 
 def _skill_write(
     skills: MemoryType,
     name: str,
-    calls: Sequence[FinishedCall],
-    before: Sequence[FinishedCall],
+    counts: tuple[_Counts, _Counts],
+    runs: tuple[_Runs, _Runs],
     existing: Existing,
 ) -> list[WriteOp]:
-    """The increments of one skill, and its flow with the first execution that succeeded."""
-    counted = skill_counts(before).get(name, {})
-    added = {field: count - counted.get(field, 0) for field, count in skill_counts(calls)[name].items()}
+    """The increments of one skill, and its flow with the first execution that succeeded.
+
+    Args:
+        skills: The type.
+        name: The skill.
+        counts: Of all skills, before and now.
+        runs: Of all skills, before and now.
+        existing: Fields of a stored memory.
+    """
+    before, now = counts
+    counted = before.get(name, {})
+    added = {field: count - counted.get(field, 0) for field, count in now[name].items()}
     known = existing(skills.name, {"skill_name": name})
     if known is None and min(added["success_count"], added["fail_count"]) < 0:
         # The memory was removed meanwhile: there is nothing left to take away from.
@@ -176,20 +189,19 @@ def _skill_write(
         added = {"total_executions": succeeded + failed, "success_count": succeeded, "fail_count": failed}
     flow, stored = None, str((known or {}).get(FLOW) or "")
     if (field := skills.field(FLOW)) is not None and field.type is FieldType.STRING:
-        flow = _flow(name, calls, before, stored)
+        flow = _flow(name, *runs, stored)
     if not any(added.values()) and flow is None:
         return []
     is_first = flow is not None and not stored.strip()
     return _write(skills, {"skill_name": name}, added, flow, FLOW_SALIENCE if is_first else None)
 
 
-def _flow(skill: str, calls: Sequence[FinishedCall], before: Sequence[FinishedCall], stored: str) -> str | None:
+def _flow(skill: str, earlier: _Runs, now: _Runs, stored: str) -> str | None:
     """The steps of a new successful execution, if none are stored, or those of the same run when it was shorter.
 
     Returns:
         The text, or None where it must not change.
     """
-    earlier, now = _runs(before), _runs(calls)
     for run, made in now.items():
         old = earlier.get(run, [])
         if made[0].skill != skill or len(old) == len(made) or not made[-1].succeeded:
@@ -208,18 +220,18 @@ def _steps(calls: Iterable[FinishedCall]) -> str:
     return " → ".join([*steps, "…"] if len(names) > _FLOW_STEPS_LIMIT else steps)
 
 
-def _runs(calls: Iterable[FinishedCall]) -> dict[int, list[FinishedCall]]:
+def _runs(calls: Iterable[FinishedCall]) -> _Runs:
     """Finished calls by the skill execution they belong to."""
-    runs: dict[int, list[FinishedCall]] = {}
+    runs: _Runs = {}
     for call in calls:
         if call.run is not None:
             runs.setdefault(call.run, []).append(call)
     return runs
 
 
-def tool_counts(calls: Iterable[FinishedCall]) -> dict[str, dict[str, int]]:
+def tool_counts(calls: Iterable[FinishedCall]) -> _Counts:
     """What finished calls add up to, by tool, in the order of their first call."""
-    tools: dict[str, dict[str, int]] = {}
+    tools: _Counts = {}
     for call in calls:
         counts = tools.setdefault(call.name, dict.fromkeys(_OF_TOOL, 0))
         counts["total_calls"] += 1
@@ -229,9 +241,9 @@ def tool_counts(calls: Iterable[FinishedCall]) -> dict[str, dict[str, int]]:
     return tools
 
 
-def skill_counts(calls: Iterable[FinishedCall]) -> dict[str, dict[str, int]]:
+def skill_counts(calls: Iterable[FinishedCall]) -> _Counts:
     """What the executions of skills add up to, by skill, in the order of their first call."""
-    skills: dict[str, dict[str, int]] = {}
+    skills: _Counts = {}
     for run in _runs(calls).values():
         counts = skills.setdefault(str(run[0].skill), dict.fromkeys(_OF_SKILL, 0))
         counts["total_executions"] += 1

@@ -376,7 +376,6 @@ class MemoryReActOrchestrator:
             max_tokens=self.max_tokens,
             requests_left=self._most_requests,
             retry=lambda problem: self.prompts.render("retry", {"problem": problem}),
-            may_retry=self._most_requests > 1,
         )
         if left_out:
             dialogue.note(f"the first {left_out} messages did not fit into the prompt")

@@ -59,7 +59,6 @@ class Dialogue:
         requests_left: Requests that may still be made.
         asked: Requests that were made.
         dropped: What was left out of answers, each line once.
-        may_retry: Whether one unusable answer may be asked for again.
     """
 
     adapter: JSONAdapter[ReasoningAction]
@@ -70,10 +69,10 @@ class Dialogue:
     max_tokens: int
     requests_left: int
     retry: Callable[[str], str]
-    may_retry: bool = True
     asked: int = 0
     dropped: list[str] = field(default_factory=list)
     _rounds: list[_Round] = field(default_factory=list)
+    _may_retry: bool = True
 
     @property
     def room(self) -> int:
@@ -120,9 +119,9 @@ class Dialogue:
             try:
                 return (yield from self._once(turns, check))
             except (AnswerCut, AnswerUnusable) as error:
-                if not self.may_retry or self.requests_left < 1:
+                if not self._may_retry or self.requests_left < 1:
                     raise
-                self.may_retry = False
+                self._may_retry = False
                 note = self.retry(cut_end(error.message, _ANSWER_NOTE_TOKENS))
                 turns = [*turns[:-1], Turn("user", f"{turns[-1].text}\n\n{note}")]
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from memory_core.core.errors import InvalidInput
 from memory_core.core.frozen import frozen
 from memory_core.core.index.filter import (
+    ANYTHING,
     Condition,
     all_of,
     compile_filter,
@@ -42,7 +43,7 @@ _SHOWN = 2
 
 
 def rivals_of(memory: Memory, named: Callable[[str], Memory | None]) -> tuple[Rival, ...]:
-    """The memories in use that say otherwise and were written later, the weightiest first.
+    """The memories in use that say otherwise and stand above this one, the weightiest first.
 
     Args:
         memory: The contested one.
@@ -114,7 +115,7 @@ class EntryFilter:
         words: Each of these stands in the name, the line or the text, whatever its case.
         sort: Newest, weightiest or most used first; names in order.
         limit: 1 to 500.
-        offset: Of the first.
+        offset: How many are left out before the first.
     """
 
     memory_type: str | None = None
@@ -344,7 +345,7 @@ class MemoryList:
     def _shown(self) -> Condition:
         """That a memory may be seen from no project."""
         every = self._condition(EntryFilter(), datetime.now(UTC))
-        return all_of([every, not_private_elsewhere(None)]) or every
+        return all_of([every, not_private_elsewhere(None)]) or ANYTHING
 
     def _most_used(self, uris: list[str], wanted: EntryFilter) -> tuple[list[str], dict[str, Usage]]:
         """The URIs of the page that is wanted, in the order of their counts, and their counts."""
@@ -362,16 +363,20 @@ class MemoryList:
         for name, tests in (("salience", salience), ("updated_at", updated)):
             given = {op: value for op, value in tests.items() if value is not None}
             tree |= {name: given} if given else {}
-        used = in_use(now)
+        is_used = in_use(now)
         parts = [
             Condition(f"d.space IN ({marks})", self._spaces),
             Condition("d.part = 0 AND d.context_type <> 'resource'"),
             compile_filter(tree),
             *(compile_filter({"tags": {"contains": tag}}) for tag in wanted.tags),
-            None if wanted.active is None else used if wanted.active else Condition(f"NOT {used.sql}", used.parameters),
+            None
+            if wanted.active is None
+            else is_used
+            if wanted.active
+            else Condition(f"NOT {is_used.sql}", is_used.parameters),
             *(_holding(word, wanted.project) for word in _distinct(wanted.words)),
         ]
-        return all_of(parts) or Condition("1")
+        return all_of(parts) or ANYTHING
 
 
 def _entry(
