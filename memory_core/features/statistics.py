@@ -95,7 +95,7 @@ _Runs: TypeAlias = dict[int, list[FinishedCall]]
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class Added:
     """What messages add to the statistics.
 
     Attributes:
@@ -133,7 +133,7 @@ def growth(
     counted: Callable[[frozenset[str]], frozenset[str]],
     registry: MemoryTypeRegistry,
     existing: Existing,
-) -> Growth:
+) -> Added:
     """What ``fresh`` adds to the statistics of the store.
 
     Args:
@@ -160,7 +160,7 @@ def growth(
         executions, runs = (skill_counts(before), skill_counts(calls)), (_runs(before), _runs(calls))
         for name in dict.fromkeys(call.skill for call in new if call.skill is not None):
             writes += _skill_write(skills, name, executions, runs, existing)
-    return Growth(writes, frozenset(call.key for call in new if call.key is not None), new)
+    return Added(writes, frozenset(call.key for call in new if call.key is not None), new)
 
 
 def _skill_write(
@@ -393,7 +393,7 @@ def _loads(call: ToolCall) -> bool:
     return any(isinstance(value, str) and value.endswith(_INSTRUCTIONS) for value in values)
 
 
-def grown(growing: Growing) -> Growth:
+def growth_of(growing: Growing) -> Added:
     """What the new messages of a conversation add."""
     registry = growing.context.registry
     return growth(growing.stored, growing.fresh, growing.counted, registry, growing.existing)
@@ -401,7 +401,7 @@ def grown(growing: Growing) -> Growth:
 
 def _learned(growing: Growing) -> Learned:
     """The counts; a call counts unless the memory of its tool refused it."""
-    added = growing.once(grown)
+    added = growing.once(growth_of)
 
     def counted(results: Sequence[OperationResult]) -> frozenset[str]:
         refused = {

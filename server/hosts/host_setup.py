@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
 from memory_core.core.errors import InvalidInput
-from server.hosts.host_files import Edit, FileChange, Hooks, Rules, Server, put_in, state_of, take_out
+from server.hosts.host_files import Edit, Hooks, HostFileChange, Rules, Server, put_in, state_of, take_out
 from server.hosts.host_table import HookFile, Host, Machine, hosts, hosts_here
 
 #: What can be put into a host.
@@ -122,7 +122,7 @@ class Pasting:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HostState:
     """How a host stands: ``state`` is that of its server (missing, installed, outdated, unreadable)."""
 
     JSON: ClassVar = "name:host here:found state parts path"
@@ -134,7 +134,7 @@ class Finding:
     parts: tuple[str, ...]
 
 
-def install(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool) -> list[FileChange]:
+def install(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool) -> list[HostFileChange]:
     """Put the wanted parts into the host's files.
 
     Raises:
@@ -144,7 +144,7 @@ def install(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool) -> l
     return [put_in(path, edits, dry_run=dry_run, within=within) for path, edits in plan(host, machine, wanted)]
 
 
-def uninstall(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool, purge: bool) -> list[FileChange]:
+def uninstall(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool, purge: bool) -> list[HostFileChange]:
     """Take every part out of the host's files, in whatever form it is there.
 
     Raises:
@@ -158,10 +158,10 @@ def uninstall(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool, pu
     ]
 
 
-def findings(machine: Machine, wanted: Wanted) -> list[Finding]:
+def findings(machine: Machine, wanted: Wanted) -> list[HostState]:
     """How each host stands, in the order of the table."""
     here = hosts_here(machine)
-    found: list[Finding] = []
+    found: list[HostState] = []
     for host in hosts():
         if wanted.project is not None and not host.has_projects:
             continue
@@ -170,7 +170,7 @@ def findings(machine: Machine, wanted: Wanted) -> list[Finding]:
         parts = {what for what, state, _ in states if state in ("installed", "outdated")}
         servers = [(state, path) for what, state, path in states if what == "server"]
         state, path = next((each for each in servers if each[0] != "missing"), servers[0])
-        found.append(Finding(host.name, host in here, state, path, tuple(part for part in PARTS if part in parts)))
+        found.append(HostState(host.name, host in here, state, path, tuple(part for part in PARTS if part in parts)))
     return found
 
 

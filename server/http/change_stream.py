@@ -99,7 +99,7 @@ async def _events(memory: Runebook, last_seen: str | None, store: ServedStore) -
 
     The stream ends when the server opens the store anew, as after a restore or a change of settings.
     """
-    feed = ChangeFeed(memory, last_seen)
+    feed = Watched(memory, last_seen)
     own = memory.home or memory  # a view of a shared space belongs to the view of its user
 
     def look() -> tuple[Mapping[str, Any] | None, bool]:
@@ -128,7 +128,7 @@ def _event(facts: Mapping[str, Any]) -> str:
 
 
 @dataclass
-class ChangeFeed:
+class Watched:
     """What one reader saw last.
 
     Attributes:

@@ -117,7 +117,7 @@ class MemoryData(_WriteMetadata):
         return self._said_at
 
     def sourced(self, source: Mapping[str, str], said_at: str | None = None) -> Self:
-        """The same with a source: kind, tool, error type and the like."""
+        """Note its source (kind, tool, error type and the like); returns itself."""
         self._source = dict(source)
         self._said_at = said_at
         return self

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -25,9 +25,7 @@ from memory_core.core.index.filter import (
     private_elsewhere,
     utc,
 )
-from memory_core.core.memory.metadata import CONTESTING, outdoes, read_moment
-from memory_core.core.memory.names import summary_line
-from memory_core.core.memory.results import Rival
+from memory_core.core.memory.metadata import read_moment
 from memory_core.core.memory.uri import SCHEME
 from memory_core.core.search.browse import PRIVATE_LINE
 from memory_core.core.search.ranking import RATE_PER_DAY, decay
@@ -35,45 +33,7 @@ from memory_core.core.search.ranking import RATE_PER_DAY, decay
 if TYPE_CHECKING:
     from memory_core.core.index.catalog import Catalog
     from memory_core.core.index.documents import Document
-    from memory_core.core.memory.memory import Memory
     from memory_core.core.store.usage import Usage, UsageTable
-
-_LINE_CHARS = 160
-_SHOWN = 2
-
-
-def rivals_of(memory: Memory, named: Callable[[str], Memory | None]) -> tuple[Rival, ...]:
-    """The memories in use that say otherwise and stand above this one, the weightiest first.
-
-    Args:
-        memory: The contested one.
-        named: Gives the memory at a URI; None where it may not be seen.
-    """
-    found: dict[str, Rival] = {}
-    own, confidence = memory.metadata.text("updated_at") or "", memory.metadata.confidence
-    for link in memory.metadata.links:
-        if link.relation not in CONTESTING:
-            continue
-        other = named(link.uri)
-        said = None if other is None else other.metadata.text("updated_at")
-        if other is None or said is None or not other.metadata.is_active:
-            continue
-        weight = other.metadata.confidence
-        is_strongest = link.uri not in found or link.strength > found[link.uri].strength
-        if is_strongest and outdoes(link.relation, said, weight, own, confidence):
-            line = summary_line(other.line, _LINE_CHARS)
-            found[link.uri] = Rival(link.uri, link.relation, link.strength, weight, line, said)
-    return tuple(sorted(found.values(), key=lambda rival: (-rival.strength * rival.confidence, rival.uri)))
-
-
-def with_rivals(text: str, rivals: Iterable[Rival]) -> str:
-    """A memory's text, and below it what contradicts it, so that nobody reads the one without the other."""
-    lines = [
-        f"[{rival.verb} a newer memory{f' of {rival.updated_at[:10]}' if rival.updated_at else ''}: "
-        f"{summary_line(rival.abstract, _LINE_CHARS)}]"
-        for rival in list(rivals)[:_SHOWN]
-    ]
-    return "\n".join([text, *lines])
 
 
 Order = Literal["updated", "created", "importance", "accesses", "name"]
@@ -186,7 +146,7 @@ class EntryPage:
 
 
 @frozen
-class Growth:
+class Overall:
     """The memories as a whole: how they came, how they are used, and how fresh they are. No memory is named.
 
     Attributes:
@@ -301,7 +261,7 @@ class MemoryList:
         projects = self._rows("d.project, count(*)", shown, f"AND d.project IS NOT NULL {most_first}")
         return dict(tags), dict(projects)
 
-    def growth(self, user_space: str, now: datetime | None = None) -> Growth:
+    def growth(self, user_space: str, now: datetime | None = None) -> Overall:
         """The memories as a whole, counted where they are.
 
         Args:
@@ -327,7 +287,7 @@ class MemoryList:
             kept = decay(age, self._rate)
             fresh[next(least for least in FRESHNESS if kept >= least)] += count
         since = (now - timedelta(days=_RECALL_DAYS)).date().isoformat()
-        return Growth(tuple(months), tuple(self._usage.recalls_by_day(user_space, since)), tuple(fresh.items()))
+        return Overall(tuple(months), tuple(self._usage.recalls_by_day(user_space, since)), tuple(fresh.items()))
 
     def _rows(self, columns: str, condition: Condition, rest: str, *values: Any, more: str = "") -> list[Any]:
         """Columns of the documents that meet a condition.

@@ -1,6 +1,6 @@
 """The ledger: journal, history, names and usage, in one SQLite file that is kept.
 
-A commit is one row with the texts before and after; its COMMIT (one fsync) is the acknowledgement. The
+A commit is one row, with the text after each of its changes; its COMMIT (one fsync) is the acknowledgement. The
 files follow. ``settled`` marks commits whose files are known to be on disk; the rest is what recovery
 looks at. The name table (``files``) says which key owns which file and what the last commit left there.
 It can be rebuilt from the files; history, usage and the queue (``extractions``) cannot. What its tables are, version by

@@ -280,7 +280,7 @@ class Store:
         Args:
             plan: Pure; is given the store as it is under the lock.
             kind: Shown in history.
-            request_id: A repeated one returns the first receipt and changes nothing.
+            request_id: A repeated one returns the first receipt and changes nothing, unless the first changed nothing.
             now: Time of the commit; default the clock's.
             dry_run: Plan only.
             undoes: The commit that this one takes back.

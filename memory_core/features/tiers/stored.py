@@ -50,11 +50,11 @@ class SegmentHeat:
     heat: float
 
 
-def warmth(store: Store, config: TiersConfig, stored: Sequence[StoredSegment], now: datetime) -> list[SegmentHeat]:
-    """How warm each of some segments is.
+def heats(store: Store, config: TiersConfig, stored: Sequence[StoredSegment], now: datetime) -> list[SegmentHeat]:
+    """How warm each of some segments is; use of the last second may be missing.
 
     Args:
-        store: Counts use; what was used in the last second may be missing.
+        store: Counts use.
         config: Weights.
         stored: The segments.
         now: Aware.
@@ -123,7 +123,7 @@ class DamagedSegment:
 
 @dataclass(frozen=True)
 class SessionSegments:
-    """All that is known of a session's segments.
+    """All that is known of a session's segments; ``pages`` are their exchanges.
 
     Attributes:
         used: Those in use, in the order in which they begin; ``archived`` likewise.

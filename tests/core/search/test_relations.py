@@ -12,7 +12,7 @@ from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest
 from memory_core.core.memory.results import Hit, as_json
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.search.memory_list import rivals_of
+from memory_core.core.search.context_sources import rivals_of
 from memory_core.runebook import Runebook, open_memory
 from tests.stores import words_only
 
