@@ -48,7 +48,7 @@ def chat(arguments: argparse.Namespace) -> int:
         held = Chat(memory, ChatRequest(arguments.session, arguments.system, metadata or None, place))
         with authored(f"chat {held.session_id.removeprefix('chat-')}"):
             if question is None:
-                gc.enable()
+                gc.enable()  # cli.main switched it off
                 return Terminal(memory, held, place).run()
             reply = held.say(question)
     for note in reply.notes:
@@ -71,8 +71,8 @@ class Terminal:
         self._chat = chat
         self._here = here
         self._is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-        #: The newest commit before each thing that may have stored something, and whether that was a turn.
-        self._before: list[tuple[int, bool]] = []
+        #: The newest commit before each thing that may have stored something; of an answered turn what was said.
+        self._before: list[tuple[int, tuple[str, str] | None]] = []
         self._commands: Mapping[str, Callable[[str], None]] = {
             "/help": lambda _rest: self._tell(_HELP),
             "/memories": lambda _rest: self._show_recalled(),
@@ -119,7 +119,7 @@ class Terminal:
 
     def _turn(self, words: str) -> None:
         """Answer, then remember."""
-        self._mark(turn=True)
+        self._mark()
         self._working(True)
         try:
             answered = self._chat.answer(words)
@@ -130,6 +130,7 @@ class Terminal:
             return
         finally:
             self._working(False)
+        self._before[-1] = (self._before[-1][0], (words, answered.answer))
         self._tell(answered.answer)
         for note in answered.notes:
             self._tell(f"({note})", to_error=True)
@@ -200,15 +201,17 @@ class Terminal:
 
     def _undo(self) -> None:
         """Take back all commits of the last thing that stored any."""
+        self._refuse_in_private()
         while self._before:
-            seq, was_turn = self._before.pop()
-            found = history_of(self._memory).commits(limit=_COMMITS_LOOKED_AT)
+            seq, said = self._before[-1]
+            found = history_of(self._memory).commits(limit=_COMMITS_LOOKED_AT, files_most=0)
             own = [commit for commit in found if commit.seq > seq and commit.author == current_author()]
             standing = [commit for commit in own if commit.undoes is None and commit.undone_by is None]
             for commit in standing:
                 self._tell_receipt(self._memory.run(UNDO, UndoRequest(commit.commit_id)))
-            if was_turn and standing:
-                self._chat.drop_last()
+            self._before.pop()  # now that all of it is taken back: after an error the next /undo goes on with it
+            if said is not None and standing:
+                self._chat.drop(*said)
             if standing:
                 return
         self._tell("Nothing is left to take back in this conversation.")
@@ -225,8 +228,8 @@ class Terminal:
         if self._chat.private:
             raise AccessDenied("private mode is on: nothing is stored or deleted.", hint="First: /private off")
 
-    def _mark(self, *, turn: bool = False) -> None:
-        self._before.append((self._memory.store.ledger.newest_seq(), turn))
+    def _mark(self) -> None:
+        self._before.append((self._memory.store.ledger.newest_seq(), None))
 
     def _tell_receipt(self, receipt: CommitReceipt) -> None:
         from server import rendering  # with it the MCP library is loaded

@@ -104,7 +104,7 @@ def test_what_a_search_recalls_counts_as_used(tmp_path: Path) -> None:
         stale = memory.find(FindRequest("zebra", now=at)).hits[0]
         memory.find(FindRequest("zebra", now=at))
     with open_memory(words_only(tmp_path)) as memory:
-        usage = memory.store.ledger.usage([uri])[uri]
+        usage = memory.store.ledger.usage_table.usage([uri])[uri]
         assert (usage.access_count, usage.last_accessed_at) == (2, at)
         fresh = memory.find(FindRequest("zebra", now=at)).hits[0]
         assert stale.why["recency"] < 0.3

@@ -202,11 +202,13 @@ class Chat:
             receipt = replace(receipt, notes=(*receipt.notes, f"what was said is commit {said.commit_id}"))
         return replace(reply, receipt=receipt)
 
-    def drop_last(self) -> None:
-        """Let the model see the last exchange no more; for one that was taken back in the store."""
-        if self.past:
-            self.past.pop()
-            self._unseen = True
+    def drop(self, words: str, answer: str) -> None:
+        """Let the model see the newest exchange of these words no more; for one that was taken back in the store."""
+        for at in reversed(range(len(self.past))):
+            if (self.past[at].words, self.past[at].answer) == (words, answer):
+                del self.past[at]
+                self._unseen = True
+                return
 
     def _recall(self, memory: Runebook, words: str, now: datetime | None) -> ContextPack:
         """What memory holds for a message and those before it, as far as the model does not see it already."""

@@ -30,9 +30,9 @@ from memory_core.core.store.local import Store
 from memory_core.core.store.sqlite import DatabaseDamaged
 from memory_core.features import FEATURES
 from memory_core.features.doctor_checks import (
+    ExaminedStore,
     Finding,
     Severity,
-    Subject,
     cut_off_restores,
     examined,
     open_to_others,
@@ -107,7 +107,7 @@ def examine(config: Config, registry: MemoryTypeRegistry, features: Features = F
     if config.store.url:
         with _opened_database(config) as database, database.reading() as (rows, index):
             files = FileStore(root) if database.parts is None else database.parts.files
-            subject = Subject(config, registry, files, rows, index, _fingerprint(config), features, database)
+            subject = ExaminedStore(config, registry, files, rows, index, _fingerprint(config), features, database)
             return Report(tuple(examined(subject)))
     if not root.is_dir():
         hint = "Name it with --home, or begin with a commit."
@@ -116,7 +116,7 @@ def examine(config: Config, registry: MemoryTypeRegistry, features: Features = F
         raise StorageFailed(f"there is no memory folder {root}.", hint=hint)
     state = root / STATE_NAME
     with opened_for_reading(state / LEDGER_NAME) as ledger, opened_for_reading(state / INDEX_NAME) as catalog:
-        subject = Subject(config, registry, FileStore(root), ledger, catalog, _fingerprint(config), features)
+        subject = ExaminedStore(config, registry, FileStore(root), ledger, catalog, _fingerprint(config), features)
         return Report(tuple(examined(subject)))
 
 

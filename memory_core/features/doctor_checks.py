@@ -87,7 +87,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ExaminedStore:
     """One store to be examined.
 
     Attributes:
@@ -141,7 +141,7 @@ def opened_for_reading(path: Path) -> Iterator[sqlite3.Connection | None]:
         yield usable
 
 
-def examined(subject: Subject) -> Iterator[Finding]:
+def examined(subject: ExaminedStore) -> Iterator[Finding]:
     """All findings, in the order of the checks."""
     if subject.database is None:
         yield from _folder(subject)
@@ -188,7 +188,7 @@ _STALE_SECONDS = 3_600.0
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def _folder(subject: Subject) -> Iterator[Finding]:
+def _folder(subject: ExaminedStore) -> Iterator[Finding]:
     root = subject.config.root
     system = platform.system() or "an unknown system"
     yield from _found("versions", f"Python {platform.python_version()}", sqlite=sqlite3.sqlite_version, system=system)
@@ -228,13 +228,13 @@ def stale_files(root: Path) -> Iterator[Path]:
 
 
 def _everything(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """What the folder holds; what others take away meanwhile is left out."""
+    """What the folder holds; what others take away meanwhile, or nobody may look at, is left out."""
     for folder, names, files in os.walk(root):
         if Path(folder) == root:  # a repository's own folder, say, is none of ours
             names[:] = [name for name in names if name == STATE_NAME or not name.startswith(".")]
         for name in (*names, *files):
             path = Path(folder, name)
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 yield path, path.lstat()
 
 
@@ -253,7 +253,7 @@ _FRESH_SECONDS = 7 * 86_400.0
 _PATIENCE_SECONDS = 3_600.0
 
 
-def _hooks(subject: Subject) -> Iterator[Finding]:
+def _hooks(subject: ExaminedStore) -> Iterator[Finding]:
     """Findings on hooks; none where none ran."""
     log = subject.state / "hooks.log"
     with suppress(OSError, IndexError):
@@ -294,7 +294,7 @@ _HELD_SECONDS = 3_600.0
 _INDEX_LOCK = "index/index-follow"
 
 
-def _database(subject: Subject, database: ExaminedDatabase) -> Iterator[Finding]:
+def _database(subject: ExaminedStore, database: ExaminedDatabase) -> Iterator[Finding]:
     """Findings on what all users of the database share, and on locks of this one."""
     state = database.state
     facts: dict[str, Any] = {
@@ -320,7 +320,7 @@ _SETTLING_SECONDS = 60.0
 _READ_CHANGES = 1_000
 
 
-def _ledger(subject: Subject) -> Iterator[Finding]:
+def _ledger(subject: ExaminedStore) -> Iterator[Finding]:
     """Findings on the ledger alone."""
     ledger = subject.ledger
     if ledger is None:
@@ -392,7 +392,7 @@ def _changes(ledger: sqlite3.Connection) -> Iterator[tuple[Any, ...]]:
 # The files -----------------------------------------------------------------------------------------------------------
 
 
-def _files(subject: Subject) -> Iterator[Finding]:
+def _files(subject: ExaminedStore) -> Iterator[Finding]:
     """Findings on the files, against the ledger where it can be read."""
     ledger = subject.ledger
     known: dict[str, str] = {}
@@ -433,8 +433,8 @@ def _files(subject: Subject) -> Iterator[Finding]:
     yield from _found("links", each=dangling)
 
 
-def _is_utf8(subject: Subject, uri: MemoryUri) -> bool:
-    """Whether replacement characters stand in the file itself, and not for bytes that are no UTF-8."""
+def _is_utf8(subject: ExaminedStore, uri: MemoryUri) -> bool:
+    """Whether the file is UTF-8, so that a replacement character in its text is its own."""
     try:
         subject.files.text(uri, strict=True)
     except InvalidInput:
@@ -443,7 +443,7 @@ def _is_utf8(subject: Subject, uri: MemoryUri) -> bool:
 
 
 def _compared(
-    subject: Subject, ledger: sqlite3.Connection, uri: MemoryUri, text: str, known: str | None
+    subject: ExaminedStore, ledger: sqlite3.Connection, uri: MemoryUri, text: str, known: str | None
 ) -> Iterator[Finding]:
     kept = recorded(uri, text)
     if kept is None and known is None:  # a page with nothing but its list
@@ -456,7 +456,7 @@ def _compared(
         yield from _found("new file" if row is None else "edited file", str(uri))
 
 
-def _missing(subject: Subject, ledger: sqlite3.Connection, uris: set[str]) -> Iterator[Finding]:
+def _missing(subject: ExaminedStore, ledger: sqlite3.Connection, uris: set[str]) -> Iterator[Finding]:
     for uri in sorted(uris):
         is_known = ledger.execute("SELECT 1 FROM files WHERE uri = ?", (uri,)).fetchone()
         try:
@@ -466,7 +466,7 @@ def _missing(subject: Subject, ledger: sqlite3.Connection, uris: set[str]) -> It
             yield from _found("misnamed file", uri, error=error.message)
 
 
-def _is_directory(subject: Subject, target: str) -> bool:
+def _is_directory(subject: ExaminedStore, target: str) -> bool:
     try:
         return subject.files.is_dir(MemoryUri.parse(file_of(target)))
     except (InvalidUri, NotFound):
@@ -476,7 +476,7 @@ def _is_directory(subject: Subject, target: str) -> bool:
 # The index -----------------------------------------------------------------------------------------------------------
 
 
-def _index(subject: Subject) -> Iterator[Finding]:
+def _index(subject: ExaminedStore) -> Iterator[Finding]:
     """Findings on the catalog and what hangs on it."""
     catalog, database = subject.catalog, subject.database
     if catalog is None:
@@ -499,7 +499,7 @@ def _index(subject: Subject) -> Iterator[Finding]:
         yield from _found("unreadable index", INDEX_NAME, error=error)
 
 
-def _documents(subject: Subject, catalog: sqlite3.Connection) -> Iterator[Finding]:
+def _documents(subject: ExaminedStore, catalog: sqlite3.Connection) -> Iterator[Finding]:
     """Files whose documents are not what their text makes, and documents of no file."""
     if (why := _behind(subject, catalog)) is not None or subject.ledger is None:
         yield from _found("behind", INDEX_NAME, why=why)
@@ -523,7 +523,7 @@ def _newest(ledger: sqlite3.Connection) -> int:
     return int(ledger.execute("SELECT coalesce(max(seq), 0) FROM commits").fetchone()[0])
 
 
-def _behind(subject: Subject, catalog: sqlite3.Connection) -> str | None:
+def _behind(subject: ExaminedStore, catalog: sqlite3.Connection) -> str | None:
     """Why documents cannot be compared now; None when the catalog has come as far as the ledger."""
     ledger = subject.ledger
     meta = dict(catalog.execute("SELECT name, value FROM meta"))
@@ -545,7 +545,7 @@ def _behind(subject: Subject, catalog: sqlite3.Connection) -> str | None:
     return None
 
 
-def _differs(subject: Subject, catalog: sqlite3.Connection, uri: str, text: str) -> bool:
+def _differs(subject: ExaminedStore, catalog: sqlite3.Connection, uri: str, text: str) -> bool:
     place = MemoryUri.parse(uri)
     documents = (
         session_growth(place, [], list(numbered(text))).documents
@@ -581,7 +581,7 @@ def _torn_words(catalog: sqlite3.Connection) -> str | None:
     return None
 
 
-def _vectors(subject: Subject, catalog: sqlite3.Connection) -> Iterator[Finding]:
+def _vectors(subject: ExaminedStore, catalog: sqlite3.Connection) -> Iterator[Finding]:
     from memory_core.core.index.vector_scan import unsound
 
     if damaged := unsound(catalog) if subject.database is None else subject.database.unsound(catalog):
@@ -593,7 +593,7 @@ def _vectors(subject: Subject, catalog: sqlite3.Connection) -> Iterator[Finding]
         yield from _found("model", models[-1], model=subject.fingerprint)
 
 
-def _server(subject: Subject) -> Iterator[Finding]:
+def _server(subject: ExaminedStore) -> Iterator[Finding]:
     """Findings on a server of vectors; none where they are kept in the store alone."""
     if subject.config.index.mode != "http" or subject.database is not None:
         return

@@ -7,6 +7,7 @@ that a memory was told in a conversation, and that it names somebody or somethin
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,9 +20,10 @@ from memory_core.core.errors import InvalidInput, NotFound, RunebookError
 from memory_core.core.feature import Feature
 from memory_core.core.frozen import frozen
 from memory_core.core.index.filter import Condition, compile_filter, not_private_elsewhere
+from memory_core.core.index.tokenizer import name_pattern
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.metadata import REVERSE, Metadata
-from memory_core.core.memory.operations import GivenLink, escaped
+from memory_core.core.memory.operations import GivenLink, refusal
 from memory_core.core.memory.requests import Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.core.memory.uri import MemoryUri
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 KIND = "relate"
 NODES_MOST = 400
 _MENTIONS, _TOLD_IN = "mentions", "told in"
-#: Whose names are looked for in other memories; shorter names stand in too many words.
+#: Whose names are looked for in other memories; a single letter stands in too many texts.
 _NAMED_TYPE, _NAME_CHARS = "entities", 2
 #: Of relations that are stored at both ends, the one that is drawn.
 _DRAWN = frozenset({"similar", "contradicts", "supports", "refines", "replaces"})
@@ -110,7 +112,7 @@ class Graph:
     Attributes:
         nodes: Memories, and conversations.
         edges: Between these.
-        left_out: How many memories meet the filter beside them; 0 around one memory.
+        left_out: How many memories meet the filter beside them; around one memory this is not counted, and 0.
     """
 
     JSON: ClassVar = "nodes edges left_out"
@@ -126,8 +128,8 @@ def relate(memory: Runebook, request: RelateRequest) -> CommitReceipt:
     Raises:
         InvalidInput: If the relation is none, or the strength is out of range.
     """
-    relation = request.relation.strip().casefold()
-    for name in filter(None, (relation, request.instead)):
+    relation, instead = request.relation.strip().casefold(), (request.instead or "").strip().casefold()
+    for name in filter(None, (relation, instead)):
         if name not in REVERSE:
             raise InvalidInput(f"the relation {name[:64]!r} is unknown.", hint=f"Use one of: {', '.join(REVERSE)}.")
     if not 0.0 <= request.strength <= 1.0:
@@ -137,7 +139,7 @@ def relate(memory: Runebook, request: RelateRequest) -> CommitReceipt:
     def related(copy: WorkingCopy) -> OperationResult:
         source, other = copy.owned(request.uri), copy.owned(request.other)
         before = copy.existing(source).text, copy.text(other)
-        for gone in filter(None, (request.instead, relation if request.remove else None)):
+        for gone in filter(None, (instead, relation if request.remove else None)):
             if not unlink(copy, source, other, gone):
                 raise NotFound(f"the two are not related by {gone!r}.", hint="Read the memory; it names its relations.")
         given = GivenLink(uri=str(other), relation=relation, strength=request.strength)
@@ -153,8 +155,7 @@ def relate(memory: Runebook, request: RelateRequest) -> CommitReceipt:
         try:
             result = related(copy)
         except RunebookError as error:
-            refused = OperationResult(KIND, escaped(request.uri), Action.REJECTED, error.message, error.hint)
-            return ChangeSet((), (refused,))
+            return ChangeSet((), (refusal(KIND, request.uri, error),))
         return ChangeSet(copy.changes(), (result,))
 
     return memory.indexed(memory.store.commit(planned, kind=KIND, now=now, dry_run=request.dry_run))
@@ -263,8 +264,11 @@ def _mentions(rows: Mapping[str, _Row]) -> Iterator[GraphEdge]:
     for uri, row in rows.items():
         name = row.node.name.casefold()
         if row.node.type == _NAMED_TYPE and len(name) >= _NAME_CHARS:
+            pattern = re.compile(name_pattern(name))
             yield from (
-                GraphEdge(other, uri, _MENTIONS, 0.3) for other, text in texts.items() if other != uri and name in text
+                GraphEdge(other, uri, _MENTIONS, 0.3)
+                for other, text in texts.items()
+                if other != uri and name in text and pattern.search(text)
             )
 
 

@@ -425,9 +425,10 @@ class _Batch:
         present, kept = self.draft.text(uri), recorded(uri, text)
         if kept is None or present == kept:  # as it is here, or a page with nothing but its list
             self.done.same.append(str(uri))
+        elif uri.is_summary and (present is None or self.policy is OnConflict.REPLACE):
+            self._put(uri, kept, Action.CREATED if present is None else Action.UPDATED)
         elif uri.is_summary:
-            if present is None:
-                self._put(uri, kept, Action.CREATED)
+            self.done.kept.append(Problem(str(uri), "other words stand on this page"))
         elif is_session_log(uri) and present is not None and text.startswith(present):
             self._put(uri, text, Action.UPDATED, "the conversation went on")
         elif is_session_log(uri) and present is not None and present.startswith(text):

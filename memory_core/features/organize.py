@@ -19,7 +19,7 @@ from memory_core.core.feature import Feature
 from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.memory_type import MemoryType, ProjectMode
 from memory_core.core.memory.metadata import PINNED
-from memory_core.core.memory.operations import escaped
+from memory_core.core.memory.operations import escaped, refusal
 from memory_core.core.memory.project import GLOBAL, project_name
 from memory_core.core.memory.requests import Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
@@ -76,7 +76,7 @@ def organize(memory: Runebook, request: OrganizeRequest) -> CommitReceipt:
                 found, memory_type = copy.typed(copy.owned(uri))
                 changed = _ordered(copy, found, memory_type, {**wanted, "tags": _tags(found, given, taken)})
             except RunebookError as error:
-                results.append(OperationResult(KIND, escaped(uri), Action.REJECTED, error.message, error.hint))
+                results.append(refusal(KIND, uri, error))
                 continue
             same = changed.text == found.text
             if not same:

@@ -37,7 +37,7 @@ from memory_core.core.memory.operations import MemoryData, WriteOp
 from memory_core.core.text.language import in_language
 from memory_core.core.text.word_table import cued_patterns, word_pattern, word_table
 from memory_core.features.failures import command_of, is_finding, without_wrapping
-from memory_core.features.statistics import Existing, FinishedCall, grown
+from memory_core.features.statistics import Existing, FinishedCall, growth_of
 
 _pattern = partial(word_pattern, __file__)
 MEMORIES_LIMIT = 20
@@ -108,7 +108,7 @@ def lessons(
     """Memories of the failures among ``calls``, most frequent first, at most ``MEMORIES_LIMIT``.
 
     Args:
-        calls: Calls that are counted for the first time, in order: ``Growth.calls``.
+        calls: Calls that are counted for the first time, in order: ``Added.calls``.
         registry: Without a type ``patterns`` whose key is ``pattern_name`` there are none.
         existing: Fields of a stored memory.
         language: Of the conversation, as ``language_of`` names it; Chinese texts for Chinese, else English.
@@ -359,7 +359,7 @@ def _first_words(text: str) -> str:
 
 def _learned(growing: Growing) -> Learned:
     """Memories of the calls that failed."""
-    calls = growing.once(grown).calls
+    calls = growing.once(growth_of).calls
     return lessons(calls, growing.context.registry, growing.existing, growing.language)
 
 

@@ -109,7 +109,7 @@ def _compared(memory: Runebook, text_or_uri: str) -> tuple[str | None, str]:
 
 
 @healed
-def hot(memory: Runebook, request: HotRequest = HotRequest()) -> tuple[MostUsedMemory, ...]:
+def hot(memory: Runebook, request: HotRequest) -> tuple[MostUsedMemory, ...]:
     """The memories used most; see ``HotMemories.hot``.
 
     Raises:
@@ -120,8 +120,8 @@ def hot(memory: Runebook, request: HotRequest = HotRequest()) -> tuple[MostUsedM
     return memory.recalls.hot(request.limit, memory.projects.scope(None, request.here))
 
 
-def trail(memory: Runebook, request: TrailRequest = TrailRequest()) -> Sequence[Recall]:
-    """Retrievals of this user, newest first, a second ago the latest in other processes.
+def trail(memory: Runebook, request: TrailRequest) -> Sequence[Recall]:
+    """Retrievals of this user, newest first; those of other processes as of about a second ago.
 
     Raises:
         InvalidInput: If an argument is wrong.

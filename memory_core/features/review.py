@@ -26,7 +26,7 @@ from memory_core.core.memory.directory_page import parse_page
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.names import fit, fold, short_hash, summary_line
-from memory_core.core.memory.operations import DeleteOp, EditOp, MemoryOperations, OverviewOp, WriteOp, escaped
+from memory_core.core.memory.operations import DeleteOp, EditOp, MemoryOperations, OverviewOp, WriteOp, escaped, refusal
 from memory_core.core.memory.project import ProjectAssignment
 from memory_core.core.memory.requests import Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, text_sha256
@@ -586,8 +586,7 @@ def _planned(kind: str, proposal: Proposal, change: Change, now: datetime, snaps
     try:
         return change(parse_proposal(proposal.uri, text), text, snapshot, now)
     except RunebookError as error:
-        refused = OperationResult(kind, str(proposal.uri), Action.REJECTED, escaped(error.message), escaped(error.hint))
-        return ChangeSet((), (refused,))
+        return ChangeSet((), (refusal(kind, str(proposal.uri), error),))
 
 
 def _read(memory: Runebook, uri: MemoryUri) -> Proposal | None:

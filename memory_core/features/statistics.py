@@ -5,9 +5,10 @@ Owns which calls of a session are finished, what they add up to, and what a comm
 one counted for. Knows nothing of files: what is stored already is asked of a callable. Pure.
 
 *Which result answers which call.* By the call's id; where ids repeat, the latest call that still waits. A result
-without an id answers the oldest waiting call of the latest message that has one, of its name where it is named. A
-result that no call in the log waits for stands for a call of its own, if it is named. Statuses such as
-``running`` are no result yet. A call failed if its status says so, or if its answer does (``failures``).
+without an id answers the oldest waiting call of the latest message that has one, of its name where it is named; so does
+a result with an id that is nobody's, among the calls without an id. A result that no call in the log waits for stands
+for a call of its own, if it is named and its id was not answered. Statuses such as ``running`` are no result yet. A
+call failed if its status says so, or if its answer does (``failures``).
 
 *What an execution of a skill is.* A run of calls with that skill's name, up to another skill's call or a new message
 of the user. Where the run begins with the call that loads the skill's instructions, calls that name no skill belong
@@ -88,10 +89,13 @@ class FinishedCall:
 #: What calls of a tool, and executions of a skill, add up to, by the fields that take it.
 _OF_TOOL = ("total_calls", "success_count", "fail_count", "total_time_ms", "total_tokens")
 _OF_SKILL = ("total_executions", "success_count", "fail_count")
+#: Counts by name and field; finished calls by the skill execution they belong to.
+_Counts: TypeAlias = dict[str, dict[str, int]]
+_Runs: TypeAlias = dict[int, list[FinishedCall]]
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class Added:
     """What messages add to the statistics.
 
     Attributes:
@@ -129,7 +133,7 @@ def growth(
     counted: Callable[[frozenset[str]], frozenset[str]],
     registry: MemoryTypeRegistry,
     existing: Existing,
-) -> Growth:
+) -> Added:
     """What ``fresh`` adds to the statistics of the store.
 
     Args:
@@ -153,21 +157,31 @@ def growth(
         for name, counts in tool_counts(new).items():
             writes += _write(tools, {"tool_name": name}, counts)
     if skills is not None:
+        executions, runs = (skill_counts(before), skill_counts(calls)), (_runs(before), _runs(calls))
         for name in dict.fromkeys(call.skill for call in new if call.skill is not None):
-            writes += _skill_write(skills, name, calls, before, existing)
-    return Growth(writes, frozenset(call.key for call in new if call.key is not None), new)
+            writes += _skill_write(skills, name, executions, runs, existing)
+    return Added(writes, frozenset(call.key for call in new if call.key is not None), new)
 
 
 def _skill_write(
     skills: MemoryType,
     name: str,
-    calls: Sequence[FinishedCall],
-    before: Sequence[FinishedCall],
+    counts: tuple[_Counts, _Counts],
+    runs: tuple[_Runs, _Runs],
     existing: Existing,
 ) -> list[WriteOp]:
-    """The increments of one skill, and its flow with the first execution that succeeded."""
-    counted = skill_counts(before).get(name, {})
-    added = {field: count - counted.get(field, 0) for field, count in skill_counts(calls)[name].items()}
+    """The increments of one skill, and its flow with the first execution that succeeded.
+
+    Args:
+        skills: The type.
+        name: The skill.
+        counts: Of all skills, before and now.
+        runs: Of all skills, before and now.
+        existing: Fields of a stored memory.
+    """
+    before, now = counts
+    counted = before.get(name, {})
+    added = {field: count - counted.get(field, 0) for field, count in now[name].items()}
     known = existing(skills.name, {"skill_name": name})
     if known is None and min(added["success_count"], added["fail_count"]) < 0:
         # The memory was removed meanwhile: there is nothing left to take away from.
@@ -175,20 +189,19 @@ def _skill_write(
         added = {"total_executions": succeeded + failed, "success_count": succeeded, "fail_count": failed}
     flow, stored = None, str((known or {}).get(FLOW) or "")
     if (field := skills.field(FLOW)) is not None and field.type is FieldType.STRING:
-        flow = _flow(name, calls, before, stored)
+        flow = _flow(name, *runs, stored)
     if not any(added.values()) and flow is None:
         return []
     is_first = flow is not None and not stored.strip()
     return _write(skills, {"skill_name": name}, added, flow, FLOW_SALIENCE if is_first else None)
 
 
-def _flow(skill: str, calls: Sequence[FinishedCall], before: Sequence[FinishedCall], stored: str) -> str | None:
+def _flow(skill: str, earlier: _Runs, now: _Runs, stored: str) -> str | None:
     """The steps of a new successful execution, if none are stored, or those of the same run when it was shorter.
 
     Returns:
         The text, or None where it must not change.
     """
-    earlier, now = _runs(before), _runs(calls)
     for run, made in now.items():
         old = earlier.get(run, [])
         if made[0].skill != skill or len(old) == len(made) or not made[-1].succeeded:
@@ -207,18 +220,18 @@ def _steps(calls: Iterable[FinishedCall]) -> str:
     return " → ".join([*steps, "…"] if len(names) > _FLOW_STEPS_LIMIT else steps)
 
 
-def _runs(calls: Iterable[FinishedCall]) -> dict[int, list[FinishedCall]]:
+def _runs(calls: Iterable[FinishedCall]) -> _Runs:
     """Finished calls by the skill execution they belong to."""
-    runs: dict[int, list[FinishedCall]] = {}
+    runs: _Runs = {}
     for call in calls:
         if call.run is not None:
             runs.setdefault(call.run, []).append(call)
     return runs
 
 
-def tool_counts(calls: Iterable[FinishedCall]) -> dict[str, dict[str, int]]:
+def tool_counts(calls: Iterable[FinishedCall]) -> _Counts:
     """What finished calls add up to, by tool, in the order of their first call."""
-    tools: dict[str, dict[str, int]] = {}
+    tools: _Counts = {}
     for call in calls:
         counts = tools.setdefault(call.name, dict.fromkeys(_OF_TOOL, 0))
         counts["total_calls"] += 1
@@ -228,9 +241,9 @@ def tool_counts(calls: Iterable[FinishedCall]) -> dict[str, dict[str, int]]:
     return tools
 
 
-def skill_counts(calls: Iterable[FinishedCall]) -> dict[str, dict[str, int]]:
+def skill_counts(calls: Iterable[FinishedCall]) -> _Counts:
     """What the executions of skills add up to, by skill, in the order of their first call."""
-    skills: dict[str, dict[str, int]] = {}
+    skills: _Counts = {}
     for run in _runs(calls).values():
         counts = skills.setdefault(str(run[0].skill), dict.fromkeys(_OF_SKILL, 0))
         counts["total_executions"] += 1
@@ -337,6 +350,8 @@ class _Reader:
             same = [slot for slot in self._waiting if slot.call.call_id == result.call_id]
             if same:
                 return same[-1]
+            if result.call_id in self._answered:
+                return None
             candidates = [slot for slot in self._waiting if not slot.call.call_id]
         else:
             candidates = self._waiting
@@ -378,7 +393,7 @@ def _loads(call: ToolCall) -> bool:
     return any(isinstance(value, str) and value.endswith(_INSTRUCTIONS) for value in values)
 
 
-def grown(growing: Growing) -> Growth:
+def growth_of(growing: Growing) -> Added:
     """What the new messages of a conversation add."""
     registry = growing.context.registry
     return growth(growing.stored, growing.fresh, growing.counted, registry, growing.existing)
@@ -386,7 +401,7 @@ def grown(growing: Growing) -> Growth:
 
 def _learned(growing: Growing) -> Learned:
     """The counts; a call counts unless the memory of its tool refused it."""
-    added = growing.once(grown)
+    added = growing.once(growth_of)
 
     def counted(results: Sequence[OperationResult]) -> frozenset[str]:
         refused = {

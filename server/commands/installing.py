@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from server.commands.opening import settings_file_of, show
 
 if TYPE_CHECKING:
-    from server.hosts.host_files import FileChange
+    from server.hosts.host_files import HostFileChange
     from server.hosts.host_setup import Pasting, Wanted
     from server.hosts.host_table import Host, Machine
 
@@ -86,7 +86,9 @@ def install(arguments: argparse.Namespace) -> int:
     return 1 if refused else 0
 
 
-def set_up(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool) -> tuple[list[FileChange], list[Pasting]]:
+def set_up(
+    host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool
+) -> tuple[list[HostFileChange], list[Pasting]]:
     """Put the wanted parts into the host's files; also what a person has to paste.
 
     Raises:
@@ -280,7 +282,7 @@ def warnings_of(wanted: Wanted) -> list[str]:
     ]
 
 
-def _instead(host: Host, machine: Machine, wanted: Wanted, changes: Sequence[FileChange]) -> list[Pasting]:
+def _instead(host: Host, machine: Machine, wanted: Wanted, changes: Sequence[HostFileChange]) -> list[Pasting]:
     """What a person pastes into the files that were left alone."""
     from server.hosts.host_setup import Pasting, plan
 
@@ -298,7 +300,7 @@ def _missing_parts(host: Host, machine: Machine, wanted: Wanted) -> list[str]:
     return [f"  Not added: {' and '.join(missing)}. The same command with them adds them."] if missing else []
 
 
-def change_lines(title: str, changes: Sequence[FileChange], dry_run: bool, *, diffs: bool = True) -> list[str]:
+def change_lines(title: str, changes: Sequence[HostFileChange], dry_run: bool, *, diffs: bool = True) -> list[str]:
     """What happened to a host's files, or would; ``diffs`` shows the differences that would be made."""
     lines = [title]
     for change in changes:
@@ -311,13 +313,13 @@ def change_lines(title: str, changes: Sequence[FileChange], dry_run: bool, *, di
     return lines
 
 
-def _puts(change: FileChange) -> str:
+def _puts(change: HostFileChange) -> str:
     """What is put into a file, and how many lines that are."""
     added = sum(line.startswith("+") for line in _difference(change)[2:])
     return f": {' and '.join(change.puts)}, {added} lines more"
 
 
-def _difference(change: FileChange) -> list[str]:
+def _difference(change: HostFileChange) -> list[str]:
     old, new = (text.splitlines() if text else [] for text in (change.before, change.after))
     return list(difflib.unified_diff(old, new, "before", "after", lineterm=""))
 

@@ -222,7 +222,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class FileChange:
+class HostFileChange:
     """What happens to one file.
 
     Attributes:
@@ -279,7 +279,7 @@ def edits_in(path: Path, edits: Sequence[Edit]) -> list[Edit]:
     return [] if text is None else _found(text, edits)
 
 
-def put_in(path: Path, edits: Sequence[Edit], *, dry_run: bool, within: Path | None = None) -> FileChange:
+def put_in(path: Path, edits: Sequence[Edit], *, dry_run: bool, within: Path | None = None) -> HostFileChange:
     """Put edits into a file, which is made if it is not there.
 
     Args:
@@ -300,9 +300,9 @@ def put_in(path: Path, edits: Sequence[Edit], *, dry_run: bool, within: Path | N
         if action != "unchanged" and not dry_run:
             _keep(path, before, _found(before or "", edits))
             _write(path, before, after)
-        return FileChange(path, action, what, before, after, tuple(edit.words for edit in edits))
+        return HostFileChange(path, action, what, before, after, tuple(edit.words for edit in edits))
     except RunebookError as error:
-        return FileChange(path, "refused", what, reason=str(error))
+        return HostFileChange(path, "refused", what, reason=str(error))
 
 
 def take_out(
@@ -313,7 +313,7 @@ def take_out(
     purge: bool,
     folders: Collection[Path] = (),
     within: Path | None = None,
-) -> FileChange:
+) -> HostFileChange:
     """Take edits out of a file, in whatever form they are there.
 
     Args:
@@ -334,7 +334,7 @@ def take_out(
         if before is None or not found:
             if purge and not dry_run:
                 atomic.remove(backup_of(path))
-            return FileChange(path, "absent", ())
+            return HostFileChange(path, "absent", ())
         after, action = _taken_out(before, found, _text(backup_of(path)))
         if not dry_run:
             _write(path, before, after)
@@ -342,9 +342,9 @@ def take_out(
                 _remove_empty(path.parent, folders)
             if purge or action != "changed":
                 atomic.remove(backup_of(path))
-        return FileChange(path, action, tuple(edit.what for edit in found), before, after)
+        return HostFileChange(path, action, tuple(edit.what for edit in found), before, after)
     except RunebookError as error:
-        return FileChange(path, "refused", tuple(edit.what for edit in edits), reason=str(error))
+        return HostFileChange(path, "refused", tuple(edit.what for edit in edits), reason=str(error))
 
 
 def starts_us(entry: Mapping[str, Any]) -> bool:

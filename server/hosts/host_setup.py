@@ -11,12 +11,13 @@ import shutil
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
-from server.hosts.host_files import Edit, FileChange, Hooks, Rules, Server, put_in, state_of, take_out
+from memory_core.core.errors import InvalidInput
+from server.hosts.host_files import Edit, Hooks, HostFileChange, Rules, Server, put_in, state_of, take_out
 from server.hosts.host_table import HookFile, Host, Machine, hosts, hosts_here
 
 #: What can be put into a host.
@@ -31,6 +32,8 @@ _TEMPORARY = re.compile(
     r"^(?:/private)?(?:/var)?/tmp/|^(?:/private)?/var/folders/|^/dev/shm/|[\\/](?i:AppData[\\/]Local[\\/]Temp)[\\/]"
 )
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~-]+")
+#: What a shell expands or ends in double quotes.
+_EXPANDED = re.compile(r'["$`]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Launcher:
     lasting: bool = True
 
     def command_line(self, *arguments: str) -> str:
-        """For a shell, Bash or PowerShell or ``cmd``, with the slashes that all of them take."""
+        """For Bash or ``cmd``, with the slashes that both take."""
         return " ".join(_shell_word(word) for word in (self.command.replace("\\", "/"), *self.prefix, *arguments))
 
 
@@ -119,7 +122,7 @@ class Pasting:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HostState:
     """How a host stands: ``state`` is that of its server (missing, installed, outdated, unreadable)."""
 
     JSON: ClassVar = "name:host here:found state parts path"
@@ -131,7 +134,7 @@ class Finding:
     parts: tuple[str, ...]
 
 
-def install(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool) -> list[FileChange]:
+def install(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool) -> list[HostFileChange]:
     """Put the wanted parts into the host's files.
 
     Raises:
@@ -141,7 +144,7 @@ def install(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool) -> l
     return [put_in(path, edits, dry_run=dry_run, within=within) for path, edits in plan(host, machine, wanted)]
 
 
-def uninstall(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool, purge: bool) -> list[FileChange]:
+def uninstall(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool, purge: bool) -> list[HostFileChange]:
     """Take every part out of the host's files, in whatever form it is there.
 
     Raises:
@@ -155,10 +158,10 @@ def uninstall(host: Host, machine: Machine, wanted: Wanted, *, dry_run: bool, pu
     ]
 
 
-def findings(machine: Machine, wanted: Wanted) -> list[Finding]:
+def findings(machine: Machine, wanted: Wanted) -> list[HostState]:
     """How each host stands, in the order of the table."""
     here = hosts_here(machine)
-    found: list[Finding] = []
+    found: list[HostState] = []
     for host in hosts():
         if wanted.project is not None and not host.has_projects:
             continue
@@ -167,7 +170,7 @@ def findings(machine: Machine, wanted: Wanted) -> list[Finding]:
         parts = {what for what, state, _ in states if state in ("installed", "outdated")}
         servers = [(state, path) for what, state, path in states if what == "server"]
         state, path = next((each for each in servers if each[0] != "missing"), servers[0])
-        found.append(Finding(host.name, host in here, state, path, tuple(part for part in PARTS if part in parts)))
+        found.append(HostState(host.name, host in here, state, path, tuple(part for part in PARTS if part in parts)))
     return found
 
 
@@ -181,7 +184,7 @@ def plan(host: Host, machine: Machine, wanted: Wanted, *, everywhere: bool = Fal
         everywhere: Every part in every file that the host may read, instead of the wanted parts in those it uses.
 
     Raises:
-        InvalidInput: If the host has no files in a project and one is given.
+        InvalidInput: If the host has no files in a project and one is given, or no hook can name the program.
     """
     settings = host.settings(machine, wanted.project)
 
@@ -198,6 +201,8 @@ def plan(host: Host, machine: Machine, wanted: Wanted, *, everywhere: bool = Fal
         for path in chosen(server.paths):
             files.setdefault(path.with_stem(wanted.name) if server.own else path, []).append(edit)
     if "hooks" in parts and settings.hooks is not None:
+        if not everywhere:
+            _check_hook_words((wanted.launcher.command, *wanted.launcher.prefix, *wanted.options))
         files.setdefault(Path(settings.hooks.path), []).append(_hooks(settings.hooks, host, wanted))
     if "rules" in parts and settings.rules is not None:
         for path in chosen(settings.rules.paths):
@@ -247,4 +252,17 @@ def _hook(verb: str, file: HookFile, host: Host, wanted: Wanted) -> dict[str, An
 
 
 def _shell_word(word: str) -> str:
-    return word if _PLAIN.fullmatch(word) else f'"{word.replace(chr(34), "")}"'
+    return word if _PLAIN.fullmatch(word) else f'"{word}"'
+
+
+def _check_hook_words(words: Iterable[str]) -> None:
+    """Refuse words that a shell reads as others, also in double quotes.
+
+    Raises:
+        InvalidInput: If there is one.
+    """
+    if (wrong := next((word for word in words if _EXPANDED.search(word)), None)) is not None:
+        raise InvalidInput(
+            f'a hook cannot name {wrong!r}: a shell reads its ", $ or ` as something else.',
+            hint="Use a path without these characters, or install without hooks.",
+        )

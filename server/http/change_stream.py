@@ -99,7 +99,7 @@ async def _events(memory: Runebook, last_seen: str | None, store: ServedStore) -
 
     The stream ends when the server opens the store anew, as after a restore or a change of settings.
     """
-    feed = ChangeFeed(memory, last_seen)
+    feed = Watched(memory, last_seen)
     own = memory.home or memory  # a view of a shared space belongs to the view of its user
 
     def look() -> tuple[Mapping[str, Any] | None, bool]:
@@ -128,7 +128,7 @@ def _event(facts: Mapping[str, Any]) -> str:
 
 
 @dataclass
-class ChangeFeed:
+class Watched:
     """What one reader saw last.
 
     Attributes:
@@ -159,9 +159,9 @@ class ChangeFeed:
 
 
 def _facts_since(memory: Runebook, since: str | None) -> dict[str, Any]:
-    newest = past_of(memory).commits(limit=_SHOWN_COMMITS + 1)
+    newest = past_of(memory).commits(limit=_SHOWN_COMMITS + 1, files_most=0)
     shown = newest[:_SHOWN_COMMITS]
-    known = next((at for at, commit in enumerate(shown) if commit.commit_id == since), None)
+    known = next((at for at, commit in enumerate(newest) if commit.commit_id == since), None)
     return {
         "latest": newest[0].commit_id if newest else None,
         "commits": [] if since is None else [_commit_facts(commit) for commit in shown[:known]],

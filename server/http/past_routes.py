@@ -44,7 +44,7 @@ from memory_core.features.rolling_summary import (
     read_rolling_summary,
     rolling_summary_uri,
 )
-from memory_core.features.tiers.stored import StoredSegment, all_segments, segments_in, warmth
+from memory_core.features.tiers.stored import StoredSegment, all_segments, heats, segments_in
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
@@ -257,7 +257,7 @@ def heat(memory: Reader, limit: Annotated[int, Query(ge=1, le=_HEAT_SEGMENTS)] =
         for each in all_segments(memory.store, memory.commits.sessions)
         if scope.sees(each.segment.project, private=each.segment.private)
     ]
-    warm = sorted(zip(found, warmth(memory.store, tiers, found, now), strict=True), key=lambda pair: -pair[1].heat)
+    warm = sorted(zip(found, heats(memory.store, tiers, found, now), strict=True), key=lambda pair: -pair[1].heat)
     segments = []
     for each, warmed in warm[:limit]:
         since = warmed.last_visit or read_moment(each.segment.created_at) or now

@@ -180,11 +180,11 @@ def test_one_server_at_a_time_maintains_all_users_and_another_one_takes_over_whe
 
 
 def test_what_one_server_commits_another_tells_of_at_its_next_look(place: Place) -> None:
-    from server.http.change_stream import ChangeFeed
+    from server.http.change_stream import Watched
 
     ours, theirs = place.open(), place.open()
     ours.commit(CommitRequest("He likes oolong.", memory_type="notes", fields={"title": "Tea"}))
-    feed = ChangeFeed(theirs, None)
+    feed = Watched(theirs, None)
     first = feed.news()
     assert first is not None
     assert first["latest"] == ours.store.ledger.history(limit=1)[0].commit_id

@@ -266,6 +266,19 @@ def test_only_old_temporary_files_are_swept(home: Path) -> None:
     assert (old.exists(), young.exists()) == (False, True)
 
 
+def test_a_file_that_nobody_may_look_at_ends_no_examination(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed, lstat = fact_file(home, "Zebra"), Path.lstat
+
+    def refused(path: Path) -> os.stat_result:
+        if path == closed:
+            raise PermissionError(13, "Permission denied")
+        return lstat(path)
+
+    closed.chmod(0o644)
+    monkeypatch.setattr(Path, "lstat", refused)
+    assert look(home).of("permissions") == ()
+
+
 def test_a_temporary_file_that_cannot_be_deleted_ends_no_repair(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = home / "user" / ".tmp-00000000000000aa"
     old.write_text("x", encoding="utf-8")

@@ -27,7 +27,7 @@ from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.runebook import Runebook
 from tests.features.moving import PAYMENTS, exported, imported, opened, run
 from tests.kept import kept_files
-from tests.stores import edited, entity, fact, said
+from tests.stores import edited, entity, fact, handed_in, said
 
 USER = "viking://user/default/memories"
 TEA = f"{USER}/preferences/Tea.md"
@@ -196,6 +196,19 @@ def test_history_is_left_out_where_there_is_one_and_that_is_said(memory: Runeboo
     text = exported(memory, tmp_path / "some.jsonl", target=MemoryUri.parse(TEA), history=True).read_text("utf-8")
     assert text.count('"kind": "commit", "commit"') == 1
     assert not any(word in text for word in ("TiDB", "支付", "大阪"))  # nothing of other files
+
+
+def test_a_page_with_other_words_is_kept_or_replaced_as_asked(memory: Runebook, tmp_path: Path) -> None:
+    folder = f"{USER}/preferences"
+    handed_in(memory, overview=[{"directory_uri": folder, "overview": "What she drinks 饮料."}])
+    path = exported(memory, tmp_path / "all.zip")
+    with opened(tmp_path / "target") as target:
+        handed_in(target, overview=[{"directory_uri": folder, "overview": "Written here."}])
+        done = imported(target, path)
+        assert [problem.name for problem in done.kept] == [f"{folder}/.overview.md"]
+        assert "Written here." in target.read(ReadRequest(f"{folder}/.overview.md")).content
+        assert imported(target, path, "replace").updated == [f"{folder}/.overview.md"]
+        assert "饮料" in target.read(ReadRequest(f"{folder}/.overview.md")).content
 
 
 def test_a_file_that_differs_is_kept_put_beside_or_replaced_as_asked(memory: Runebook, tmp_path: Path) -> None:

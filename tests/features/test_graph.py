@@ -47,7 +47,7 @@ def test_a_relation_is_made_changed_and_removed_at_both_ends(memory: Runebook, o
     assert relations(memory, old) == [(new, "contradicts", 0.8)]
     assert relations(memory, new) == [(old, "contradicts", 0.8)]
     assert trailer(memory, old)["confidence"] == 0.6
-    memory.run(RELATE, RelateRequest(new, old, "replaces", 1.0, instead="contradicts"))
+    memory.run(RELATE, RelateRequest(new, old, "replaces", 1.0, instead=" Contradicts"))
     assert relations(memory, new) == [(old, "replaces", 1.0)]
     assert relations(memory, old) == [(new, "replaced_by", 1.0)]
     removed = memory.run(RELATE, RelateRequest(new, old, "replaces", remove=True))
@@ -81,6 +81,7 @@ def test_the_graph_holds_relations_names_and_conversations_once(memory: Runebook
     old, new = offices
     memory.run(RELATE, RelateRequest(new, old, "contradicts"))
     entity(memory, "梅", "A colleague.")
+    entity(memory, "Eas", "A town that no lease names.")
     entity(memory, "Mei Lin", "Works on Lantern.")
     note(memory, "Lease", "Ask MEI LIN about the lease.")
     said(memory, "I like oolong.", session_id="tea-talk")

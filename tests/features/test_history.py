@@ -205,4 +205,4 @@ def test_reading_history_counts_as_no_use_and_is_found_by_no_search(memory: Rune
     memory.read(ReadRequest("viking://history/user/default/memories/notes/a.md"))
     assert [hit.uri for hit in memory.find(FindRequest("Zanzibar")).hits] == [f"{NOTES}/a.md"]
     memory.store.usage.flush()
-    assert memory.store.ledger.usage(["viking://history/user/default/memories/notes/a.md"]) == {}
+    assert memory.store.ledger.usage_table.usage(["viking://history/user/default/memories/notes/a.md"]) == {}

@@ -157,7 +157,7 @@ def test_the_trail_keeps_no_words_where_the_setting_says_so(tmp_path: Path) -> N
         memory.find(FindRequest("绿茶 secret-zq77"))
         (row,) = memory.run(TRAIL, TrailRequest())
         assert (row.query, [found for found, _ in row.hits]) == ("", [uri])
-        assert memory.store.ledger.usage([uri])[uri].access_count == 1
+        assert memory.store.ledger.usage_table.usage([uri])[uri].access_count == 1
     files = list((tmp_path / ".state").glob("ledger.sqlite3*"))
     assert any("她喝绿茶".encode() in file.read_bytes() for file in files)
     assert not any(b"secret-zq77" in file.read_bytes() for file in files)
@@ -189,7 +189,7 @@ def test_a_read_counts_as_use_once_however_many_pages(memory: Runebook) -> None:
     for offset in (0, 20, 40):
         memory.read(ReadRequest(uri, offset, 20))
     memory.store.usage.flush()
-    assert memory.store.ledger.usage([uri])[uri].access_count == 1
+    assert memory.store.ledger.usage_table.usage([uri])[uri].access_count == 1
 
 
 def test_what_is_said_twice_is_similar_and_neither_is_touched(bundled: Runebook) -> None:

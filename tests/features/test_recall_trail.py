@@ -123,7 +123,7 @@ def test_turns_of_conversations_are_never_hot(memory: Runebook) -> None:
         memory.find(FindRequest("zebra"))
     memory.store.usage.flush()
     log = "viking://session/default/s1/messages.jsonl"
-    assert memory.store.ledger.usage([f"{log}#0"])[f"{log}#0"].access_count == 3
+    assert memory.store.ledger.usage_table.usage([f"{log}#0"])[f"{log}#0"].access_count == 3
     assert memory.run(HOT, HotRequest()) == ()
 
 

@@ -19,7 +19,7 @@ from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.operations import WriteOp
 from memory_core.features.statistics import (
     FLOW,
-    Growth,
+    Added,
     finished_calls,
     growth,
     skill_counts,
@@ -85,7 +85,7 @@ def sums(writes: Sequence[WriteOp]) -> Counter[tuple[str, str, str]]:
     return Counter({key: value for key, value in total.items() if value})
 
 
-def added(registry: MemoryTypeRegistry, stored: Sequence[Message], fresh: Sequence[Message]) -> Growth:
+def added(registry: MemoryTypeRegistry, stored: Sequence[Message], fresh: Sequence[Message]) -> Added:
     return growth(stored, fresh, frozenset().intersection, registry, nothing)
 
 
@@ -151,6 +151,12 @@ def test_results_without_ids_answer_calls_in_order_and_by_name() -> None:
     log = [calls, answered("", "1", "error", "b"), answered("", "2"), answered("", "3", "error")]
     found = [(call.name, call.succeeded, call.key) for call in finished_calls(log)]
     assert found == [("a", True, None), ("b", False, None), ("a", False, None)]
+
+
+def test_a_repeated_result_answers_no_other_call() -> None:
+    calls = Message("assistant", tool_calls=(ToolCall("c1", "a"), ToolCall("", "b")))
+    log = [calls, answered("c1", "1"), answered("c1", "1"), answered("c2", "2", "error", "b")]
+    assert [(call.name, call.text) for call in finished_calls(log)] == [("a", "1"), ("b", "2")]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +247,7 @@ def test_a_removed_memory_is_not_started_below_zero(registry: MemoryTypeRegistry
     assert skill == {"skill_name": "S", "total_executions": 1, "success_count": 0, "fail_count": 1}
 
 
-def flow_of(grown: Growth) -> tuple[Any, float | None]:
+def flow_of(grown: Added) -> tuple[Any, float | None]:
     data = next(write.memory_data for write in grown.writes if write.memory_data.memory_type == "skills")
     return data.fields.get(FLOW), data.given.get("salience")
 

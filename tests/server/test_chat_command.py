@@ -14,14 +14,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
+from memory_core.core.errors import StoreBusy
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.runebook import open_memory
+from memory_core.features.undo import UNDO
+from memory_core.runebook import Runebook, open_memory
 from server.cli import main
 from tests.core.llm.stand_ins import Scripted, StandIn, failure, fall_silent, openai_completion
 from tests.server.conftest import PATIENCE_SECONDS, environment
@@ -235,3 +237,40 @@ def test_ctrl_c_cancels_an_answer_and_at_the_prompt_ends_cleanly(tmp_path: Path)
             talk.type("\x03")
         assert talk.status() == 0
     assert [words for role, words in said(tmp_path, "s1") if role == "user"] == ["are you there? 在吗?", "hello again"]
+
+
+def test_undo_takes_back_for_the_model_what_it_takes_back_in_the_store(tmp_path: Path, talk: Talk) -> None:
+    answers = [openai_completion("One."), openai_completion("Two."), openai_completion("Three.")]
+    with StandIn(answers) as api:
+        lines = "first 一\n/private on\nsecret\n/undo\n/private off\n/undo\nthird\n"
+        _, out, err = talk(api, "--session", "s1", stdin=lines)
+    assert "private mode is on" in err
+    assert "Nothing is left" not in out
+    seen = [message["content"] for message in api.requests[-1].body["messages"]]
+    assert "Two." in seen
+    assert "One." not in seen
+    assert [text for _, text in said(tmp_path, "s1")] == ["third", "Three."]
+
+
+def test_undo_of_a_turn_without_an_answer_leaves_the_one_before_to_the_model(tmp_path: Path, talk: Talk) -> None:
+    with StandIn([openai_completion("One."), failure(400, "no"), openai_completion("Three.")]) as api:
+        talk(api, "--session", "s1", stdin="first 一\nsecond\n/undo\nthird\n")
+    assert "One." in [message["content"] for message in api.requests[-1].body["messages"]]
+    assert [text for _, text in said(tmp_path, "s1")] == ["first 一", "One.", "third", "Three."]
+
+
+def test_an_undo_that_found_the_store_busy_is_made_again(
+    tmp_path: Path, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, busy = Runebook.run, ["busy"]
+
+    def once_busy(memory: Runebook, command: Any, request: Any) -> Any:
+        if command is UNDO and busy:
+            raise StoreBusy(busy.pop(), hint="Send the same request again.")
+        return run(memory, command, request)
+
+    monkeypatch.setattr(Runebook, "run", once_busy)
+    with StandIn([openai_completion("One."), openai_completion("Two.")]) as api:
+        talk(api, "--session", "s1", stdin="first 一\nsecond\n/undo\n/undo\n")
+    assert not busy
+    assert [text for _, text in said(tmp_path, "s1")] == ["first 一", "One."]

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from memory_core.core.errors import AnswerCut, AnswerUnusable, InvalidInput, ModelRefused
-from memory_core.core.extract.model_calls import Dialogue, Frame, fixed_tokens
+from memory_core.core.extract.dialogue import Dialogue, Frame, fixed_tokens
 from memory_core.core.extract.operation_checks import (
     Verdict,
     assembled,
@@ -370,13 +370,12 @@ class MemoryReActOrchestrator:
         dialogue = Dialogue(
             adapter=self._adapter,
             system=self.system,
-            step=step,
+            first_turn=step,
             seen=found.seen,
             prompt_tokens=self.prompt_tokens,
             max_tokens=self.max_tokens,
             requests_left=self._most_requests,
             retry=lambda problem: self.prompts.render("retry", {"problem": problem}),
-            may_retry=self._most_requests > 1,
         )
         if left_out:
             dialogue.note(f"the first {left_out} messages did not fit into the prompt")

@@ -187,7 +187,7 @@ class Follower:
         if position.ledger_id != self._ledger_id or position.filling is not None:
             total = feed.files()
             known = position.ledger_id == self._ledger_id and position.filling
-            return Behind(min(total, feed.touched_until(_mark(position.filling))) if known else 0, total, "files")
+            return Behind(min(total, feed.touched_until(_mark(position.filling)[0])) if known else 0, total, "files")
         missing = feed.changes(position.seq)
         total = feed.changes()
         return None if missing == 0 else Behind(total - missing, total, "changes")

@@ -117,7 +117,7 @@ class MemoryData(_WriteMetadata):
         return self._said_at
 
     def sourced(self, source: Mapping[str, str], said_at: str | None = None) -> Self:
-        """The same with a source: kind, tool, error type and the like."""
+        """Note its source (kind, tool, error type and the like); returns itself."""
         self._source = dict(source)
         self._said_at = said_at
         return self
@@ -273,15 +273,6 @@ def refusal(op: str, uri: str, error: RunebookError) -> OperationResult:
     return OperationResult(op, escaped(uri), Action.REJECTED, message, hint, conflict=conflict)
 
 
-def is_sound(text: str) -> bool:
-    """Whether the text is free of NUL and of half surrogate pairs."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return "\x00" not in text
-
-
 def check_text(op: BaseModel) -> None:
     """Refuse an operation that no text file should hold.
 
@@ -291,7 +282,7 @@ def check_text(op: BaseModel) -> None:
     for name, text in _texts("", op.model_dump(exclude_none=True)):
         if "\x00" in text:
             raise ContentRejected(f"'{name}' holds a NUL character.", hint="Remove it and send the text again.")
-        if not is_sound(text):
+        if escaped(text) != text:
             raise ContentRejected(
                 f"'{name}' holds half of a surrogate pair, which is not text.",
                 hint="Send the complete character, or leave it out.",

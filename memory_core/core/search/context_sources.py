@@ -25,11 +25,12 @@ from memory_core.core.memory.exchange import Speaker, opener_of, speaker_of, sta
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import CONTENT, MemoryTypeRegistry
 from memory_core.core.memory.message import Message, parse_lines, search_text, transcript_line
+from memory_core.core.memory.metadata import CONTESTING, outdoes
 from memory_core.core.memory.names import key_of, summary_line
 from memory_core.core.memory.project import ProjectScope, project_key
+from memory_core.core.memory.results import Rival
 from memory_core.core.memory.uri import ABSTRACT_NAME, SCHEME, MemoryUri, Scope, file_of
 from memory_core.core.search.context_formats import Piece, as_data
-from memory_core.core.search.memory_list import rivals_of, with_rivals
 from memory_core.core.search.passages import READ_CHARS, passages_of
 from memory_core.core.search.ranking import in_turns
 from memory_core.core.text.analysis import distinct_words
@@ -649,3 +650,41 @@ def with_skill_memory(reader: PieceReader, path: str, text: str) -> str:
     if not block:
         return text
     return f"{text.rstrip(chr(10))}\n\n{block}" if text.strip() else block
+
+
+_RIVAL_CHARS = 160
+_RIVALS_SHOWN = 2
+
+
+def rivals_of(memory: Memory, named: Callable[[str], Memory | None]) -> tuple[Rival, ...]:
+    """The memories in use that say otherwise and stand above this one, the weightiest first.
+
+    Args:
+        memory: The contested one.
+        named: Gives the memory at a URI; None where it may not be seen.
+    """
+    found: dict[str, Rival] = {}
+    own, confidence = memory.metadata.text("updated_at") or "", memory.metadata.confidence
+    for link in memory.metadata.links:
+        if link.relation not in CONTESTING:
+            continue
+        other = named(link.uri)
+        said = None if other is None else other.metadata.text("updated_at")
+        if other is None or said is None or not other.metadata.is_active:
+            continue
+        weight = other.metadata.confidence
+        is_strongest = link.uri not in found or link.strength > found[link.uri].strength
+        if is_strongest and outdoes(link.relation, said, weight, own, confidence):
+            line = summary_line(other.line, _RIVAL_CHARS)
+            found[link.uri] = Rival(link.uri, link.relation, link.strength, weight, line, said)
+    return tuple(sorted(found.values(), key=lambda rival: (-rival.strength * rival.confidence, rival.uri)))
+
+
+def with_rivals(text: str, rivals: Iterable[Rival]) -> str:
+    """A memory's text, and below it what contradicts it, so that nobody reads the one without the other."""
+    lines = [
+        f"[{rival.verb} a newer memory{f' of {rival.updated_at[:10]}' if rival.updated_at else ''}: "
+        f"{summary_line(rival.abstract, _RIVAL_CHARS)}]"
+        for rival in list(rivals)[:_RIVALS_SHOWN]
+    ]
+    return "\n".join([text, *lines])

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from memory_core.core.errors import InvalidInput
 from memory_core.core.frozen import frozen
 from memory_core.core.index.filter import (
+    ANYTHING,
     Condition,
     all_of,
     compile_filter,
@@ -24,9 +25,7 @@ from memory_core.core.index.filter import (
     private_elsewhere,
     utc,
 )
-from memory_core.core.memory.metadata import CONTESTING, outdoes, read_moment
-from memory_core.core.memory.names import summary_line
-from memory_core.core.memory.results import Rival
+from memory_core.core.memory.metadata import read_moment
 from memory_core.core.memory.uri import SCHEME
 from memory_core.core.search.browse import PRIVATE_LINE
 from memory_core.core.search.ranking import RATE_PER_DAY, decay
@@ -34,44 +33,7 @@ from memory_core.core.search.ranking import RATE_PER_DAY, decay
 if TYPE_CHECKING:
     from memory_core.core.index.catalog import Catalog
     from memory_core.core.index.documents import Document
-    from memory_core.core.memory.memory import Memory
     from memory_core.core.store.usage import Usage, UsageTable
-
-_LINE_CHARS = 160
-_SHOWN = 2
-
-
-def rivals_of(memory: Memory, named: Callable[[str], Memory | None]) -> tuple[Rival, ...]:
-    """The memories in use that say otherwise and were written later, the weightiest first.
-
-    Args:
-        memory: The contested one.
-        named: Gives the memory at a URI; None where it may not be seen.
-    """
-    found: dict[str, Rival] = {}
-    own, confidence = memory.metadata.text("updated_at") or "", memory.metadata.confidence
-    for link in memory.metadata.links:
-        if link.relation not in CONTESTING or link.uri in found:
-            continue
-        other = named(link.uri)
-        said = None if other is None else other.metadata.text("updated_at")
-        if other is None or said is None or not other.metadata.is_active:
-            continue
-        weight = other.metadata.confidence
-        if outdoes(link.relation, said, weight, own, confidence):
-            line = summary_line(other.line, _LINE_CHARS)
-            found[link.uri] = Rival(link.uri, link.relation, link.strength, weight, line, said)
-    return tuple(sorted(found.values(), key=lambda rival: (-rival.strength * rival.confidence, rival.uri)))
-
-
-def with_rivals(text: str, rivals: Iterable[Rival]) -> str:
-    """A memory's text, and below it what contradicts it, so that nobody reads the one without the other."""
-    lines = [
-        f"[{rival.verb} a newer memory{f' of {rival.updated_at[:10]}' if rival.updated_at else ''}: "
-        f"{summary_line(rival.abstract, _LINE_CHARS)}]"
-        for rival in list(rivals)[:_SHOWN]
-    ]
-    return "\n".join([text, *lines])
 
 
 Order = Literal["updated", "created", "importance", "accesses", "name"]
@@ -113,7 +75,7 @@ class EntryFilter:
         words: Each of these stands in the name, the line or the text, whatever its case.
         sort: Newest, weightiest or most used first; names in order.
         limit: 1 to 500.
-        offset: Of the first.
+        offset: How many are left out before the first.
     """
 
     memory_type: str | None = None
@@ -184,7 +146,7 @@ class EntryPage:
 
 
 @frozen
-class Growth:
+class Overall:
     """The memories as a whole: how they came, how they are used, and how fresh they are. No memory is named.
 
     Attributes:
@@ -299,7 +261,7 @@ class MemoryList:
         projects = self._rows("d.project, count(*)", shown, f"AND d.project IS NOT NULL {most_first}")
         return dict(tags), dict(projects)
 
-    def growth(self, user_space: str, now: datetime | None = None) -> Growth:
+    def growth(self, user_space: str, now: datetime | None = None) -> Overall:
         """The memories as a whole, counted where they are.
 
         Args:
@@ -325,7 +287,7 @@ class MemoryList:
             kept = decay(age, self._rate)
             fresh[next(least for least in FRESHNESS if kept >= least)] += count
         since = (now - timedelta(days=_RECALL_DAYS)).date().isoformat()
-        return Growth(tuple(months), tuple(self._usage.recalls_by_day(user_space, since)), tuple(fresh.items()))
+        return Overall(tuple(months), tuple(self._usage.recalls_by_day(user_space, since)), tuple(fresh.items()))
 
     def _rows(self, columns: str, condition: Condition, rest: str, *values: Any, more: str = "") -> list[Any]:
         """Columns of the documents that meet a condition.
@@ -343,7 +305,7 @@ class MemoryList:
     def _shown(self) -> Condition:
         """That a memory may be seen from no project."""
         every = self._condition(EntryFilter(), datetime.now(UTC))
-        return all_of([every, not_private_elsewhere(None)]) or every
+        return all_of([every, not_private_elsewhere(None)]) or ANYTHING
 
     def _most_used(self, uris: list[str], wanted: EntryFilter) -> tuple[list[str], dict[str, Usage]]:
         """The URIs of the page that is wanted, in the order of their counts, and their counts."""
@@ -361,16 +323,20 @@ class MemoryList:
         for name, tests in (("salience", salience), ("updated_at", updated)):
             given = {op: value for op, value in tests.items() if value is not None}
             tree |= {name: given} if given else {}
-        used = in_use(now)
+        is_used = in_use(now)
         parts = [
             Condition(f"d.space IN ({marks})", self._spaces),
             Condition("d.part = 0 AND d.context_type <> 'resource'"),
             compile_filter(tree),
             *(compile_filter({"tags": {"contains": tag}}) for tag in wanted.tags),
-            None if wanted.active is None else used if wanted.active else Condition(f"NOT {used.sql}", used.parameters),
+            None
+            if wanted.active is None
+            else is_used
+            if wanted.active
+            else Condition(f"NOT {is_used.sql}", is_used.parameters),
             *(_holding(word, wanted.project) for word in _distinct(wanted.words)),
         ]
-        return all_of(parts) or Condition("1")
+        return all_of(parts) or ANYTHING
 
 
 def _entry(
@@ -400,5 +366,5 @@ def _distinct(words: str) -> tuple[str, ...]:
 def _holding(word: str, project: str | None) -> Condition:
     """That a document that may be read says a word, or its name does."""
     hidden = private_elsewhere(project)
-    said = "(instr(lower(d.name), lower(?)) > 0 OR (NOT {} AND instr(lower(d.own), lower(?)) > 0))"
+    said = "(instr(lower(d.name), lower(?)) > 0 OR (NOT {} AND instr(lower(d.own || ' ' || d.abstract), lower(?)) > 0))"
     return Condition(said.format(hidden.sql), (word, *hidden.parameters, word))

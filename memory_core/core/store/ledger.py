@@ -1,6 +1,6 @@
 """The ledger: journal, history, names and usage, in one SQLite file that is kept.
 
-A commit is one row with the texts before and after; its COMMIT (one fsync) is the acknowledgement. The
+A commit is one row, with the text after each of its changes; its COMMIT (one fsync) is the acknowledgement. The
 files follow. ``settled`` marks commits whose files are known to be on disk; the rest is what recovery
 looks at. The name table (``files``) says which key owns which file and what the last commit left there.
 It can be rebuilt from the files; history, usage and the queue (``extractions``) cannot. What its tables are, version by
@@ -13,7 +13,6 @@ import json
 import re
 import secrets
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -32,7 +31,7 @@ from memory_core.core.store.history_rows import PastCommit, PastTable, note_prog
 from memory_core.core.store.issued_tokens import IssuedTokens
 from memory_core.core.store.session_rows import ExtractionQueue, record_progress
 from memory_core.core.store.sqlite import Database, Table, keep_before_migrating
-from memory_core.core.store.usage import InjectionTable, ModelCallTable, Usage, UsageTable, move_usage
+from memory_core.core.store.usage import InjectionTable, ModelCallTable, UsageTable, move_usage
 from memory_core.core.text.normalization import simplified
 
 _RECENT_COMMITS = 200
@@ -223,9 +222,9 @@ class ChangeFeed(Table):
         )
         return [Touched(*row) for row in rows if (row[0], row[1]) > after]
 
-    def touched_until(self, last: tuple[int, int]) -> int:
-        """About how many files were last touched no later than ``last``: exact but within its commit."""
-        return int(self._value("SELECT count(*) FROM files WHERE seq <= ?", last[0]))
+    def touched_until(self, seq: int) -> int:
+        """How many files were last touched by the commit ``seq`` or before."""
+        return int(self._value("SELECT count(*) FROM files WHERE seq <= ?", seq))
 
 
 class DirectoryTable(Table):
@@ -292,10 +291,10 @@ class Holdings(Table):
         within, bounds = _within("uri", below)
         rows = self._rows(
             "SELECT kind, count(*) FROM commits WHERE EXISTS "
-            f"(SELECT 1 FROM changes WHERE changes.seq = commits.seq AND {within}) GROUP BY kind",
+            f"(SELECT 1 FROM changes WHERE changes.seq = commits.seq AND {within}) GROUP BY kind ORDER BY 2 DESC, 1",
             *bounds,
         )
-        return dict(Counter(dict(rows)).most_common())
+        return dict(rows)
 
     def _sums(self, asked: str, column: str, below: Sequence[str], *values: str) -> tuple[int, int]:
         within, bounds = _within(column, below)
@@ -569,10 +568,6 @@ class Ledger(Table):
             "SELECT after FROM changes WHERE uri = ? AND after_sha256 = ? AND appended = 0 LIMIT 1", str(uri), sha256
         )
         return found
-
-    def usage(self, uris: Iterable[str]) -> dict[str, Usage]:
-        """Access statistics of those that have any."""
-        return self.usage_table.usage(uris)
 
     def _files(self, where: str, *values: str) -> list[FileRow]:
         rows = self._rows(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -174,28 +174,33 @@ class Store:
         examine: Examine = lambda _uri, _text: (),
         step: Step = lambda _name: None,
     ) -> None:
-        self._private = private_state(root / STATE_NAME)
-        self.files = FileStore(root, None if self._private is None else self._private.path)
-        self.ledger = Ledger(self.files.state / LEDGER_NAME)
-        self.files.is_kept = self.ledger.movements.keeps
-        atomic.make_folder(self.files.state / "locks")
-        for left in self.files.state.glob(f"{atomic.TEMPORARY_PREFIX}*"):
-            atomic.sweep(left)
-        self._lock = store_lock(self.files.state)
-        self._step = step
-        self._wake = threading.Event()
-        self.usage = UsageLog(self.ledger.usage_table, self.ledger.model_calls, self._wake.set)
-        self._delivery = Delivery(self.files, self.ledger, step, self._wake.set, writes=self._private is None)
-        self.adoption = Adoption(self.files, self.ledger, self._delivery, self._lock, identify, examine)
-        #: Called before the page of a directory is read.
-        self.make_pages: Callable[[], None] = lambda: None
-        self._closing = threading.Event()
-        self._watcher: Watcher | None = None
-        self._watch_guard = threading.Lock()
-        self._settler = threading.Thread(target=self._settle_loop, name="runebook-settle", daemon=True)
-        with self._lock.held():
-            self._delivery.recover()
-        self._settler.start()
+        with ExitStack() as opened:  # closed again where the store cannot be opened
+            self._private = private_state(root / STATE_NAME)
+            if self._private is not None:
+                opened.callback(self._private.close)
+            self.files = FileStore(root, None if self._private is None else self._private.path)
+            self.ledger = Ledger(self.files.state / LEDGER_NAME)
+            opened.callback(self.ledger.close)
+            self.files.is_kept = self.ledger.movements.keeps
+            atomic.make_folder(self.files.state / "locks")
+            for left in self.files.state.glob(f"{atomic.TEMPORARY_PREFIX}*"):
+                atomic.sweep(left)
+            self._lock = store_lock(self.files.state)
+            self._step = step
+            self._wake = threading.Event()
+            self.usage = UsageLog(self.ledger.usage_table, self.ledger.model_calls, self._wake.set)
+            self._delivery = Delivery(self.files, self.ledger, step, self._wake.set, writes=self._private is None)
+            self.adoption = Adoption(self.files, self.ledger, self._delivery, self._lock, identify, examine)
+            #: Called before the page of a directory is read.
+            self.make_pages: Callable[[], None] = lambda: None
+            self._closing = threading.Event()
+            self._watcher: Watcher | None = None
+            self._watch_guard = threading.Lock()
+            self._settler = threading.Thread(target=self._settle_loop, name="runebook-settle", daemon=True)
+            with self._lock.held():
+                self._delivery.recover()
+            self._settler.start()
+            opened.pop_all()
 
     def close(self) -> None:
         """Settle what is left and release everything; safe to call twice."""
@@ -275,7 +280,7 @@ class Store:
         Args:
             plan: Pure; is given the store as it is under the lock.
             kind: Shown in history.
-            request_id: A repeated one returns the first receipt and changes nothing.
+            request_id: A repeated one returns the first receipt and changes nothing, unless the first changed nothing.
             now: Time of the commit; default the clock's.
             dry_run: Plan only.
             undoes: The commit that this one takes back.

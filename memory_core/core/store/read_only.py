@@ -15,6 +15,7 @@ import secrets
 import shutil
 import sqlite3
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from memory_core.core.errors import StorageFailed
@@ -39,8 +40,11 @@ class PrivateState:
         self.reason = reason
         try:
             self.path = Path(tempfile.mkdtemp(prefix="runebook-reading-"))
-            for name in _DATABASES:
-                _copy(state / name, self.path / name)
+            with ExitStack() as made:
+                made.callback(self.close)
+                for name in _DATABASES:
+                    _copy(state / name, self.path / name)
+                made.pop_all()
         except OSError as error:
             raise StorageFailed(
                 f"the store can only be read ({reason}), and there is no room for a copy of its ledger: "

@@ -362,6 +362,7 @@ class Database:
         except sqlite3.Error as error:
             raise self._failed(error) from error
         connection.translate = partial(self._translated, self._generation)
+        connection.create_function("lower", 1, _lower, deterministic=True)
         try:
             _use_wal(connection)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
@@ -457,6 +458,11 @@ class Table:
         """The first column of the first row; None where there is no row."""
         row = self._row(statement, *values)
         return None if row is None else row[0]
+
+
+def _lower(value: Any) -> Any:
+    """``lower`` of every letter; SQLite's own knows those of ASCII alone."""
+    return value.lower() if isinstance(value, str) else value
 
 
 def _version(connection: sqlite3.Connection) -> int:

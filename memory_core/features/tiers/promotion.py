@@ -49,8 +49,8 @@ from memory_core.features.tiers.stored import (
     all_segments,
     analysed_lines,
     changed,
+    heats,
     segments_in,
-    warmth,
 )
 from memory_core.features.upkeep.passes import Pass, archive_due, brought_back
 from memory_core.features.upkeep.summaries import ITEMS_LIMIT, Improvement, SummaryTask, improve
@@ -114,7 +114,7 @@ class Promoter:
         tiers = self._memory.config.tiers
         found = [
             Hot(each, warm.heat, pages)
-            for each, warm in zip(stored, warmth(self._memory.store, tiers, stored, now), strict=True)
+            for each, warm in zip(stored, heats(self._memory.store, tiers, stored, now), strict=True)
             if warm.heat >= tiers.mid_term_heat_threshold and (pages := self._unread(each, now))
         ]
         return sorted(found, key=lambda hot: (-hot.heat, hot.stored.uri))
@@ -238,7 +238,7 @@ class Promoted:
         return replace(decided.with_file(change, changed(self.uri, created=False, note=note)), progress=progress)
 
     def _cooled(self, segment: Segment) -> Segment:
-        (warm,) = warmth(self.memory.store, self.memory.config.tiers, [StoredSegment(self.uri, segment)], self.now)
+        (warm,) = heats(self.memory.store, self.memory.config.tiers, [StoredSegment(self.uri, segment)], self.now)
         last = None if warm.last_visit is None else warm.last_visit.isoformat(timespec="seconds")
         return replace(segment, interactions=0, visits_counted=warm.visits, last_visit_at=last)
 
@@ -368,7 +368,7 @@ def _evict(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Commit
     store.usage.flush()
     kept = brought_back(memory, now)
     free = [each for each in stored if not Metadata(each.segment.more).is_pinned and str(each.uri) not in kept]
-    visits = [warm.visits for warm in warmth(store, tiers, free, now)]
+    visits = [warm.visits for warm in heats(store, tiers, free, now)]
     worth = sorted(zip(free, visits, strict=True), key=lambda pair: (pair[1], pair[0].segment.updated_at, pair[0].uri))
     why = "used least of the segments beyond their capacity ({} visits)"
     due = {each.uri: why.format(count) for each, count in worth[:beyond]}

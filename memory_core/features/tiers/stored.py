@@ -50,11 +50,11 @@ class SegmentHeat:
     heat: float
 
 
-def warmth(store: Store, config: TiersConfig, stored: Sequence[StoredSegment], now: datetime) -> list[SegmentHeat]:
-    """How warm each of some segments is.
+def heats(store: Store, config: TiersConfig, stored: Sequence[StoredSegment], now: datetime) -> list[SegmentHeat]:
+    """How warm each of some segments is; use of the last second may be missing.
 
     Args:
-        store: Counts use; what was used in the last second may be missing.
+        store: Counts use.
         config: Weights.
         stored: The segments.
         now: Aware.
@@ -75,7 +75,7 @@ def warmth(store: Store, config: TiersConfig, stored: Sequence[StoredSegment], n
 
 _NAMES = 100_000
 SEGMENT = "segment"
-#: Files that one process remembers, over all sessions, before it begins anew.
+#: Files and sessions that one process remembers before it begins anew.
 _REMEMBERED = 4_000
 #: Versions of a damaged or deleted file, the newest, among which one that can be read is looked for.
 _VERSIONS = 20
@@ -123,7 +123,7 @@ class DamagedSegment:
 
 @dataclass(frozen=True)
 class SessionSegments:
-    """All that is known of a session's segments.
+    """All that is known of a session's segments; ``pages`` are their exchanges.
 
     Attributes:
         used: Those in use, in the order in which they begin; ``archived`` likewise.
@@ -185,18 +185,21 @@ class _SegmentReader:
 
     def session(self, store: Store, log: MemoryUri) -> SessionSegments:
         """See ``segments_in``."""
-        if len(self._files) > _REMEMBERED:
+        if len(self._files) + len(self._sessions) > _REMEMBERED:
             self._files, self._sessions = {}, {}
-        known = self._sessions.get(log, _Session({}, {}, SessionSegments()))
+        known = self._sessions.get(log)
         # What the disk does not show yet, or not for sure, is asked for again.
         unsettled = store.ledger.unsettled_uris()
         used = self._files_in(store, segments_of(log), unsettled)
         archived = self._files_in(store, archived_uri(segments_of(log)), unsettled)
-        if (used, archived) == (known.used, known.archived):
+        if known is not None and (used, archived) == (known.used, known.archived):
             return known.found
         damaged = tuple(each for each in (*used.values(), *archived.values()) if isinstance(each, DamagedSegment))
         session = _Session(used, archived, SessionSegments(_in_order(used), _in_order(archived), damaged))
-        gone = known.found.gone if session.names == known.names else _gone(store, log, session.names)
+        if known is not None and session.names == known.names:
+            gone = known.found.gone
+        else:
+            gone = _gone(store, log, session.names)
         self._sessions[log] = session = replace(session, found=replace(session.found, gone=gone))
         return session.found
 
@@ -298,7 +301,8 @@ def _earlier(store: Store, uri: MemoryUri) -> Segment | None:
 def _gone(store: Store, log: MemoryUri, there: frozenset[str]) -> tuple[SegmentExchange, ...]:
     """Analysed pages of segments that were deleted and did not move."""
     pages: list[SegmentExchange] = []
-    for uri in store.ledger.past.below(segments_of(log)):
+    places = (segments_of(log), archived_uri(segments_of(log)))
+    for uri in (each for place in places for each in store.ledger.past.below(place)):
         if uri.name in there or not is_segment(uri) or store.ledger.past.moved_to(uri, 0) is not None:
             continue
         earlier = _earlier(store, uri)

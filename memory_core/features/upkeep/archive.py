@@ -18,7 +18,7 @@ from memory_core.core.feature import Feature
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.metadata import ARCHIVED, EXPIRES_AT
 from memory_core.core.memory.names import summary_line
-from memory_core.core.memory.operations import escaped
+from memory_core.core.memory.operations import refusal
 from memory_core.core.memory.requests import CommitRequest, Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.core.memory.uri import MemoryUri, Scope
@@ -242,7 +242,7 @@ def _move(memory: Runebook, request: ArchiveRequest, kind: str, move: Move) -> C
         try:
             return move(draft, memory.browser.visible(MemoryUri.parse(uri)))
         except RunebookError as error:
-            return OperationResult(kind, escaped(uri), Action.REJECTED, error.message, error.hint)
+            return refusal(kind, uri, error)
 
     def planned(snapshot: Snapshot) -> ChangeSet:
         draft = WorkingCopy(snapshot, context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput
 from memory_core.core.search.memory_list import EntryFilter
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import remember
+from tests.stores import by_hand, remember, words_only
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,20 @@ def test_what_is_past_its_time_is_not_in_use(memory: Runebook) -> None:
 @pytest.mark.parametrize("words", ["100%", "_all_", "[things]", "SIGNS", "码头"])
 def test_words_are_looked_for_as_they_are(memory: Runebook, words: str) -> None:
     assert len(names(memory, words=words)) == 1
+
+
+def test_words_and_tags_are_found_whatever_the_case_of_any_letter_and_in_the_line_that_is_shown(tmp_path: Path) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        remember(memory, "Her sister lives in Österreich.", title="Ännchen", metadata={"tags": ["Übung"]})
+        trailer = '<!-- MEMORY_FIELDS\n{"abstract": "Verreist im Frühling", "memory_type": "notes"}\n-->\n'
+        by_hand(tmp_path, "user/default/memories/notes/Trip.md", f"To the sea.\n\n{trailer}")
+        memory.indexer.follow(None)
+        memory.store.adopt()
+        memory.indexer.follow(None)
+        for word in ("Österreich", "ÖSTERREICH", "ännchen"):
+            assert names(memory, words=word) == ["Ännchen"], word
+        assert names(memory, tags=["übung"]) == ["Ännchen"]
+        assert names(memory, words="frühling SEA") == ["Trip"]
 
 
 def test_words_that_are_signs_to_a_database_mean_themselves(memory: Runebook) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest
 from memory_core.core.memory.results import Hit, as_json
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.search.context_sources import rivals_of
 from memory_core.runebook import Runebook, open_memory
 from tests.stores import words_only
 
@@ -136,3 +140,16 @@ def test_confidence_is_a_field_of_the_filter(memory: Runebook) -> None:
     low = memory.find(FindRequest("tapir eats", filter={"confidence": {"lt": 0.5}}, now=NOW)).hits
     high = memory.find(FindRequest("tapir eats", filter={"confidence": {"gte": 0.5}}, now=NOW)).hits
     assert ([hit.uri for hit in low], [hit.uri for hit in high]) == ([unsure], [sure])
+
+
+def test_of_two_relations_to_one_memory_the_stronger_is_shown() -> None:
+    weak = {"uri": f"{FACTS}/New.md", "relation": "contradicts", "strength": 0.4}
+    links = [weak, {**weak, "relation": "replaced_by", "strength": 0.9}]
+
+    def memory_of(day: int) -> Memory:
+        at = f"2026-05-0{day}T00:00:00+00:00"
+        trailer = json.dumps({"memory_type": "facts", "updated_at": at, "links": links})
+        return parse(MemoryUri.parse(f"{FACTS}/New.md"), f"New.\n\n<!-- MEMORY_FIELDS\n{trailer}\n-->\n", None)
+
+    (rival,) = rivals_of(memory_of(1), lambda _uri: memory_of(2))
+    assert (rival.relation, rival.strength) == ("replaced_by", 0.9)

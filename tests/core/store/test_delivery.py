@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -12,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.errors import StorageFailed
+from memory_core.core.errors import StorageFailed, StoreBusy
 from memory_core.core.memory.results import Status
-from memory_core.core.store import atomic, sqlite
+from memory_core.core.store import atomic, read_only, sqlite
 from memory_core.core.store import local as store_module
-from memory_core.core.store.delivery import DELAYED
+from memory_core.core.store.delivery import DELAYED, Delivery
 from memory_core.core.store.local import REPEATED, Store
 from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.read_only import PrivateState
@@ -179,6 +180,41 @@ def test_a_store_that_may_only_be_read_writes_no_file_that_another_process_delet
         reader.commit(set_text(OTHER, "dog"))
     reader.close()
     assert not path.exists()
+
+
+def test_a_store_that_cannot_be_opened_leaves_no_copy_and_no_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_store(tmp_path / "home").close()
+    made: list[PrivateState] = []
+
+    def private(state: Path) -> PrivateState:
+        made.append(PrivateState(state, "Read-only file system"))
+        return made[-1]
+
+    def busy(_delivery: Delivery) -> int:
+        raise StoreBusy("busy", hint="Send the same request again.")
+
+    monkeypatch.setattr(store_module, "private_state", private)
+    with monkeypatch.context() as patched:
+        patched.setattr(Delivery, "recover", busy)
+        with pytest.raises(StoreBusy):
+            open_store(tmp_path / "home")
+    (tmp_path / "home" / ".state" / "ledger.sqlite3").write_bytes(b"no database" * 100)
+    with pytest.raises(StorageFailed):
+        open_store(tmp_path / "home")
+    assert [each.path.exists() for each in made] == [False, False]
+
+
+def test_a_copy_that_cannot_be_made_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(read_only, "_copy", full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(StorageFailed, match="no room"):
+        PrivateState(tmp_path, "Read-only file system")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_temporary_file_that_was_swept_from_under_a_sleeping_writer_is_no_hand_edit(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_which_of_two_files_of_one_text_became_which_is_not_guessed(store: Store
     path_of(store, NOTES.child("a.md")).rename(path_of(store, NOTES.child("d.md")))
     assert store.adopt() == 4
     assert moves(store) == {}
-    assert set(store.ledger.usage([str(NOTES.child("a.md"))])) == {str(NOTES.child("a.md"))}
+    assert set(store.ledger.usage_table.usage([str(NOTES.child("a.md"))])) == {str(NOTES.child("a.md"))}
 
 
 def test_files_of_one_text_that_kept_their_names_moved_all_the_same(store: Store) -> None:

@@ -61,8 +61,8 @@ def test_a_renamed_file_is_one_move_and_keeps_its_counts(store: Store, old: str,
     commit = store.ledger.history()[0]
     assert (commit.kind, commit.author) == ("external", "by hand")
     assert moved_from(store, NOTES.child(new)) == str(before)
-    assert store.ledger.usage([str(NOTES.child(new))])[str(NOTES.child(new))].access_count == 2
-    assert store.ledger.usage([str(before)]) == {}
+    assert store.ledger.usage_table.usage([str(NOTES.child(new))])[str(NOTES.child(new))].access_count == 2
+    assert store.ledger.usage_table.usage([str(before)]) == {}
 
 
 @pytest.mark.parametrize("copy", ["dog.md.bak", "猫.md~", ".dog.md.swp", "dog.md.orig", "#dog.md#"])

@@ -143,7 +143,7 @@ def test_version_2_keeps_salience_times_uses_context_and_the_rolling_summary(mem
         "2026-02-21T10:30:00+00:00",
         "preferences",
     )
-    used = memory.store.ledger.usage([uri])[uri]
+    used = memory.store.ledger.usage_table.usage([uri])[uri]
     assert (used.access_count, used.last_accessed_at) == (3, datetime(2026, 2, 22, 14, tzinfo=UTC))
     [pattern] = [uri for uri in done_uris(memory) if "/patterns/fetch_url" in uri]
     source = trailer(memory, pattern)["source"]

@@ -21,7 +21,7 @@ from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.rebuild import REBUILD, RebuildRequest
 from memory_core.features.tiers import overflow
 from memory_core.features.tiers.promotion import Promoter
-from memory_core.features.tiers.stored import warmth
+from memory_core.features.tiers.stored import heats
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
@@ -176,7 +176,7 @@ def test_retrieval_visits_a_segment_and_its_heat_is_the_formula(tmp_path: Path) 
         say(memory, *TEMPLES, *PAYMENTS)
         memory.find(FindRequest("Ryoanji temple", limit=1, now=NOW + timedelta(hours=1)))
         memory.store.usage.flush()
-        temples, payments = warmth(memory.store, memory.config.tiers, segments(memory), NOW + timedelta(hours=25))
+        temples, payments = heats(memory.store, memory.config.tiers, segments(memory), NOW + timedelta(hours=25))
         assert temples.visits >= 1
         assert temples.heat == pytest.approx(temples.visits + 3 + 0.36788, abs=1e-4)
         assert payments.visits == 0

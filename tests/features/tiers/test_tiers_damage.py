@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.llm.client import ScriptedLLM
+from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features import FEATURES
@@ -125,6 +126,26 @@ def test_promoted_pages_of_a_deleted_segment_are_never_extracted_again(tmp_path:
         assert temples.interactions == 0
         list(memory.extract_waiting())
         assert sorted(read) == sorted(spoken(*TEMPLES, *PAYMENTS))
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_promoted_pages_are_known_to_a_new_process_when_every_segment_was_deleted(
+    tmp_path: Path, read: list[str], archived: bool
+) -> None:
+    with opened(tmp_path, [NOTHING] * 3, mid_term_heat_threshold=3.5, mid_term_capacity=1) as memory:
+        say(memory, *TEMPLES, *PAYMENTS)
+        assert read == spoken(*TEMPLES)
+        if archived:
+            memory.find(FindRequest(PAYMENTS[0][0], now=NOW))
+            list(maintain(memory, "eviction").receipts)
+        found = segments_in(memory.store, log())
+        assert [len(each.segment.pages) for each in found.archived] == [3] * archived
+        for each in (*found.used, *found.archived):
+            memory.store.files.path_for(each.uri).unlink()
+        memory.store.forget_vanished()
+    with opened(tmp_path) as memory:
+        assert segments_in(memory.store, log()).pages == ()
+        assert analysed_lines(memory.store, log()) == frozenset(range(6))
 
 
 def test_a_count_that_somebody_mistyped_stops_neither_a_commit_nor_maintenance(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from memory_core.core.errors import InvalidInput
 from server.hosts import jsonc
 from server.hosts.host_files import BACKUP, backup_of, hooked, starts_us
 from server.hosts.host_setup import (
@@ -256,6 +257,16 @@ def test_hook_lines_are_quoted_for_any_shell_and_known_again(launched: Launcher,
     assert launched.command_line("hook", "session-start") == line
     assert hooked(line)
     assert starts_us({"command": launched.command, "args": [*launched.prefix, "serve"]})
+
+
+@pytest.mark.parametrize("word", ["/opt/$cash/runebook", "/opt/a`b/runebook", '/opt/a"b/runebook'])
+def test_no_hook_is_put_in_that_a_shell_would_read_as_another(machine: Machine, word: str) -> None:
+    host = next(host for host in hosts() if host.settings(machine, None).hooks is not None)
+    for wanted in (replace(WANTED, launcher=Launcher(word)), replace(WANTED, options=(f"--home={word}",))):
+        with pytest.raises(InvalidInput, match="a hook cannot name"):
+            install(host, machine, wanted, dry_run=True)
+        install(host, machine, replace(wanted, parts=frozenset({"server"})), dry_run=True)
+        uninstall(host, machine, wanted, dry_run=True, purge=False)
 
 
 @pytest.mark.parametrize("line", ["date", "my-runebook-like hook x", "echo runebook", "/x/runebook find y"])

@@ -69,6 +69,9 @@ def test_an_answer_names_what_was_committed_since(own_desk: Desk) -> None:
     assert owner.facts("GET", f"/entries/{path}")["uri"] in commit["uris"]
     for number in range(21):
         owner.keep(f"Note {number}.", fields={"title": f"Note {number}"})
+        if number == 18:  # twenty with the one above
+            found = owner.facts("GET", f"/changes?since={seen}")
+            assert (len(found["commits"]), found["more"]) == (20, False)
     assert owner.facts("GET", f"/changes?since={seen}")["more"]
     assert anna.facts("GET", f"/changes?since={seen}")["commits"] == []
     head = owner.ask("HEAD", "/changes", accept="text/event-stream")
@@ -78,7 +81,7 @@ def test_an_answer_names_what_was_committed_since(own_desk: Desk) -> None:
 def test_what_a_busy_store_did_not_tell_the_next_look_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_memory(words_only(tmp_path)) as memory:
         memory.commit(CommitRequest("Green tea.", memory_type="notes", fields={"title": "Tea"}))
-        feed = change_stream.ChangeFeed(memory, None)
+        feed = change_stream.Watched(memory, None)
 
         def busy(_memory: Any) -> Any:
             raise StoreBusy("it is busy.", hint="Again.")

@@ -117,7 +117,7 @@ def test_a_view_that_only_reads_says_so_and_counts_nothing(tmp_path: Path) -> No
         reader.read(ReadRequest(uri))
         memory.store.usage.flush()
         assert memory.run(TRAIL, TrailRequest()) == []
-        assert memory.store.ledger.usage([uri]) == {}
+        assert memory.store.ledger.usage_table.usage([uri]) == {}
 
 
 def test_views_of_other_spaces_do_not_see_each_other(tmp_path: Path) -> None:

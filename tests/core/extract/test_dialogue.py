@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.errors import AnswerCut
-from memory_core.core.extract.model_calls import answer_text
+from memory_core.core.extract.dialogue import answer_text
 from memory_core.core.memory.operations import ReasoningAction
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook

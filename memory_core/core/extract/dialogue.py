@@ -51,34 +51,35 @@ class Dialogue:
     """One conversation with the model.
 
     Attributes:
+        adapter: Writes requests, and reads answers.
         system: The static part.
-        step: The first turn.
+        first_turn: The first turn.
         seen: SHA-256 of each file that the first turn shows whole, by URI.
         prompt_tokens: Most tokens of a request.
         max_tokens: Most tokens of an answer.
         requests_left: Requests that may still be made.
+        retry: The words that ask again, with what was wrong with an answer.
         asked: Requests that were made.
         dropped: What was left out of answers, each line once.
-        may_retry: Whether one unusable answer may be asked for again.
     """
 
     adapter: JSONAdapter[ReasoningAction]
     system: str
-    step: str
+    first_turn: str
     seen: Mapping[str, str]
     prompt_tokens: int
     max_tokens: int
     requests_left: int
     retry: Callable[[str], str]
-    may_retry: bool = True
     asked: int = 0
     dropped: list[str] = field(default_factory=list)
     _rounds: list[_Round] = field(default_factory=list)
+    _may_retry: bool = True
 
     @property
     def room(self) -> int:
         """Tokens that a further round may take for its readings."""
-        return max(0, int(self._after_step() * (1 - _ANSWER_SHARE)) - 2 * _TURN_TOKENS)
+        return max(0, int(self._after_first_turn() * (1 - _ANSWER_SHARE)) - 2 * _TURN_TOKENS)
 
     def expected(self) -> dict[str, str]:
         """SHA-256 of each file that is whole in the present prompt, by URI."""
@@ -96,7 +97,7 @@ class Dialogue:
 
     def reply(self, answer: ReasoningAction, frame: Frame, readings: Sequence[Reading]) -> None:
         """Add the model's answer and our turn after it; older readings leave where room is short."""
-        room = self._after_step()
+        room = self._after_first_turn()
         new = _Round(answer_text(answer, int(room * _ANSWER_SHARE)), frame, tuple(readings))
         while new.readings and new.cost() > room:
             self.note("a text was left out of a prompt: no room")
@@ -120,9 +121,9 @@ class Dialogue:
             try:
                 return (yield from self._once(turns, check))
             except (AnswerCut, AnswerUnusable) as error:
-                if not self.may_retry or self.requests_left < 1:
+                if not self._may_retry or self.requests_left < 1:
                     raise
-                self.may_retry = False
+                self._may_retry = False
                 note = self.retry(cut_end(error.message, _ANSWER_NOTE_TOKENS))
                 turns = [*turns[:-1], Turn("user", f"{turns[-1].text}\n\n{note}")]
 
@@ -139,10 +140,10 @@ class Dialogue:
         return parsed.value
 
     def _turns(self) -> list[Turn]:
-        return [Turn("user", self.step), *(turn for past in self._rounds for turn in past.turns())]
+        return [Turn("user", self.first_turn), *(turn for past in self._rounds for turn in past.turns())]
 
-    def _after_step(self) -> int:
-        fixed = fixed_tokens(self.adapter, self.system) + count_tokens(self.step)
+    def _after_first_turn(self) -> int:
+        fixed = fixed_tokens(self.adapter, self.system) + count_tokens(self.first_turn)
         return max(0, self.prompt_tokens - fixed - _ANSWER_NOTE_TOKENS - count_tokens(self.retry("")))
 
 
