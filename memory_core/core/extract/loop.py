@@ -173,14 +173,20 @@ class Deliberation:
         placed, moved = for_owner(operations or MemoryOperations(), self.view)
         cleaned, notes = without_counts(placed, self.view)
         self.dialogue.note(*moved, *notes)
-        if not len(cleaned):
-            return []
+        items = listed(cleaned)
+        # A receipt names what was refused for its secrets behind all others.
+        refusals = [self.view.refusals(assembled([item])) for item in items]
+        kept = assembled([item for item, refused in zip(items, refusals, strict=True) if not refused])
         try:
-            receipt = self.view.preview(cleaned)
+            receipt = self.view.preview(kept) if len(kept) else None
         except InvalidInput as error:
             refusal = OperationResult("operations", "", Action.REJECTED, error.message, error.hint)
-            return [Verdict(item, (), (refusal,)) for item in listed(cleaned)]
-        return judge(cleaned, receipt, self.dialogue.expected(), self.view)
+            return [Verdict(item, (), refused or (refusal,)) for item, refused in zip(items, refusals, strict=True)]
+        judged = iter(judge(kept, receipt, self.dialogue.expected(), self.view) if receipt is not None else ())
+        return [
+            Verdict(item, (), refused) if refused else next(judged)
+            for item, refused in zip(items, refusals, strict=True)
+        ]
 
     def readable(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
         """Those that touch no file unread; the others are reported."""
