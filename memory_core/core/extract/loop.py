@@ -34,10 +34,10 @@ from memory_core.core.extract.prompts import (
     Outcome,
     PromptLibrary,
     TypeGuide,
-    background,
     canonical,
     conversation_budget,
     cut_end,
+    earlier_talk,
     hint_lines,
     language_line,
     transcript,
@@ -359,7 +359,7 @@ class MemoryReActOrchestrator:
     def _open(self, conversation: Conversation, view: StoreView) -> Dialogue:
         """The dialogue with its first turn, which shows what is stored in the view."""
         messages, left_out = transcript(conversation.messages, self.conversation_tokens)
-        before = background(conversation.earlier, int(self.conversation_tokens * EARLIER_SHARE))
+        before = earlier_talk(conversation.earlier, int(self.conversation_tokens * EARLIER_SHARE))
         spare = int(self.conversation_tokens * (1 + EARLIER_SHARE)) - count_tokens(messages) - count_tokens(before)
         budget = int(self._available * _CONTEXT_SHARE + max(0, spare) * _SPARE_SHARE)
         found = Prefetcher(self.guide, view).gather(conversation.messages, budget)
