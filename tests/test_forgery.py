@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from memory_core.core.extract.prompts import fenced, one_line
-from memory_core.core.memory.message import Message, dump_lines, parse_lines
+from memory_core.core.extract.prompts import fenced
+from memory_core.core.memory.message import Message, dump_lines, one_line, parse_lines
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
 from memory_core.core.memory.trailer import join, split

@@ -215,6 +215,16 @@ _ORIGIN = r"(https?)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address, without brackets, is this machine alone."""
+    from ipaddress import ip_address
+
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 #: In the place of an issuer's URL: the program's own authorization server.
 OWN_ISSUER = "own"
 

@@ -439,6 +439,10 @@ _REFUSED_HINT = "Leave the secret out, or let the owner change the settings secr
 _NAME_HINT = "Use another name: one that is no key, token or password."
 _SEARCH = r"(?ms)^<<<<<<< SEARCH[ \t]*\r?$.*?^=======[ \t]*\r?$"
 _NOTES_LIMIT = 20
+#: Of numbers in JSON: shorter ones are no password, longer ones nobody's number.
+_LEAST_NUMBER, _NUMBERS_END = 10 ** (_LEAST_CHARS - 1), 10**20
+#: A log's lines end with a line feed alone.
+_LINES = re.compile("[^\n]*\n|[^\n]+")
 #: What messages, calls and results call their members where they are sent.
 _SENT_AS = {"text": "content", "message_id": "id", "call_id": "id"}
 _NOT_TEXT = ("tool_calls", "tool_results", "project")
@@ -505,12 +509,15 @@ class Redaction(Cleaner):
                 return shown
             places.append(Place(kind, where))
             return _mark(kind, value)
+        if isinstance(value, int) and not isinstance(value, bool) and _LEAST_NUMBER <= abs(value) < _NUMBERS_END:
+            shown = self.value(str(value), where, places, name)
+            return value if shown == str(value) else shown
         if value is None or isinstance(value, int | float):
             return value
         if isinstance(value, Mapping):
             members: dict[Any, Any] = {}
             for key, item in value.items():
-                shown = self.value(key, f"{where} (a name)", places)
+                shown = _other_than(members, self.value(key, f"{where} (a name)", places), key)
                 members[shown] = self.value(item, f"{where}.{shown}" if where else str(shown), places, str(key))
             return value if members == value else members
         if isinstance(value, list | tuple):
@@ -539,7 +546,7 @@ class Redaction(Cleaner):
             return text, ()
         places: list[Place] = []
         if log:
-            clean = "".join(self._line(line, where, places) for line in text.splitlines(keepends=True))
+            clean = "".join(self._line(line, where, places) for line in _LINES.findall(text))
         else:
             file = split(text)
             trailer = None if file.trailer is None else self.value(dict(file.trailer), where, places)
@@ -630,10 +637,11 @@ class Redaction(Cleaner):
         before = len(places)
         if isinstance(operation, EditOp):
             patches = operation.patches.items()
-            named = [(self._marked(name, f"{where}.patches (a name)", places), name, patch) for name, patch in patches]
-            clean["patches"] = {
-                shown: self._patch(patch, f"{where}.patches.{shown}", places, name) for shown, name, patch in named
-            }
+            kept: dict[str, Any] = {}
+            for name, patch in patches:
+                shown = _other_than(kept, self._marked(name, f"{where}.patches (a name)", places), name)
+                kept[shown] = self._patch(patch, f"{where}.patches.{shown}", places, name)
+            clean["patches"] = kept
         elif isinstance(operation, OverviewOp):
             for name in ("abstract", "overview"):
                 clean[name] = self._patch(getattr(operation, name), f"{where}.{name}", places, name)
@@ -661,6 +669,13 @@ class Redaction(Cleaner):
         lines = list(dict.fromkeys(f"{told}: {place.kind} in {place.where}" for place in places))
         more = len(lines) - _NOTES_LIMIT
         return (*lines[:_NOTES_LIMIT], *((f"and {more} more places with secrets",) if more > 0 else ()))
+
+
+def _other_than(members: Mapping[Any, Any], shown: Any, name: Any) -> Any:
+    """The name with its mark, other than those of ``members``: two secrets must not become one member."""
+    while shown != name and shown in members:
+        shown += "'"
+    return shown
 
 
 def _mark(kind: str, secret: str) -> str:

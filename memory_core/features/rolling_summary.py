@@ -9,13 +9,14 @@ given. ``upkeep.rolling_pass`` makes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from memory_core.core.command import Arg, Command
-from memory_core.core.errors import ContentRejected, TooLarge
+from memory_core.core.errors import ContentRejected, InvalidUri, TooLarge
 from memory_core.core.feature import Feature, RecordKind
 from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.requests import Now
@@ -181,7 +182,7 @@ def _is_named(uri: MemoryUri) -> bool:
     return uri.scope in (Scope.USER, Scope.AGENT) and not uri.is_summary
 
 
-def removal(uri: MemoryUri, before: str, note: str | None = None) -> ChangeSet:
+def page_removed(uri: MemoryUri, before: str, note: str | None = None) -> ChangeSet:
     """The page is taken away."""
     result = OperationResult("summary", str(uri), Action.DELETED, note=note)
     return ChangeSet((FileChange(uri, before, None),), (result,))
@@ -213,7 +214,7 @@ def clear_summary(memory: Runebook, request: SummaryClearRequest) -> CommitRecei
         before = snapshot.text(uri)
         if before is None:
             return ChangeSet((), (OperationResult("summary", str(uri), Action.UNCHANGED, note="there is none"),))
-        return removal(uri, before)
+        return page_removed(uri, before)
 
     return memory.store.commit(planned, kind="summary", now=request.now, dry_run=request.dry_run)
 
@@ -271,7 +272,9 @@ def _opening(reader: PieceReader, now: datetime, _config: RetrieveConfig) -> Ite
 
     @cache
     def digests(uri: str) -> frozenset[str]:
-        return _said_to_all(reader.memory_at(uri), now)
+        with suppress(InvalidUri):  # somebody edited the page's trailer
+            return _said_to_all(reader.memory_at(uri), now)
+        return frozenset()
 
     def holds(line: Line) -> bool:
         return line.digest in digests(line.uri)

@@ -30,6 +30,7 @@ from mcp.server.transport_security import TransportSecurityMiddleware, Transport
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
+from memory_core.core.config import is_loopback
 from memory_core.core.errors import RunebookError, StoreBusy
 from memory_core.core.frozen import frozen
 from server.foreign_json import json_value, value_at
@@ -107,7 +108,7 @@ class Lookups:
     """Looks into the store: beside all else that runs, where a look may have to wait.
 
     Args:
-        is_remote: Whether each may have to; else only what writes.
+        is_remote: Whether every look may have to wait; otherwise only those that write.
     """
 
     def __init__(self, *, is_remote: bool) -> None:
@@ -148,7 +149,8 @@ class TokenCheck:
         required: Tokens are needed even where none was issued.
         rates: How often one may call.
         open_requests: How many requests and streams one may hold open.
-        owner_key: What lets the owner in without a token; then one of the two is always needed. None is no such key.
+        owner_key: What lets the owner in without a token; then one of the two is always needed. None: there is
+            no such key.
         login: Knows access tokens of OAuth; then a token is always needed. None knows none.
         open_to_all: While no token is needed, other users of this machine come in, too.
     """
@@ -340,7 +342,6 @@ def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _LOOPBACK_NAMES = ("127.0.0.1:*", "localhost:*", "[::1]:*")
-_LOOPBACK_HOSTS = (*_LOOPBACK_NAMES, "127.0.0.1", "localhost", "[::1]")
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?(?:\[[^\[\]/]+\]|[^\[\]:/]+)(?::[0-9]{1,5})?", re.IGNORECASE)
 _METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 _ASKED_HEADERS = 1_024
@@ -355,11 +356,12 @@ def transport_security(host: str, hosts: Sequence[str], origins: Sequence[str]) 
         hosts: Further names; one without a port stands for every port.
         origins: Further origins.
     """
-    local = host in LOOPBACK
+    own = f"[{host}]" if ":" in host else host
+    local = tuple(dict.fromkeys((*_LOOPBACK_NAMES, f"{own}:*"))) if is_loopback(host) else ()
     named = [form for name in hosts for form in ([name] if _has_port(name) else [name, f"{name}:*"])]
     return TransportSecuritySettings(
-        allowed_hosts=[*(_LOOPBACK_HOSTS if local else ()), *named],
-        allowed_origins=[*([f"http://{name}" for name in _LOOPBACK_NAMES] if local else ()), *origins],
+        allowed_hosts=[*local, *(name.removesuffix(":*") for name in local), *named],
+        allowed_origins=[*(f"http://{name}" for name in local), *origins],
     )
 
 
@@ -385,9 +387,9 @@ class OriginCheck:
         origin = headers.get("origin")
         if refusal is not None:
             await refusal(scope, receive, send)
-        elif not _is_address(headers.get("host", ""), self._hosts):
+        elif not _has_sound_port(headers.get("host", ""), self._hosts):
             await respond(send, 421, "Invalid Host header")
-        elif origin is not None and not _is_address(origin, self._origins):
+        elif origin is not None and not _has_sound_port(origin, self._origins):
             await respond(send, 403, "Invalid Origin header")
         elif origin is None or origin not in self._shared:
             await self._app(scope, receive, send)
@@ -397,7 +399,7 @@ class OriginCheck:
             await self._app(scope, receive, with_headers(send, _sharing(origin)))
 
 
-def _is_address(name: str, exact: Collection[str]) -> bool:
+def _has_sound_port(name: str, exact: Collection[str]) -> bool:
     """Whether what stands behind the name is a port: to the pattern ``localhost:*`` anything is."""
     return name in exact or _ADDRESS.fullmatch(name) is not None
 

@@ -1,8 +1,9 @@
 """Everything over HTTP from one server: ``/mcp`` and ``/sse`` for clients, ``/api`` for programs, ``/`` for people.
 
 Plain HTTP; beyond loopback a reverse proxy adds TLS. From the outside in, a request passes ``_Boundary`` (one answer,
-no word about what broke), ``Health`` (probes of balancers), ``OriginCheck`` (names), ``with_open_pages`` (files that
-anybody may have), ``TokenCheck`` (who), and then the API or the SDK's transports.
+no word about what broke), ``Health`` (probes of balancers), ``OriginCheck`` (names), ``login.before`` (where there is a
+login), ``with_open_pages`` (files that anybody may have), ``TokenCheck`` (who), ``FairShare`` (turns), and then the
+API, or the share of sessions and the SDK's transports.
 
 Promises: nobody comes in who should not (``authentication``); what goes wrong is answered with a status and a sentence;
 clients that do not finish, do not read or ask too much are cut off. SIGTERM lets running requests be answered for
@@ -12,7 +13,7 @@ clients that do not finish, do not read or ask too much are cut off. SIGTERM let
 from __future__ import annotations
 
 import asyncio
-import ipaddress
+import errno
 import logging
 import os
 import signal
@@ -35,7 +36,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from memory_core.core.config import HttpConfig
+from memory_core.core.config import HttpConfig, is_loopback
 from memory_core.core.errors import ConfigInvalid, StoreBusy
 from memory_core.core.store.issued_tokens import IssuedTokens
 from server.http.authentication import LOOPBACK, OriginCheck, TokenCheck, respond, transport_security
@@ -66,8 +67,10 @@ _API = "/api/"
 _BODY_SECONDS = 30.0
 _SWITCH_SECONDS = 0.0002
 _HEAD_BYTES = 32_768
-#: Of the connections, and of the sessions, what one token may hold.
-_SHARE = 4
+#: Of the connections, and of the sessions, one token may hold one part in so many.
+_SHARES = 4
+#: Connections that one token may hold, however few there may be in all.
+_LEAST_OPEN = 4
 _GRACE_SECONDS = 1
 #: More than the requests that run, for some take long beside the others.
 _THREADS = 100
@@ -135,13 +138,13 @@ def build_app(
         finally:
             if sharing is not None:
                 sharing.close()
+            transfers.close()
+            door.close()
             if store is not None:
                 await anyio.to_thread.run_sync(store.release)
-        transfers.close()
-        door.close()
 
     transports = Starlette(routes=[*streamable.routes, *sse.routes], lifespan=lifespan)
-    sessions = _with_session_share(transports, server.session_manager, max(1, settings.max_sessions // _SHARE))
+    sessions = _with_session_share(transports, server.session_manager, max(1, settings.max_sessions // _SHARES))
     behind = sessions if store is None else _with_api(sessions, store, settings, owner)
     rates = RequestRates(settings.requests_per_minute)
     sharing = None
@@ -154,7 +157,7 @@ def build_app(
         tokens,
         required=required or settings.require_token,
         rates=rates,
-        open_requests=OpenRequests(max(_SHARE, settings.max_connections // _SHARE)),
+        open_requests=OpenRequests(max(_LEAST_OPEN, settings.max_connections // _SHARES)),
         owner_key=owner_key,
         open_to_all=settings.without_token == "anyone",
         login=login,
@@ -186,7 +189,7 @@ class Served:
 
 
 def _with_session_share(app: ASGIApp, sessions: StreamableHTTPSessionManager, limit: int) -> ASGIApp:
-    """``app``, which a token asks for its next session in vain while ``limit`` of its sessions are open."""
+    """``app``; a token with ``limit`` open sessions is refused another."""
 
     def opens(scope: Scope) -> bool:
         headers = Headers(scope=scope)
@@ -448,16 +451,6 @@ def serve(
         _Server(config, app.health, settings.drain_seconds, partial(ready, bound)).run(sockets=[listener])
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens on ``host``."""
-    if host in LOOPBACK:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _check_exposed(host: str, tokens: IssuedTokens | None, settings: HttpConfig) -> None:
     missing = []
     if settings.oauth.issuer and not settings.oauth.url:
@@ -484,4 +477,6 @@ def _listener(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            hint = "Name an address of this machine with --host."
         raise ConfigInvalid(f"cannot listen on {host} port {port}: {error}.", hint=hint) from error

@@ -30,7 +30,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memory_core.core.errors import InvalidUri
-from memory_core.core.memory.uri import SCHEME, MemoryUri
+from memory_core.core.memory.uri import SCHEME, MemoryUri, file_of
 
 _STATIC = Path(__file__).parents[1] / "page"
 _API_STATIC = Path(__file__).parent / "static"
@@ -165,7 +165,7 @@ def _link_open(
     token.attrs = {name: value for name, value in token.attrs.items() if name == "title"}
     if href[: len(SCHEME)].lower() == SCHEME:
         with suppress(InvalidUri):  # a link to nowhere: its words stay
-            token.attrSet("href", place(MemoryUri.parse(SCHEME + unquote(href[len(SCHEME) :]).partition("#")[0])))
+            token.attrSet("href", place(MemoryUri.parse(file_of(SCHEME + unquote(href[len(SCHEME) :])))))
     elif _may_link(href):
         token.attrs |= {"href": href, "rel": _REL, "target": "_blank"}
     return renderer.renderToken(tokens, at, options, env)

@@ -5,10 +5,10 @@ a small file beside it, which holds its key. Where there are no such sockets it 
 that they know the key before anything else is said: a stranger learns nothing and is not believed. Then frames pass,
 each a length and so many bytes.
 
-Owns: announcements, the handshake, frames, and asking a server (``submit``). What a
-server answers is in ``channel_requests``. An announcement that a killed server left does no harm, for nobody at its
-address knows the key; the next server removes it. A store may be seen from several machines or containers: what was
-announced on another one is left alone.
+Owns: announcements, the handshake, frames, and asking a server (``submit``). What a server answers is in
+``channel_requests``. An announcement that a killed server left does no harm, for nobody at its address knows the key;
+the next server removes it. A store may be seen from several machines or containers: what was announced on another one
+is left alone.
 
 Imports little of the standard library and nothing else: a host waits for its hooks, a person for a command.
 """
@@ -181,11 +181,11 @@ class Channel:
 
     def is_gone(self) -> bool:
         """Whether the other end is known to have left altogether."""
-        return polled(self._socket)
+        return has_hung_up_or(self._socket)
 
     def has_sent_all(self) -> bool:
         """Whether the other end is known to send nothing more, apart from what is still to be received."""
-        return polled(self._socket, "POLLRDHUP")
+        return has_hung_up_or(self._socket, "POLLRDHUP")
 
     def prove_as_caller(self, key: bytes, deadline: float) -> None:
         """The caller's part of the handshake.
@@ -250,7 +250,7 @@ class Channel:
             self._socket.settimeout(left)
 
 
-def polled(file: socket.socket | int, event: str = "") -> bool:
+def has_hung_up_or(file: socket.socket | int, event: str = "") -> bool:
     """Whether the other end is known to be gone, or the event of that name is there; no where the system cannot tell.
 
     Args:
@@ -327,7 +327,7 @@ class Announcement(NamedTuple):
         if answer is not None:
             return answer
         raise Unanswered(
-            "a running server took this and did not answer in time.",
+            "a running server took this and did not answer.",
             hint="Look whether it was carried out (runebook history) before you run the same again.",
         )
 
@@ -338,7 +338,7 @@ class Announcement(NamedTuple):
             ChannelBroken: If nobody is there who knows the key, or not in time.
         """
         try:
-            channel = Channel(self.call(_seconds_until(deadline)))
+            channel = Channel(self.dial(_seconds_until(deadline)))
         except OSError as error:
             raise ChannelBroken(str(error)) from error
         try:
@@ -348,7 +348,7 @@ class Announcement(NamedTuple):
             raise
         return channel
 
-    def call(self, timeout_seconds: float | None) -> socket.socket:
+    def dial(self, timeout_seconds: float | None) -> socket.socket:
         """A connection to where it listens, not proven yet.
 
         Raises:
@@ -525,7 +525,7 @@ def _is_old(path: Path) -> bool:
 def _is_gone(announcement: Announcement) -> bool:
     """Whether surely nobody listens there any more."""
     try:
-        announcement.call(_PROBE_SECONDS).close()
+        announcement.dial(_PROBE_SECONDS).close()
     except (ConnectionRefusedError, FileNotFoundError):
         return True
     except OSError:

@@ -1,7 +1,7 @@
 """One line of the stdio protocol: what it says, or what is wrong with it and whose request it was.
 
 Owns: turning a line into a JSON-RPC message or a refusal that names the fault, the next step and,
-wherever it can be found, the request's id; and making outgoing text encodable.
+of what is JSON, or too long or deep, the request's id wherever it can be found; and making outgoing text encodable.
 
 Promises: a line is never silently lost. A request is a message or a refusal; an invalid answer to
 one of our own requests becomes an error for whoever waits for it; only a notification goes

@@ -65,7 +65,7 @@ class StrictTool(Tool):
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         """Validate, then run; a wrong argument becomes an error result that names it."""
-        arguments = given_arguments(arguments, self.parameters)
+        arguments = given_arguments(self.fn_metadata.pre_parse_json(arguments), self.parameters)
         for name in self.parameters.get("required", ()):
             if name in arguments and (_is_empty(arguments[name]) or not str(arguments[name]).strip()):
                 about = self.parameters["properties"][name].get("description", name)
@@ -97,7 +97,7 @@ class _Arguments(FuncMetadata):
 
 #: Members of operations whose empty text means something: nothing in the place of a text, no date any more.
 _MEANT_EMPTY = frozenset({"search", "replace", "expires_at"})
-_FILLED = ("fields", "filter", "forget", "operations", "tags", "tool")
+_CLEANED_ARGUMENTS = ("fields", "filter", "forget", "operations", "tags", "tool")
 #: Arguments of a commit that alone ask for nothing.
 _AROUND_COMMIT = frozenset({"session_id", "request_id", "project", "private", "space", "dry_run"})
 
@@ -110,9 +110,9 @@ def given_arguments(sent: dict[str, Any], schema: dict[str, Any]) -> dict[str, A
         schema: Of the tool; what it requires stays, so that its absence can be told.
     """
     required = schema.get("required", ())
-    filled = {name: _filled(value) if name in _FILLED else value for name, value in sent.items()}
+    filled = {name: _without_filling(value) if name in _CLEANED_ARGUMENTS else value for name, value in sent.items()}
     if isinstance(sent.get("messages"), list):
-        filled["messages"] = [message for message in sent["messages"] if not _is_empty(_filled(message))]
+        filled["messages"] = [message for message in sent["messages"] if not _is_empty(_without_filling(message))]
     given = {name: value for name, value in filled.items() if name in required or not _is_empty(value)}
     asks = {name for name, value in given.items() if name not in _AROUND_COMMIT and not _says_nothing(name, value)}
     if asks:
@@ -133,16 +133,16 @@ def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, str | list | dict) and not value)
 
 
-def _filled(node: Any) -> Any:
+def _without_filling(node: Any) -> Any:
     """A value without members and items that say nothing; what was empty itself stays, as it may be meant."""
     if isinstance(node, list):
-        return [filled for item in node if not _is_empty(filled := _filled(item))]
+        return [filled for item in node if not _is_empty(filled := _without_filling(item))]
     if not isinstance(node, dict):
         return node
     found = {
         name: filled
         for name, value in node.items()
-        if not _is_empty(filled := _filled(value))
+        if not _is_empty(filled := _without_filling(value))
         or (value == "" and name in _MEANT_EMPTY)
         or (value is None and name in ("eq", "ne"))
         or value in ([], {})

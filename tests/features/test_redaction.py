@@ -179,6 +179,39 @@ def test_a_member_named_a_password_is_one_however_deep() -> None:
     assert [place.where for place in places] == ["arguments.a[0].dbPassword", "arguments.clientSecret"]
 
 
+def test_a_number_in_json_is_judged_like_its_text() -> None:
+    places: list[Place] = []
+    value = {"card": 4111111111111111, "password": 48213377, "max_tokens": 48213377, "ok": True, "at": 1732406400}
+    clean = Redaction().value(value, "arguments", places)
+    assert clean == {
+        **value,
+        "card": "[redacted: card number ending 1111]",
+        "password": "[redacted: password]",
+    }
+    assert [place.where for place in places] == ["arguments.card", "arguments.password"]
+    assert Redaction().value({"password": 12, "n": [1, 2.5]}, "", places) == {"password": 12, "n": [1, 2.5]}
+
+
+def test_two_names_that_become_one_mark_keep_both_members() -> None:
+    keys = ["ghp_" + MIXED[:36], "ghp_" + MIXED[1:37]]
+    clean = Redaction().value({keys[0]: "first", keys[1]: "second"}, "", [])
+    assert list(clean.values()) == ["first", "second"]
+    edit = EditOp(uri="viking://user/default/memories/notes/a.md", patches=dict.fromkeys(keys, "text"))
+    (stored,) = Redaction().operations(MemoryOperations(edit_operations=[edit])).operations.edit_operations
+    assert len(stored.patches) == 2
+    assert not any(key in str(stored) for key in keys)
+
+
+def test_a_line_of_a_log_ends_at_a_line_feed_alone() -> None:
+    line = (
+        '{"role": "assistant", "content": "a\u2028b", "tool_calls": '
+        '[{"id": "1", "name": "log_in", "arguments": {"dbPassword": ["swordfish"]}}]}\n'
+    )
+    clean, _ = Redaction().file(line, "messages.jsonl", log=True)
+    assert clean.count("\n") == 1
+    assert "swordfish" not in clean
+
+
 @given(st.text(max_size=300))
 def test_spans_are_in_order_and_inside_the_text(text: str) -> None:
     end = 0

@@ -127,7 +127,7 @@ class Line:
     def play(self, frames: Frames) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         if frames.dice.random() < 0.3:
-            with self._server.call(PATIENCE_SECONDS) as stranger:
+            with self._server.dial(PATIENCE_SECONDS) as stranger:
                 self._say(lambda: stranger.sendall(frames.plain().line))
             return
         channel = self._server.connect(deadline)

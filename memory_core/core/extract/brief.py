@@ -19,12 +19,11 @@ from memory_core.core.extract.prompts import (
     cut_end,
     hint_lines,
     language_line,
-    one_line,
     transcript,
 )
 from memory_core.core.extract.store_view import StoreView
 from memory_core.core.frozen import frozen
-from memory_core.core.memory.message import Message
+from memory_core.core.memory.message import Message, one_line
 from memory_core.core.text.tokens import count_tokens
 
 _TYPES_SHARE = 0.65

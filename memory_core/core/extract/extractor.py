@@ -22,7 +22,7 @@ from memory_core.core.errors import NotFound, RunebookError, StoreBusy
 from memory_core.core.extract.brief import BriefWriter
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.operation_checks import for_owner, without_counts
-from memory_core.core.extract.prompts import Conversation, Outcome, split
+from memory_core.core.extract.prompts import Conversation, Outcome, windows
 from memory_core.core.extract.store_view import StoreView
 from memory_core.core.extract.trigger import ExtractionTrigger, retry_at
 from memory_core.core.feature import NO_FEATURES, Features
@@ -126,8 +126,8 @@ class SessionReader:
         done = frozenset() if again else self.analysed(row.log)
         start = next((at for at in range(row.extracted, row.stored) if at not in done), row.stored)
         stop = next((at for at in range(start, row.stored) if at in done), row.stored)
-        windows = split(_alike(messages[start:stop]), budget_tokens) if start < stop else [(0, 0)]
-        last = start + windows[0][1]
+        found = windows(_alike(messages[start:stop]), budget_tokens) if start < stop else [(0, 0)]
+        last = start + found[0][1]
         end = next((at for at in range(last, row.stored) if at not in done), row.stored)
         span = Span(row.log, row.extracted, end, text_sha256(dump_lines(messages[row.extracted : end])))
         return Part(span, self.excerpt(messages, range(start, last), row.log), self.assignment(messages[start:last]))
@@ -161,8 +161,8 @@ class SessionReader:
 
     def fitting(self, pages: Sequence[Sequence[Message]], budget_tokens: int) -> int:
         """How many of these pages, from the first, one prompt can hold; 0 where the first alone is too long."""
-        windows = split([message for page in pages for message in page], budget_tokens)
-        room, count = (windows[0][1] if windows else 0), 0
+        found = windows([message for page in pages for message in page], budget_tokens)
+        room, count = (found[0][1] if found else 0), 0
         for page in pages:
             room -= len(page)
             if room < 0:

@@ -34,10 +34,10 @@ from memory_core.core.extract.prompts import (
     Outcome,
     PromptLibrary,
     TypeGuide,
-    background,
     canonical,
     conversation_budget,
     cut_end,
+    earlier_talk,
     hint_lines,
     language_line,
     transcript,
@@ -173,14 +173,20 @@ class Deliberation:
         placed, moved = for_owner(operations or MemoryOperations(), self.view)
         cleaned, notes = without_counts(placed, self.view)
         self.dialogue.note(*moved, *notes)
-        if not len(cleaned):
-            return []
+        items = listed(cleaned)
+        # A receipt names what was refused for its secrets behind all others.
+        refusals = [self.view.refusals(assembled([item])) for item in items]
+        kept = assembled([item for item, refused in zip(items, refusals, strict=True) if not refused])
         try:
-            receipt = self.view.preview(cleaned)
+            receipt = self.view.preview(kept) if len(kept) else None
         except InvalidInput as error:
             refusal = OperationResult("operations", "", Action.REJECTED, error.message, error.hint)
-            return [Verdict(item, (), (refusal,)) for item in listed(cleaned)]
-        return judge(cleaned, receipt, self.dialogue.expected(), self.view)
+            return [Verdict(item, (), refused or (refusal,)) for item, refused in zip(items, refusals, strict=True)]
+        judged = iter(judge(kept, receipt, self.dialogue.expected(), self.view) if receipt is not None else ())
+        return [
+            Verdict(item, (), refused) if refused else next(judged)
+            for item, refused in zip(items, refusals, strict=True)
+        ]
 
     def readable(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
         """Those that touch no file unread; the others are reported."""
@@ -353,7 +359,7 @@ class MemoryReActOrchestrator:
     def _open(self, conversation: Conversation, view: StoreView) -> Dialogue:
         """The dialogue with its first turn, which shows what is stored in the view."""
         messages, left_out = transcript(conversation.messages, self.conversation_tokens)
-        before = background(conversation.earlier, int(self.conversation_tokens * EARLIER_SHARE))
+        before = earlier_talk(conversation.earlier, int(self.conversation_tokens * EARLIER_SHARE))
         spare = int(self.conversation_tokens * (1 + EARLIER_SHARE)) - count_tokens(messages) - count_tokens(before)
         budget = int(self._available * _CONTEXT_SHARE + max(0, spare) * _SPARE_SHARE)
         found = Prefetcher(self.guide, view).gather(conversation.messages, budget)

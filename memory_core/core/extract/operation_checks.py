@@ -109,9 +109,9 @@ def judge(
     items = listed(operations)
     verdicts = []
     for item, results in zip(items, _results_of(items, receipt), strict=True):
-        unread = [uri for result in results for uri in _touched(item, result, view)]
-        fresh = [uri for uri in unread if expected.get(uri) != text_sha256(view.text(uri) or "")]
-        verdicts.append(Verdict(item, tuple(dict.fromkeys(fresh)), results))
+        touched = [uri for result in results for uri in _touched(item, result, view)]
+        unread = [uri for uri in touched if expected.get(uri) != text_sha256(view.text(uri) or "")]
+        verdicts.append(Verdict(item, tuple(dict.fromkeys(unread)), results))
     return verdicts
 
 

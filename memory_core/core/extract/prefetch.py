@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memory_core.core.errors import InvalidInput
-from memory_core.core.extract.prompts import TypeGuide, cut_end, fenced, one_line
+from memory_core.core.extract.prompts import TypeGuide, cut_end, fenced
 from memory_core.core.extract.store_view import StoreView
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.directory_page import abstract_line, is_generated, own_words, parse_page, readable
-from memory_core.core.memory.message import Message
+from memory_core.core.memory.message import Message, one_line
 from memory_core.core.memory.results import Hit, text_sha256
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 from memory_core.core.text.analysis import fold

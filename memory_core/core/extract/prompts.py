@@ -17,7 +17,7 @@ from pathlib import Path
 from memory_core.core.errors import ConfigInvalid, InvalidUri
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.memory_type import PLACEHOLDER, MemoryField, MemoryType, MemoryTypeRegistry, MergeOp
-from memory_core.core.memory.message import Message, transcript_line
+from memory_core.core.memory.message import Message, one_line, transcript_line
 from memory_core.core.memory.operations import MemoryChange, MemoryOperations
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.tokens import count_tokens
@@ -35,11 +35,6 @@ def fenced(text: str) -> str:
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     fence = "`" * max(_FENCE_CHARS, longest + 1)
     return f"{fence}\n{text}\n{fence}"
-
-
-def one_line(text: str) -> str:
-    """``text`` without line breaks or runs of blanks."""
-    return " ".join(text.split())
 
 
 def fits(text: str, tokens: int) -> bool:
@@ -63,8 +58,7 @@ def cut_middle(text: str, tokens: int) -> str:
         return text
     room = max(0, tokens - count_tokens(_mark(len(text))))
     head = text[: _prefix(text, room - room // 3)].rstrip()
-    reverse = text[::-1]
-    tail = text[len(text) - _prefix(reverse, room // 3) :].lstrip() if room >= _FENCE_CHARS else ""
+    tail = text[len(text) - _prefix(text[::-1], room // 3) :].lstrip()
     return f"{head} {_mark(len(text) - len(head) - len(tail))} {tail}".strip()
 
 
@@ -260,7 +254,7 @@ def hint_lines(hints: Sequence[str], budget_tokens: int) -> str:
     return cut_end("\n".join(["Noticed by the system:", *lines]), budget_tokens) if lines else ""
 
 
-def split(messages: Sequence[Message], budget_tokens: int) -> list[tuple[int, int]]:
+def windows(messages: Sequence[Message], budget_tokens: int) -> list[tuple[int, int]]:
     """Windows ``(start, end)`` that cover all messages in order, each within the budget.
 
     A window ends before a user's message where that leaves it at least half full, else before a message that is
@@ -353,7 +347,7 @@ def _before(messages: Sequence[Message]) -> list[Message | None]:
     return [None, *messages[:-1]][: len(messages)]
 
 
-def background(messages: Sequence[Message], budget_tokens: int) -> str:
+def earlier_talk(messages: Sequence[Message], budget_tokens: int) -> str:
     """Earlier messages for context, the last ones that fit, each short."""
     each = max(_LEAST_TOKENS, budget_tokens // 4)
     lines: list[str] = []

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memory_core.core.errors import RunebookError
-from memory_core.core.extract.prompts import canonical, cut_end, fenced, fits, one_line
+from memory_core.core.extract.prompts import canonical, cut_end, fenced, fits
 from memory_core.core.extract.store_view import Reading, StoreView
+from memory_core.core.memory.message import one_line
 from memory_core.core.memory.operations import ReadAction
 from memory_core.core.memory.requests import ListRequest, TreeRequest
 from memory_core.core.memory.results import Listings

@@ -21,7 +21,7 @@ from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
 from memory_core.core.memory.operations import MemoryOperations
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, ProjectScope
 from memory_core.core.memory.requests import FindRequest
-from memory_core.core.memory.results import CommitReceipt, FindResult, text_sha256
+from memory_core.core.memory.results import CommitReceipt, FindResult, OperationResult, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.browse import Browser
 from memory_core.core.search.find import Retriever
@@ -170,6 +170,10 @@ class StoreView:
     def near_from(self) -> float:
         """The score from which a neighbour is near enough to be shown, and linked."""
         return self._retriever.near_from
+
+    def refusals(self, operations: MemoryOperations) -> tuple[OperationResult, ...]:
+        """A result for each operation that holds a secret and is not taken."""
+        return self._commits.cleaner.operations(operations).refused
 
     def preview(self, operations: MemoryOperations) -> CommitReceipt:
         """A dry run: what operations would do now, whether or not the model saw the files."""

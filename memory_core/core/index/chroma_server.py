@@ -25,7 +25,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
@@ -33,7 +32,7 @@ from urllib.parse import quote, urlsplit
 import httpx2
 from filelock import FileLock, Timeout
 
-from memory_core.core.config import IndexConfig
+from memory_core.core.config import IndexConfig, is_loopback
 from memory_core.core.errors import ConfigInvalid
 from memory_core.core.index.chroma import OWN, ServerFailed
 from memory_core.core.llm.endpoint import (
@@ -122,11 +121,7 @@ class Place:
     @property
     def is_loopback(self) -> bool:
         """Whether it is this machine, where no proxy helps."""
-        host = urlsplit(self.url).hostname or ""
-        try:
-            return host == "localhost" or ip_address(host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(urlsplit(self.url).hostname or "")
 
     @property
     def is_cloud(self) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from memory_core.core.index import vectors
 from memory_core.core.index.chroma import RowsLost, Sending, Sent, ServerFailed, read_sent, write_sent
-from memory_core.core.index.vector_scan import rows_after, sample
+from memory_core.core.index.vector_scan import rows_after, sample, unsound
 
 if TYPE_CHECKING:
     from memory_core.core.index.chroma_server import ChromaServer
@@ -36,7 +36,8 @@ class ServerState:
         place: Its address, tenant and database.
         version: What it says it is; None when it did not answer.
         sent: Rows that it acknowledged.
-        held: How many of them it still holds, of the same store; None when it did not answer.
+        held: Rows in the collections of this store, which may be more than it acknowledged; None when it did not
+            answer.
         waiting: Rows that are to be sent.
         trouble: Why it did not answer; None when it did.
         hint: What to do about that.
@@ -133,7 +134,8 @@ class Upkeep:
         if (stale or self._sending.lost) and not self._is_whole(sent):
             _log.warning("the vector server does not hold what it was sent; it is filled anew")
             sent = self._made_anew(sent)
-        self._sending.verified_at = time.monotonic() if stale else self._sending.verified_at
+        if stale:
+            self._sending.verified_at = time.monotonic()
         until = time.monotonic() + _SEND_SECONDS
         newest = vectors.newest_seq(self._connection, *self._cell)
         while not closing() and sent.seq < newest:
@@ -189,11 +191,15 @@ class Upkeep:
         found = self._server.find(self._sending.name(sent))
         if found is None or found.id != sent.collection:
             return False
-        if self._server.count(found.id) < vectors.count(self._connection, *self._cell, up_to=sent.seq):
-            return False
+        held = self._server.count(found.id)
+        expected = vectors.count(self._connection, *self._cell, up_to=sent.seq)
         drawn = sample(self._connection, *self._cell, sent.seq, _SAMPLED_ROWS)
         there = self._server.rows(found.id, list(drawn))
-        return all(seq in there and _same(row, there[seq]) for seq, row in drawn.items())
+        wrong = {seq for seq, row in drawn.items() if seq not in there or not _same(row, there[seq])}
+        if held >= expected and not wrong:
+            return True
+        damaged = {seq for seq in unsound(self._connection, self._cell) if seq <= sent.seq}  # these are never sent
+        return wrong <= damaged and held >= expected - len(damaged)
 
 
 def _nonce() -> str:

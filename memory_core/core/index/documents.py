@@ -41,7 +41,7 @@ PREVIOUS_CHARS = 600
 _ANSWER_WORDS = 60
 #: Words of a turn from which it says as much as any.
 _TELLING_WORDS = 40
-#: Of a message so much is read for times; of a longer stretch of days no one is meant.
+#: Of a message so much is read for times; a longer stretch of days names no day.
 _TIMED_CHARS, _MEANT_DAYS = 2_000, 6
 MESSAGES_NAME = "messages.jsonl"
 #: The field that says when something happened.
@@ -128,9 +128,12 @@ def documents_of(uri: MemoryUri, text: str, types: MemoryTypeRegistry | None, fe
 
 def own_text(memory: Memory) -> str:
     """The words by which a memory is found."""
-    name = _name_of(memory)
+    return _own_text(memory, _name_of(memory), _other_texts(memory))
+
+
+def _own_text(memory: Memory, name: str, extra: Sequence[str]) -> str:
     named = [] if memory.body.startswith(name) else [name]
-    return "\n".join([*named, memory.body, *_other_texts(memory), *memory.metadata.tags])
+    return "\n".join([*named, memory.body, *extra, *memory.metadata.tags])
 
 
 def _name_of(memory: Memory) -> str:
@@ -153,7 +156,6 @@ def memory_document(memory: Memory) -> Document:
     """The document of a memory, or of a Markdown file that belongs to no type."""
     uri, metadata = memory.uri, memory.metadata
     name, extra = _name_of(memory), _other_texts(memory)
-    own = own_text(memory)
     body = "\n".join([memory.body, *extra]).strip()
     # The type's name is left out: to the model it is noise beside what the memory says.
     pieces = passages(simplified(body if body.startswith(name) else f"{name}\n{body}"))
@@ -168,7 +170,7 @@ def memory_document(memory: Memory) -> Document:
         memory_type=memory.type_name,
         name=name,
         abstract=abstract_of(memory, name),
-        own=own,
+        own=_own_text(memory, name, extra),
         previous="",
         heading=_date_heading(happened),
         passages=tuple(pieces),

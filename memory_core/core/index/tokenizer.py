@@ -28,10 +28,10 @@ from memory_core.core.text.analysis import (
 )
 from memory_core.core.text.word_table import compiled
 
-TERM_LIMIT = 64
-EXACT_LIMIT = 8
+_TERM_LIMIT = 64
+_EXACT_LIMIT = 8
 #: A longer query is read from its end: in joined messages the last one is the question.
-QUERY_LIMIT_CHARS = 8_000
+_READ_CHARS = 8_000
 
 #: Over a shape (see ``_shape``): words joined without a space are one identifier.
 _WORD = re.compile(r"w[wm]*")
@@ -89,7 +89,7 @@ def date_words(day: date) -> str:
     return f"{day.isoformat()} {month} {day.year}年{day.month}月{day.day}日"
 
 
-def query_terms(text: str, limit: int = TERM_LIMIT, *, fillers: bool = True) -> tuple[str, ...]:
+def query_terms(text: str, limit: int = _TERM_LIMIT, *, fillers: bool = True) -> tuple[str, ...]:
     """The operands of the MATCH expression for ``text``, each valid alone.
 
     A quoted phrase or an identifier (``ERR_CONN_RESET_42``, ``foo.bar()``, ``v1.2.3``, an e-mail) gives the phrase
@@ -104,18 +104,18 @@ def query_terms(text: str, limit: int = TERM_LIMIT, *, fillers: bool = True) -> 
     Returns:
         Distinct quoted operands in order of appearance; empty if ``text`` holds no letter or digit.
     """
-    folded = folded_words(text[-QUERY_LIMIT_CHARS:])
+    folded = folded_words(text[-_READ_CHARS:])
     found: dict[str, _Term] = {}
     for term in (*_quoted_terms(folded), *_plain_terms(folded)):
         found.setdefault(term.operand, term)
-    terms = [term for term in found.values() if not term.filler] or [*found.values()][: None if fillers else 0]
+    terms = [term for term in found.values() if not term.filler] or (list(found.values()) if fillers else [])
     if len(terms) > limit:
         ranked = sorted(range(len(terms)), key=lambda at: (-terms[at].weight, -at))
-        terms = [terms[at] for at in sorted(ranked[: max(limit, 0)])]
+        terms = [terms[at] for at in sorted(ranked[:limit])]
     return tuple(term.operand for term in terms)
 
 
-def exact_terms(text: str, limit: int = EXACT_LIMIT) -> tuple[str, ...]:
+def exact_terms(text: str, limit: int = _EXACT_LIMIT) -> tuple[str, ...]:
     """The operands of ``text`` that a document holds or does not hold, whatever else it says.
 
     Quoted words and phrases, and identifiers: words joined by dots, underscores, colons and the like, or of
@@ -125,7 +125,7 @@ def exact_terms(text: str, limit: int = EXACT_LIMIT) -> tuple[str, ...]:
         text: As for ``query_terms``.
         limit: Most operands returned, later before earlier ones.
     """
-    folded = folded_words(text[-QUERY_LIMIT_CHARS:])
+    folded = folded_words(text[-_READ_CHARS:])
     found = [term.operand for term in _quoted_terms(folded, least=1)]
     for run, is_cjk in runs(folded):
         if not is_cjk:
@@ -159,11 +159,11 @@ def word_share(operand: str) -> float:
 
 
 def mentioned(text: str, names: Iterable[str]) -> set[str]:
-    """Those of the names that the end of ``text`` (``QUERY_LIMIT_CHARS``) mentions.
+    """Those of the names that the end of ``text`` (``_READ_CHARS``) mentions.
 
     As a whole word, or anywhere for names in CJK; a blank name is never mentioned.
     """
-    within = fold(text[-QUERY_LIMIT_CHARS:])
+    within = fold(text[-_READ_CHARS:])
     return {name for name in names if _is_named(within, fold(name).strip())}
 
 

@@ -63,11 +63,16 @@ def rows_after(
         seq = int(rows[-1][0])  # a whole page of damage
 
 
-def unsound(connection: sqlite3.Connection) -> list[int]:
-    """Numbers of rows whose vector is none: of a size unlike its model's others, not a number, or not of length 1."""
+def unsound(connection: sqlite3.Connection, cell: tuple[str, str] | None = None) -> list[int]:
+    """Numbers of rows whose vector is none: of a size unlike its model's others, not a number, or not of length 1.
+
+    Args:
+        connection: To the catalog's database.
+        cell: The space and the fingerprint that count; default all.
+    """
     found: list[int] = []
-    models = connection.execute("SELECT DISTINCT space, fingerprint FROM vectors").fetchall()
-    for space, fingerprint in models:
+    cells = [cell] if cell else connection.execute("SELECT DISTINCT space, fingerprint FROM vectors").fetchall()
+    for space, fingerprint in cells:
         seq = 0
         while rows := connection.execute(
             "SELECT seq, vector FROM vectors WHERE space = ? AND fingerprint = ? AND seq > ? ORDER BY seq LIMIT ?",

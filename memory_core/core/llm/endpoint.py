@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from importlib import import_module
-from ipaddress import ip_address
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
@@ -26,6 +25,7 @@ import httpx2
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, stop_before_delay
 from tenacity.wait import wait_exponential, wait_random
 
+from memory_core.core.config import is_loopback
 from memory_core.core.errors import ModelUnavailable
 from memory_core.core.llm.client import PROVIDERS, Completion, LLMRequest, Structure
 from memory_core.core.llm.json_text import quoted
@@ -319,10 +319,7 @@ class Endpoint:
     @property
     def is_loopback(self) -> bool:
         """Whether the address is this machine, where no proxy helps."""
-        try:
-            return self.host == "localhost" or ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     @property
     def where(self) -> str:

@@ -464,10 +464,10 @@ def transcript_line(message: Message, limit: int | None, *, dated: bool = True) 
     """
     stamp = "" if message.time is None or not dated else f"[{message.time:%Y-%m-%d %H:%M}] "
     said = [message.text] if message.text.strip() else []
-    whole = f"{stamp}{_one_line(message.name or message.role)}: " + "\n".join([*said, *_tool_lines(message)])
+    whole = f"{stamp}{one_line(message.name or message.role)}: " + "\n".join([*said, *_tool_lines(message)])
     if limit is None:
         return whole
-    flat = _one_line(whole)
+    flat = one_line(whole)
     return flat if len(flat) <= limit else flat[: max(limit - 1, 0)].rstrip() + "…" * min(limit, 1)
 
 
@@ -554,5 +554,6 @@ def _words(*pieces: str | None) -> list[str]:
     return [piece for piece in pieces if piece and piece.strip()]
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """``text`` without line breaks or runs of blanks."""
     return " ".join(text.split())

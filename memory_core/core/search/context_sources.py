@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from memory_core.core.commit.forgotten import is_forgotten
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.frozen import frozen
-from memory_core.core.index.documents import MESSAGES_NAME, STANDING_SALIENCE
+from memory_core.core.index.documents import EVENT_TIME, MESSAGES_NAME, STANDING_SALIENCE
 from memory_core.core.memory.directory_page import abstract_line
 from memory_core.core.memory.exchange import Speaker, opener_of, speaker_of, starts_exchange
 from memory_core.core.memory.memory import Memory, parse
@@ -383,7 +383,7 @@ class PieceReader:
             return None
         said_at = memory.metadata.text("updated_at")
         changed = said_at if hit is None else hit.updated_at or said_at
-        happened = _DAY.match(str(memory.fields.get("event_time", "")))
+        happened = _DAY.match(str(memory.fields.get(EVENT_TIME, "")))
         dated = None if changed is None else changed[:10]
         memory_type = memory.type_name if hit is None else hit.memory_type
         rivals = rivals_of(memory, self._named) if hit is None else hit.rivals

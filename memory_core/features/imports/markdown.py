@@ -45,7 +45,7 @@ class _Section:
 
 
 def _files(source: Source) -> list[Entry]:
-    return source.entries if source.is_file else [entry for entry in source.entries if _is_markdown(entry)]
+    return source.entries if source.has_one_file else [entry for entry in source.entries if _is_markdown(entry)]
 
 
 def _is_markdown(entry: Entry) -> bool:

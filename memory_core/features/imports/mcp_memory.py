@@ -16,7 +16,7 @@ _ENDINGS = (".json", ".jsonl", ".ndjson")
 
 
 def _graphs(source: Source) -> list[Entry]:
-    known = [entry for entry in source.entries if source.is_file or entry.base.endswith(_ENDINGS)]
+    known = [entry for entry in source.entries if source.has_one_file or entry.base.endswith(_ENDINGS)]
     return [entry for entry in known if _is_graph(source.head(entry))]
 
 

@@ -42,7 +42,7 @@ _BOM = b"\xef\xbb\xbf"
 _STRUCTURE = re.compile(rb'["{}\[\],]')
 #: From within a string to its end, or to that of the chunk, which may be in the middle of an escape.
 _REST_OF_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+(["\\]?)', re.DOTALL)
-_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])|\xed[\xa0-\xbf]")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _CONVERSATIONS = re.compile(r"conversations?(?:[-_ ]?\(?\d+\)?)?\.json", re.IGNORECASE)
@@ -94,8 +94,8 @@ class Source:
     is_folder: bool = False
 
     @property
-    def is_file(self) -> bool:
-        """Whether it is a single file, which may have any name."""
+    def has_one_file(self) -> bool:
+        """Whether it is a single file, or a zip of one, which may have any name."""
         return len(self.entries) == 1 and not self.is_folder
 
     def open(self, entry: Entry) -> IO[bytes]:
@@ -185,7 +185,16 @@ def _open_file(entry: Entry) -> IO[bytes]:
 def _folder(root: Path) -> Source:
     """The regular files below a folder; hidden ones, and hidden folders, are left alone."""
     source = Source(root.name, [], _open_file, is_folder=True)
-    for folder, folders, names in os.walk(root, followlinks=False):
+
+    def unreadable(error: OSError) -> None:
+        path = Path(error.filename)
+        if path == root:
+            raise error
+        source.refused.append(
+            LeftOut(path.relative_to(root).as_posix(), f"it cannot be read: {error.strerror or error}")
+        )
+
+    for folder, folders, names in os.walk(root, onerror=unreadable, followlinks=False):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(name for name in names if not name.startswith(".")):
             path = Path(folder) / name
@@ -206,12 +215,12 @@ def _folder(root: Path) -> Source:
 
 def _zip(label: str, archive: zipfile.ZipFile) -> Source:
     known, problems = sound_entries(archive, "Unpack what you know of it, and import the folder.")
-    entries = [Entry(name, info.file_size, _packed(info)) for name, info in known.items()]
+    entries = [Entry(name, info.file_size, _packed_at(info)) for name, info in known.items()]
     refused = [LeftOut(problem.name, problem.reason) for problem in problems]
     return Source(label, entries, lambda entry: archive.open(known[entry.name]), refused)
 
 
-def _packed(info: zipfile.ZipInfo) -> datetime | None:
+def _packed_at(info: zipfile.ZipInfo) -> datetime | None:
     """When a file was last written before it was packed; 1980 is no time."""
     try:
         return datetime(*info.date_time).astimezone() if info.date_time[0] > 1980 else None
@@ -374,7 +383,7 @@ def _found(content: bytes, place: str) -> Found:
 
 
 def _first_byte(stream: IO[bytes]) -> bytes:
-    """The first byte that is not white, read and left unread alike: the cut skips what stands before a bracket."""
+    """The first byte that is no white space; it stays read, for ``_cut`` begins behind the bracket."""
     while byte := stream.read(1):
         if not byte.isspace() and byte not in _BOM:
             return byte
@@ -424,7 +433,7 @@ def _loads(content: bytes, place: str) -> Any:
         InvalidInput: If it is not JSON, holds NaN or an infinity, or is nested too deeply.
     """
     try:
-        value = json.loads(content, parse_constant=_not_finite)
+        value = json.loads(content, parse_constant=_not_finite, parse_float=_finite)
         return _mended(value) if _SUSPECT.search(content) else value
     except json.JSONDecodeError as error:
         raise InvalidInput(
@@ -433,7 +442,12 @@ def _loads(content: bytes, place: str) -> Any:
     except RecursionError as error:
         raise InvalidInput(f"{place} is nested too deeply.", hint=_HINT) from error
     except ValueError as error:
-        raise InvalidInput(f"{place} is not JSON: {type(error).__name__}.", hint=_HINT) from error
+        raise InvalidInput(f"{place} is not JSON: {error}.", hint=_HINT) from error
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return _not_finite(text) if math.isinf(value) else value
 
 
 def _not_finite(constant: str) -> NoReturn:
@@ -456,9 +470,9 @@ def _mended(value: Any) -> Any:
 
 def unit_of(value: Any) -> float | None:
     """A number, cut to 0 to 1; what is none is None."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -math.inf < value < math.inf:
         return None
-    return min(1.0, max(0.0, float(value)))
+    return float(min(1.0, max(0.0, value)))
 
 
 def time_of(value: Any) -> datetime | None:
@@ -503,7 +517,7 @@ def _labels() -> Mapping[str, str]:
 
 def conversation_files(source: Source) -> list[Entry]:
     """The files of an export that hold conversations; of a single file that one, whatever its name."""
-    if source.is_file:
+    if source.has_one_file:
         return source.entries
     return [entry for entry in source.entries if _CONVERSATIONS.fullmatch(entry.base) or "conversations/" in entry.name]
 

@@ -145,7 +145,7 @@ V1 = Format(
 
 def _files_2(source: Source) -> list[Entry]:
     known = [entry for entry in source.entries if entry.base == _MEMORY_2 or _LOG_2.fullmatch(entry.name)]
-    return source.entries if source.is_file else known
+    return source.entries if source.has_one_file else known
 
 
 def _recognises_2(source: Source) -> bool:

@@ -17,6 +17,7 @@ from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import NotFound, RunebookError
 from memory_core.core.feature import Feature
+from memory_core.core.index.documents import EVENT_TIME
 from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryTypeRegistry, resolve_category
 from memory_core.core.memory.operations import MemoryData, MemoryOperations, WriteOp
 from memory_core.core.memory.project import ProjectAssignment
@@ -294,7 +295,6 @@ _PROMOTED = "promotion"
 #: The type of an entry that names none; and of one whose type is not there.
 _BY_KIND: Mapping[str, str] = {"event": "events", "auto_extract": "facts", "reflection": "reflections"}
 _FALLBACK = "notes"
-_EVENT_TIME = "event_time"
 
 
 def promotion(registry: MemoryTypeRegistry, user_space: str, day: date, entry: LogEntry) -> WriteOp | None:
@@ -318,8 +318,8 @@ def promotion(registry: MemoryTypeRegistry, user_space: str, day: date, entry: L
     if name is None:
         return None
     fields: dict[str, Any] = {CONTENT: _said_of(entry)}
-    if registry.get(name).field(_EVENT_TIME) is not None:
-        fields[_EVENT_TIME] = day.isoformat()
+    if registry.get(name).field(EVENT_TIME) is not None:
+        fields[EVENT_TIME] = day.isoformat()
     data = MemoryData(
         memory_type=name,
         fields=fields,

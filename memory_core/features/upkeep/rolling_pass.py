@@ -28,8 +28,8 @@ from memory_core.features.rolling_summary import (
     Line,
     RollingSummary,
     dump_rolling_summary,
+    page_removed,
     read_rolling_summary,
-    removal,
     rolling_summary_uri,
     said_digests,
     sources_digest,
@@ -81,7 +81,7 @@ def make_page(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Com
         if page is not None and (page.authored or page.sources == digest):
             return ChangeSet()
         if not text:
-            return ChangeSet() if page is None else removal(uri, before or "", _UNMADE)
+            return ChangeSet() if page is None else page_removed(uri, before or "", _UNMADE)
         made = RollingSummary(text, False, digest, None if page is None else page.created_at, lines)
         after = dump_rolling_summary(made, memory.plan_context(now).now, {"kind": SOURCE, "author": "extract"})
         action = Action.CREATED if before is None else Action.UPDATED

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from memory_core.core.extract.brief import BriefWriter
-from memory_core.core.extract.prompts import split
+from memory_core.core.extract.prompts import windows
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook
 from tests.core.extract.stage import USER, Stage, talk
@@ -69,7 +69,7 @@ def test_a_window_of_the_briefs_size_is_shown_whole(memory: Runebook, budget: in
     stage = Stage(memory)
     writer = BriefWriter(stage.prompts, stage.guide, budget)
     long = talk(*(f"message {number}: " + "words and 词语 " * 20 for number in range(60)), hints=("x " * 300,))
-    start, end = split(long.messages, writer.conversation_tokens)[0]
+    start, end = windows(long.messages, writer.conversation_tokens)[0]
     brief = stage.brief(replace(long, messages=long.messages[start:end]), budget, include_messages=True).text
     assert end > 4
     assert f"[{end}] " in brief

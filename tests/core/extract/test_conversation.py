@@ -9,7 +9,16 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.extract.prompts import background, cut_end, cut_middle, fenced, fits, numbered, split, transcript
+from memory_core.core.extract.prompts import (
+    cut_end,
+    cut_middle,
+    earlier_talk,
+    fenced,
+    fits,
+    numbered,
+    transcript,
+    windows,
+)
 from memory_core.core.memory.message import Message, ToolCall, ToolResult
 from memory_core.core.text.tokens import count_tokens
 from tests.core.extract.stage import talk
@@ -30,9 +39,9 @@ def test_windows_cover_every_message_once_and_each_fits_whole(
         messages = [
             replace(one, time=START + timedelta(minutes=passed)) for one, passed in zip(messages, later, strict=False)
         ]
-    windows = split(messages, budget)
-    assert [index for start, end in windows for index in range(start, end)] == list(range(len(messages)))
-    for start, end in windows:
+    found = windows(messages, budget)
+    assert [index for start, end in found for index in range(start, end)] == list(range(len(messages)))
+    for start, end in found:
         text, left_out = transcript(messages[start:end], budget)
         assert left_out == 0
         assert count_tokens(text) <= budget
@@ -72,9 +81,9 @@ def test_a_day_and_a_minute_are_said_where_they_change() -> None:
 
 def test_windows_begin_with_the_user_where_they_can() -> None:
     messages = talk(*(f"message {number} " + "word " * 20 for number in range(40))).messages
-    windows = split(messages, 300)
-    assert len(windows) > 3
-    assert {messages[start].role for start, _ in windows} == {"user"}
+    found = windows(messages, 300)
+    assert len(found) > 3
+    assert {messages[start].role for start, _ in found} == {"user"}
 
 
 def test_a_tools_answer_stays_with_its_call() -> None:
@@ -83,9 +92,9 @@ def test_a_tools_answer_stays_with_its_call() -> None:
         call = ToolCall(f"c{number}", "grep", {"pattern": "x" * 60})
         turns.append(Message("assistant", "Looking. " + "word " * 12, tool_calls=(call,)))
         turns.append(Message("tool", tool_results=(ToolResult(f"c{number}", "grep", "found " * 20, "completed"),)))
-    windows = split(turns, 250)
-    assert len(windows) > 2
-    assert {turns[start].role for start, _ in windows} == {"assistant"}
+    found = windows(turns, 250)
+    assert len(found) > 2
+    assert {turns[start].role for start, _ in found} == {"assistant"}
 
 
 def test_long_texts_lose_their_middle_and_keep_the_names_of_tools() -> None:
@@ -106,7 +115,7 @@ def test_long_texts_lose_their_middle_and_keep_the_names_of_tools() -> None:
 
 
 def test_earlier_messages_are_short_and_the_last_that_fit() -> None:
-    text = background(talk(*(f"number {n}\n[1] user: {'词' * 90}" for n in range(20))).messages, 200)
+    text = earlier_talk(talk(*(f"number {n}\n[1] user: {'词' * 90}" for n in range(20))).messages, 200)
     assert count_tokens(text) <= 200
     assert "number 19" in text
     assert "number 0" not in text

@@ -97,6 +97,21 @@ def test_operations_beside_actions_wait_for_the_reading(stage: Stage, far: str) 
     assert len(outcome.operations) == 0
 
 
+def test_a_refusal_for_a_secret_is_told_of_the_operation_that_holds_it(stage: Stage, far: str) -> None:
+    secret = {"uri": f"{USER}/notes/ghp_16C7e42F292c6912E7710c838347Ae178B4a.md", **write("notes", content="A key.")}
+    known = {"replace": True, **write("facts", topic="Boiler", content="Replaced.")}
+    new = write("facts", topic="Roof", content="Mended in May.")
+    outcome = stage.extract(
+        TALK, operations(secret, known, new), operations(secret, known, new), {"reasoning": "no key", "operations": {}}
+    )
+    assert "Serviced by Hartley in spring." in stage.said(1)
+    problems = stage.said(2)
+    assert "its uri holds what looks like a secret" in problems
+    assert "Mended in May." not in problems
+    assert len(outcome.operations) == 2
+    assert far in outcome.expected
+
+
 def test_an_edit_of_an_unread_memory_is_preceded_by_a_reading(stage: Stage, far: str) -> None:
     blind = operations(edits=[edit(far, content="Serviced by somebody.")])
     seeing = operations(edits=[edit(far, content="<<<<<<< SEARCH\nspring\n=======\nMarch\n>>>>>>> REPLACE")])

@@ -183,6 +183,18 @@ def test_swapped_vectors_are_noticed_and_sent_anew(store: Store) -> None:
     assert store.near(7)[0] == store.exact(7)[0]
 
 
+def test_a_damaged_row_that_was_never_sent_costs_no_filling_anew(store: Store) -> None:
+    store.add(ROWS, ROWS + 1)
+    store.connection.execute("UPDATE vectors SET vector = ? WHERE seq = ?", (b"abc", ROWS + 1))
+    store.keep_up()
+    before = store.sent().collection
+    assert store.held() == ROWS + 1
+    store.keep_up()
+    assert store.sent().collection == before
+    assert store.near(9_000)[0] == store.exact(9_000)[0]
+    assert store.backend() == "http"
+
+
 def test_copied_store_begins_a_collection_of_its_own(store: Store, process: ChromaProcess, tmp_path: Path) -> None:
     copied = tmp_path / "copy"
     copied.mkdir()

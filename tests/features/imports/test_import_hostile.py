@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import tracemalloc
 import zipfile
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.core.memory.results import Action, as_json
 from memory_core.features.imports import import_run, sources
 from memory_core.features.imports.sources import elements, lines, open_source
@@ -139,6 +140,40 @@ def test_texts_that_no_file_can_hold_are_mended(memory: Runebook, tmp_path: Path
     stored = b"".join(kept_files(tmp_path / "home").values())
     assert "a�b � c".encode() in stored
     assert b"\x00" not in stored
+
+
+def test_a_half_surrogate_pair_that_is_no_escape_is_mended(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(b'[{"a": "b \xed\xa0\xbd c"}]')
+    assert values(path) == [{"a": "b � c"}]
+
+
+def test_a_number_of_400_digits_is_a_number(memory: Runebook, tmp_path: Path) -> None:
+    item = f'{{"id": "1", "category": "facts", "content": "Lives in Leeds.", "salience": 1{"0" * 400}}}'
+    write(tmp_path / "memory.json", f'{{"version": 2, "memories": [{item}]}}')
+    assert brought(memory, tmp_path / "memory.json").counts["facts"][Action.CREATED] == 1
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e999"])
+def test_what_is_no_number_of_json_is_named(tmp_path: Path, number: str) -> None:
+    path = write(tmp_path / "a.json", f'[{{"a": {number}}}]')
+    with open_source(path) as source:
+        (found,) = elements(source, source.entries[0])
+    assert found.problem == f"is not JSON: {number} is not a JSON number"
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="nothing is unreadable here")
+def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "notes" / "a.md", "# A")
+    closed = tmp_path / "notes" / "closed"
+    closed.mkdir(mode=0)
+    try:
+        with open_source(tmp_path / "notes") as source:
+            assert [each.place for each in source.refused] == ["closed"]
+        with pytest.raises(StorageFailed), open_source(closed):
+            pass
+    finally:
+        closed.chmod(0o700)
 
 
 def test_an_item_over_the_limit_is_left_out_and_named(memory: Runebook, tmp_path: Path) -> None:

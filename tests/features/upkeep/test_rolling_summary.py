@@ -140,6 +140,17 @@ def test_line_that_holds_no_more_is_not_given_to_the_next_session(memory: Runebo
     assert "overnight" not in stored.read_text(encoding="utf-8")
 
 
+def test_a_line_whose_address_somebody_broke_is_left_out_of_the_context(memory: Runebook) -> None:
+    filled(memory)
+    maintained(memory, "rolling_summary")
+    file = memory.store.files.root / "user" / "default" / "rolling_summary.md"
+    text = file.read_text(encoding="utf-8")
+    assert TASTE in text
+    file.write_text(text.replace(TASTE, "viking://user/../../etc"), encoding="utf-8", newline="\n")
+    assert "Nurse turned data analyst" in parts(memory, "one")["summary"]
+    assert "香菜" not in parts(memory, "two").get("summary", "")
+
+
 def test_undone_forgetting_brings_the_line_back(memory: Runebook) -> None:
     filled(memory)
     maintained(memory, "rolling_summary")

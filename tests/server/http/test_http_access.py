@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
+from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
+from memory_core.core.errors import ConfigInvalid
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
-from server.http import authentication
+from server.http import authentication, http_server
 from server.http.rate_limits import OpenRequests, RequestRates
 from tests.fork_server import starter
 from tests.server.bearers import ASK, OPENING, PATIENCE_SECONDS, issue, ledger_of, revoke, send
@@ -390,3 +393,25 @@ def test_round_of_one_tokens_sampling_is_not_answered_by_another(tmp_path: Path,
     assert stolen["error"]["message"] == "Invalid or expired requestState"
     assert "quokka" not in str(stolen)
     assert "result" in call(anna, requestState=asked["requestState"], inputResponses=answers)
+
+
+@pytest.mark.parametrize(
+    ("host", "called"),
+    [("127.0.0.2", "127.0.0.2:8000"), ("127.0.0.2", "localhost:8000"), ("0:0:0:0:0:0:0:1", "[0:0:0:0:0:0:0:1]:8000")],
+)
+def test_every_address_of_loopback_is_a_name_of_its_server(host: str, called: str) -> None:
+    async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await authentication.respond(send, 200, "here")
+
+    app = authentication.OriginCheck(answer, authentication.transport_security(host, (), ()), ())
+    client = TestClient(app)
+    assert client.get("/", headers={"host": called, "origin": f"http://{called}"}).status_code == 200
+    assert client.get("/", headers={"host": "evil.example.com"}).status_code == 421
+    elsewhere = authentication.OriginCheck(answer, authentication.transport_security("192.0.2.1", (), ()), ())
+    assert TestClient(elsewhere).get("/", headers={"host": "192.0.2.1"}).status_code == 421
+
+
+def test_an_address_of_another_machine_is_told_apart_from_a_port_that_is_taken() -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        http_server._listener("192.0.2.1", 0)
+    assert refused.value.hint == "Name an address of this machine with --host."

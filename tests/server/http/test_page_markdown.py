@@ -96,6 +96,10 @@ def test_links_lead_to_memories_and_to_the_web() -> None:
         "https://a.b/c",
         "mailto:a@b.c",
     ]
+    assert links("<viking://user/default/memories/notes/C%23.md> <viking://user/default/memories/notes/a.md#12>") == [
+        "#/memory/user/default/memories/notes/C%23.md",
+        "#/memory/user/default/memories/notes/a.md",
+    ]
     assert 'rel="noopener noreferrer nofollow"' in render("<https://a.b>")
 
 

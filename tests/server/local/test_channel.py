@@ -64,7 +64,7 @@ def rewrite(path: Path, **changed: Any) -> None:
 
 
 def connected(listener: Listener) -> socket.socket:
-    return listener.announcement.call(PATIENCE_SECONDS)
+    return listener.announcement.dial(PATIENCE_SECONDS)
 
 
 def heard(connection: socket.socket) -> bytes:

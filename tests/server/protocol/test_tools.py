@@ -150,6 +150,8 @@ def test_objects_sent_as_json_text_are_understood(server: Caller) -> None:
     receipt = server.facts("commit_memory", operations=json.dumps({"write_operations": [write]}))
     assert receipt["results"][0]["action"] == "created"
     assert server.facts("find", query="sent as text", filter='{"memory_type": "facts"}')["total"] == 1
+    beside = server.facts("commit_memory", memory_content="Beside nothing.", operations="{}", fields="{}")
+    assert beside["results"][0]["action"] == "created"
 
 
 def test_one_malformed_operation_is_rejected_alone(server: Caller) -> None:
