@@ -81,7 +81,7 @@ class SharingConfig(Record):
 _DEVICE = re.compile(r"con|prn|aux|nul|(?:com|lpt)[0-9]", re.IGNORECASE)
 
 
-_SPACE = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+_SPACE = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z"
 SpaceName = Annotated[str, Shaped(_SPACE)]
 
 
@@ -97,7 +97,7 @@ _SCOPE = r"^[\x21\x23-\x5b\x5d-\x7e]+\Z"
 class StoreConfig(Record):
     """Where memories are kept."""
 
-    url: Annotated[str, Shaped(r"^(postgres(ql)?://.*)?$")] = ""
+    url: Annotated[str, Shaped(r"^(postgres(ql)?://.*)?\Z")] = ""
 
 
 class IndexConfig(Record):
@@ -247,7 +247,7 @@ class OAuthConfig(Record):
                 wanted = "https://memory.example.com" if name == "url" else "https://login.example.com/tenant, or own"
                 return name, f"it should look like {wanted}"
             if (rest := value[found.end() :]) and (rest[0] != "/" or re.search(r"[\s?#]", rest)):
-                return name, "an issuer has no query and no fragment"
+                return name, "it should look like https://login.example.com/tenant, without user, query or fragment"
             if found[1] == "http" and found[2].lower() not in _LOOPBACK:
                 return name, "beyond this machine it has to be https"
         for pair in self.user_spaces:
@@ -277,7 +277,7 @@ class HttpConfig(Record):
 
 
 class Config(Record):
-    """All settings. ``home`` is expanded; relative paths are relative to the working directory."""
+    """All settings. ``root`` is ``home``, expanded; relative paths are relative to the working directory."""
 
     home: Path = Path("~/.runebook")
     user_space: SpaceName = "default"

@@ -72,7 +72,7 @@ def folders(machine: Machine) -> dict[str, PurePath]:
         "home": machine.home,
         "data": data,
         "claude": claude,
-        "claude_listing": claude if "CLAUDE_CONFIG_DIR" in machine.environment else machine.home,
+        "claude_listing": claude if machine.environment.get("CLAUDE_CONFIG_DIR") else machine.home,
         "codex": machine.folder("CODEX_HOME", ".codex"),
         "zed": data / "Zed"
         if windows

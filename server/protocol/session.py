@@ -59,7 +59,6 @@ class ServedStore:
         self._users = 0
         self._warming: threading.Timer | None = None
         self._beside: Callable[[], None] | None = None
-        self.sessions: set[MemorySession] = set()
 
     @cached_property
     def settings(self) -> SettingsFile | None:
@@ -185,6 +184,7 @@ class ServedStore:
 
         try:
             with self._lock:
+                self._warming = None
                 if self._users == 0:  # the client left meanwhile: nobody would close the store
                     return
                 self._opened().warm()
@@ -224,6 +224,7 @@ class MemorySession:
         self.features = features
         self.store = store if isinstance(store, ServedStore) else ServedStore(store)
         self.folder = folder
+        self._turn = threading.Lock()
         self._users = 0
 
     @cached_property
@@ -266,17 +267,19 @@ class MemorySession:
 
     def acquire(self) -> None:
         """Count one more user."""
-        self._users += 1
-        self.store.sessions.add(self)
+        with self._turn:
+            self._users += 1
         self.store.acquire()
 
     def release(self) -> None:
         """Count one user less."""
-        self._users -= 1
-        if self._users == 0:
-            self.store.sessions.discard(self)
-            if "private_mode" in self.__dict__ and self.private_mode.of_the_one_client:
-                self.tell_hooks(private=False)
-            if "sampling" in self.__dict__:
+        with self._turn:
+            self._users -= 1
+            is_last = self._users == 0
+        try:
+            if is_last and "sampling" in self.__dict__:
                 self.sampling.close()
-        self.store.release()
+            if is_last and "private_mode" in self.__dict__ and self.private_mode.of_the_one_client:
+                self.tell_hooks(private=False)
+        finally:
+            self.store.release()

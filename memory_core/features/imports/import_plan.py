@@ -301,13 +301,19 @@ class Batch:
         return EditOp(uri=source, links=[GivenLink(uri=target, relation=relation)])
 
     def _log(self, items: Sequence[LogItem], snapshot: Snapshot) -> None:
-        """Put entries into the logs of their days, those that are there already aside."""
+        """Put entries into the logs of their days, except those that are there already."""
         texts: dict[MemoryUri, str | None] = {}
         known: dict[MemoryUri, set[tuple[str | None, str]]] = {}
         for item in sorted(items, key=lambda item: item.moment):
             uri = log_uri(self.context.user_space, item.moment.date())
-            before = texts[uri] if uri in texts else snapshot.text(uri)
-            there = known.setdefault(uri, {(entry.time, entry.text) for entry in entries(before or "")})
+            try:
+                before = texts[uri] if uri in texts else snapshot.text(uri)
+            except RunebookError as error:
+                self._leave(item, error.message)
+                continue
+            if uri not in known:
+                known[uri] = {(entry.time, entry.text) for entry in entries(before or "")}
+            there = known[uri]
             entry = self._entry(item)
             if (entry.time, entry.text) in there:
                 self._note(item, Action.UNCHANGED, str(uri))
@@ -363,7 +369,7 @@ class _Naming:
     ) -> dict[str, Any] | MemoryUri | None:
         """The fields under a name that is free, the memory that this is already, or None where neither is."""
         directory = self.draft.context.directory(memory_type)
-        for attempt in range(1, _NAMES_LIMIT if memory_type.key_fields else 2):
+        for attempt in range(1, _NAMES_LIMIT + 1 if memory_type.key_fields else 2):
             tried = numbered(memory_type, fields, attempt)
             key = (memory_type.name, key_of(tried, memory_type.key_fields))
             if key in self._taken:

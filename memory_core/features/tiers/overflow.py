@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from memory_core.core.commit.working_copy import WorkingCopy
-from memory_core.core.errors import EmbeddingFailed, RunebookError
+from memory_core.core.errors import EmbeddingFailed, InvalidInput, RunebookError
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.index.encoder import Embedder
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from memory_core.runebook import Runebook
 
-#: Texts.
+#: Texts whose vectors are remembered.
 _REMEMBERED = 4_096
 #: Pages of one commit that are compared by meaning; a whole imported conversation is compared by words.
 _PAGES_COMPARED = 100
@@ -143,6 +143,9 @@ class Overflow:
                         continue
             except RunebookError as error:
                 _log.warning("%s keeps its older exchanges for now: %s", log.parent.name, error.message)
+                if mend and not isinstance(error, InvalidInput):  # that one would stop it each time
+                    with self._guard:
+                        self._waiting[log] = (now, True)
 
     def _is_due(self, log: MemoryUri) -> bool:
         """Whether a log has grown enough to be looked at: of a long one, several exchanges are sorted together."""
