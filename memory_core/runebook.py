@@ -532,7 +532,7 @@ class Runebook:
         Raises:
             InvalidInput: If the session's name is none.
         """
-        return self._intake.working_memory(self.commits.session_uri(session_id))
+        return self._intake.compactor.kept(self.commits.session_uri(session_id))
 
     def extract_waiting(self, session_id: str | None = None) -> Iterator[CommitReceipt]:
         """Extract what waits with the configured model; see ``ConversationIntake.extract_waiting``."""

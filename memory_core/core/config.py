@@ -402,7 +402,7 @@ def merged(values: Mapping[str, Any], environment: Mapping[str, str], flags: Map
     if isinstance(model := values.get("llm"), dict) and "command" in model:  # one line, or a list of words
         values = {**values, "llm": {**model, "command": _decoded(_COMMAND, model["command"])}}
     try:
-        config = Config.model_validate(_merged(values, _overrides(environment, flags)))
+        config = Config.model_validate(_overlaid(values, _overrides(environment, flags)))
     except RecordInvalid as error:
         first = error.faults[0]
         dotted = ".".join(map(str, first.location))
@@ -518,9 +518,9 @@ def _set(target: dict[str, Any], dotted: str, value: Any) -> None:
     target[name] = value
 
 
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _overlaid(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for name, value in over.items():
         below = merged.get(name)
-        merged[name] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        merged[name] = _overlaid(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged

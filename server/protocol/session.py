@@ -38,19 +38,19 @@ class ServedStore:
 
     Args:
         opener: Opens the store; called at most once at a time.
-        on_open: Told, in a thread of its own, when the store was opened; what it returns is called before the store
-            is closed.
+        begin_listening: Told, in a thread of its own, when the store was opened; what it returns is called before the
+            store is closed.
         settings: Makes the settings that the store was opened with, for those who may change them; None has none.
     """
 
     def __init__(
         self,
         opener: Callable[[], Runebook],
-        on_open: Callable[[ServedStore], Callable[[], None]] | None = None,
+        begin_listening: Callable[[ServedStore], Callable[[], None]] | None = None,
         settings: Callable[[], SettingsFile] | None = None,
     ) -> None:
         self._opener = opener
-        self._on_open = on_open
+        self._begin_listening = begin_listening
         self._settings_maker = settings
         self._config: Config | None = None
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class ServedStore:
         self._views: dict[tuple[str, str, Access, tuple[SharedSpace, ...]], Runebook] = {}
         self._users = 0
         self._warming: threading.Timer | None = None
-        self._beside: Callable[[], None] | None = None
+        self._close_listener: Callable[[], None] | None = None
 
     @cached_property
     def settings(self) -> SettingsFile | None:
@@ -128,18 +128,18 @@ class ServedStore:
             for start in self._memory.features.members("background"):
                 start(self._memory)
             _follow_notes(self._memory)
-            if self._on_open is not None and self._users > 0:
-                threading.Thread(target=self._stand_beside, name="runebook-beside", daemon=True).start()
+            if self._begin_listening is not None and self._users > 0:
+                beside = (self._begin_listening,)
+                threading.Thread(target=self._stand_beside, args=beside, name="runebook-beside", daemon=True).start()
         return self._memory
 
-    def _stand_beside(self) -> None:
+    def _stand_beside(self, begin_listening: Callable[[ServedStore], Callable[[], None]]) -> None:
         """Begin what runs beside the open store, unless that is closed again."""
-        if self._on_open is None:
-            return
-        close = self._on_open(self)
+        close = begin_listening(self)
         with self._lock:
-            if self._users > 0 and self._beside is None:
-                self._beside, close = close, _nothing
+            if self._users > 0 and self._close_listener is None:
+                self._close_listener = close
+                return
         close()
 
     def warm(self) -> None:
@@ -169,9 +169,9 @@ class ServedStore:
             memory, self._memory = self._memory, None
             self._views.clear()
             warming, self._warming = self._warming, None
-            beside, self._beside = self._beside, None
-        if beside is not None:
-            beside()
+            close_listener, self._close_listener = self._close_listener, None
+        if close_listener is not None:
+            close_listener()
         if warming is not None:
             warming.cancel()
         if memory is not None:
@@ -190,10 +190,6 @@ class ServedStore:
                 self._opened().warm()
         except RunebookError as error:
             logging.getLogger(__name__).error("the store could not be opened: %s", error)
-
-
-def _nothing() -> None:
-    """There was nothing to close."""
 
 
 def _follow_notes(memory: Runebook) -> None:

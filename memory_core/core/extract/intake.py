@@ -15,7 +15,7 @@ from memory_core.core.commit.receipts import EXTRACTION, added, merged, still_wa
 from memory_core.core.errors import ModelFailed, ModelUnavailable
 from memory_core.core.extract.extractor import Extractor
 from memory_core.core.extract.trigger import ExtractionTrigger
-from memory_core.core.extract.working_memory import Compactor, WorkingMemory
+from memory_core.core.extract.working_memory import Compactor
 from memory_core.core.frozen import frozen
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, drive
 from memory_core.core.memory.project import ProjectScope
@@ -77,7 +77,7 @@ class ConversationIntake:
                 return self.compactor.completed(self.extractor.briefed(recorded))
             receipt = self._left_waiting(recorded)
             if self.extractor.is_due(recorded, self.trigger, moment):
-                receipt = replace(receipt, results=tuple(map(_offered, receipt.results)))
+                receipt = replace(receipt, results=tuple(map(_with_brief_hint, receipt.results)))
             return self.compactor.completed(receipt)
         return drive(self.extraction(recorded, now), client, self.deadline_seconds)
 
@@ -118,10 +118,6 @@ class ConversationIntake:
         if REPEATED not in recorded.notes:
             self.store.finish(receipt)
         return receipt if own in due else self._left_waiting(receipt)
-
-    def working_memory(self, log: MemoryUri) -> WorkingMemory:
-        """What must stay of a stored conversation whose context was compressed; see ``Compactor.kept``."""
-        return self.compactor.kept(log)
 
     def _left_waiting(self, recorded: CommitReceipt) -> CommitReceipt:
         """The receipt with what the conversation waits for."""
@@ -171,7 +167,7 @@ class ConversationIntake:
         return client
 
 
-def _offered(result: OperationResult) -> OperationResult:
+def _with_brief_hint(result: OperationResult) -> OperationResult:
     """The line of a conversation that waits, with how the client's own model takes it."""
     if result.op != EXTRACTION:
         return result

@@ -164,7 +164,7 @@ class Batch:
         context: Time, types, spaces and project of the commit; its source names the format.
         known: What earlier imports brought.
         redaction: What becomes of secrets.
-        places: Where each memory of the import is, by its id in the source.
+        uris: Where each memory of the import is, by its id in the source.
         files: The files that the items stand in, by id, where that counts.
         outcome: What became of the items, once they were planned.
     """
@@ -173,7 +173,7 @@ class Batch:
     context: PlanContext
     known: EarlierImports
     redaction: Cleaner
-    places: Mapping[str, str]
+    uris: Mapping[str, str]
     files: Mapping[str, KnownFile]
     outcome: Outcome = field(default_factory=Outcome)
     _changes: list[FileChange] = field(default_factory=list)
@@ -230,10 +230,10 @@ class Batch:
         if mark is not None:
             return self._again(item, mark, snapshot)
         memory_type = self._type_of(item)
-        placed = naming.place(memory_type, _fields(item, memory_type), item.item_id)
+        placed = naming.named(memory_type, _fields(item, memory_type), item.item_id)
         if placed is None:  # there is one portrait, and it is not ours to rewrite; or all names are taken
             memory_type = self.context.registry.get(_FALLBACK)
-            placed = naming.place(memory_type, _fields(item, memory_type), item.item_id)
+            placed = naming.named(memory_type, _fields(item, memory_type), item.item_id)
         if placed is None:
             self._leave(item, "too many memories have this name")
             return None
@@ -293,7 +293,7 @@ class Batch:
 
     def _edit(self, item: LinkItem) -> EditOp | None:
         """The edit that links two memories; None where one of them did not come in, or both became one."""
-        source, target = self.places.get(item.source_id), self.places.get(item.target_id)
+        source, target = self.uris.get(item.source_id), self.uris.get(item.target_id)
         if source is None or target is None or source == target:
             return None
         # A relation of another vocabulary says only that the two have to do with each other.
@@ -364,7 +364,7 @@ class _Naming:
     draft: WorkingCopy
     _taken: set[tuple[str, str]] = field(default_factory=set)
 
-    def place(
+    def named(
         self, memory_type: MemoryType, fields: Mapping[str, Any], item_id: str
     ) -> dict[str, Any] | MemoryUri | None:
         """The fields under a name that is free, the memory that this is already, or None where neither is."""

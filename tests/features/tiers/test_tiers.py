@@ -109,7 +109,7 @@ def test_an_imported_conversation_is_sorted_whole_and_the_next_commit_goes_on(tm
 def test_a_long_conversation_is_sorted_in_several_commits_and_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overflow, "_PAGES_AT_ONCE", 2)
+    monkeypatch.setattr(overflow, "_EXCHANGES_AT_ONCE", 2)
     with opened(tmp_path, **small()) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS, ("Bye!", "Bye!"))
         assert firsts(memory) == [[0, 2, 4], [6, 8]]
