@@ -62,7 +62,7 @@ if TYPE_CHECKING:  # the parts import what they need when they are first used
     from memory_core.core.search.context_sources import PieceReader
     from memory_core.core.search.find import Retriever
     from memory_core.core.search.memory_list import EntryFilter, EntryPage, MemoryList
-    from memory_core.core.search.passages import Passage
+    from memory_core.core.search.passages import Excerpt
     from memory_core.core.search.recalls import Recalls
     from memory_core.core.store.delivery import Step
     from memory_core.core.store.issued_tokens import SharedSpace
@@ -532,7 +532,7 @@ class Runebook:
         Raises:
             InvalidInput: If the session's name is none.
         """
-        return self._intake.working_memory(self.commits.session_uri(session_id))
+        return self._intake.compactor.kept(self.commits.session_uri(session_id))
 
     def extract_waiting(self, session_id: str | None = None) -> Iterator[CommitReceipt]:
         """Extract what waits with the configured model; see ``ConversationIntake.extract_waiting``."""
@@ -601,21 +601,21 @@ class Runebook:
         }
         return replace(found, **signed)
 
-    def passages(self, question: str, uris: Collection[str], most_chars: int) -> dict[str, Passage]:
-        """What of found items bears on a question, by URI; see ``passages.passage_of``.
+    def passages(self, question: str, uris: Collection[str], most_chars: int) -> dict[str, Excerpt]:
+        """What of found items bears on a question, by URI; see ``passages.excerpt_of``.
 
         Args:
             question: That found them.
             uris: Of hits; what is no longer indexed is left out.
             most_chars: Of each, about.
         """
-        from memory_core.core.search.passages import passage_of, words_sought
+        from memory_core.core.search.passages import excerpt_of, words_sought
 
         sought = words_sought(question)
         texts: dict[str, str] = {}
         for view in (self, *self.shared_views.values()):
             texts |= view.indexer.catalog.own_texts([uri for uri in uris if self.at(uri) is view])
-        return {uri: passage_of(text, sought, most_chars) for uri, text in texts.items() if text.strip()}
+        return {uri: excerpt_of(text, sought, most_chars) for uri, text in texts.items() if text.strip()}
 
     def read(self, request: ReadRequest) -> ReadResult:
         """Lines of one file, see ``Browser.read``, or of a page that a feature adds, such as history."""

@@ -81,7 +81,7 @@ class SharingConfig(Record):
 _DEVICE = re.compile(r"con|prn|aux|nul|(?:com|lpt)[0-9]", re.IGNORECASE)
 
 
-_SPACE = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+_SPACE = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z"
 _SPACE_WORDS = "1 to 64 letters of a to z, digits, '-' and '_', with a letter or digit first"
 SpaceName = Annotated[str, Shaped(_SPACE, words=_SPACE_WORDS)]
 
@@ -99,7 +99,7 @@ _NO_BLANK = "a name without blanks"
 class StoreConfig(Record):
     """Where memories are kept."""
 
-    url: Annotated[str, Shaped(r"^(postgres(ql)?://.*)?$", words="postgresql://user@host/name, or nothing")] = ""
+    url: Annotated[str, Shaped(r"^(postgres(ql)?://.*)?\Z", words="postgresql://user@host/name, or nothing")] = ""
 
 
 class IndexConfig(Record):
@@ -259,7 +259,7 @@ class OAuthConfig(Record):
                 wanted = "https://memory.example.com" if name == "url" else "https://login.example.com/tenant, or own"
                 return name, f"it should look like {wanted}"
             if (rest := value[found.end() :]) and (rest[0] != "/" or re.search(r"[\s?#]", rest)):
-                return name, "an issuer has no query and no fragment"
+                return name, "it should look like https://login.example.com/tenant, without user, query or fragment"
             if found[1] == "http" and found[2].lower() not in _LOOPBACK:
                 return name, "beyond this machine it has to be https"
         for pair in self.user_spaces:
@@ -289,7 +289,7 @@ class HttpConfig(Record):
 
 
 class Config(Record):
-    """All settings. ``home`` is expanded; relative paths are relative to the working directory."""
+    """All settings. ``root`` is ``home``, expanded; relative paths are relative to the working directory."""
 
     home: Path = Path("~/.runebook")
     user_space: SpaceName = "default"
@@ -419,7 +419,7 @@ def merged(
     if isinstance(model := values.get("llm"), dict) and "command" in model:  # one line, or a list of words
         values = {**values, "llm": {**model, "command": _decoded(_COMMAND, model["command"])}}
     try:
-        config = Config.model_validate(_merged(values, _overrides(environment, flags)))
+        config = Config.model_validate(_overlaid(values, _overrides(environment, flags)))
     except RecordInvalid as error:
         raise _refusal(error.faults[0], environment, flags, file) from None
     for directory in (config.home, *config.schema_dirs, *config.prompt_dirs):
@@ -584,9 +584,9 @@ def _set(target: dict[str, Any], dotted: str, value: Any) -> None:
     target[name] = value
 
 
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _overlaid(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for name, value in over.items():
         below = merged.get(name)
-        merged[name] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        merged[name] = _overlaid(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged

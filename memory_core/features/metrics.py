@@ -211,9 +211,9 @@ def _memories(
         indexer.catalog.connection()
         .execute(
             "SELECT space, memory_type, count(*), total(salience), total(confidence), total(pinned) FROM documents "
-            f"WHERE space IN ({_marks(spaces)}) AND part = 0 AND context_type <> 'resource' "
+            "WHERE space IN (SELECT value FROM json_each(?)) AND part = 0 AND context_type <> 'resource' "
             "GROUP BY space, memory_type ORDER BY 3 DESC, 1, 2",
-            tuple(spaces),
+            (json.dumps(list(spaces)),),
         )
         .fetchall()
     )
@@ -227,8 +227,8 @@ def _conversations(indexer: Indexer, spaces: Sequence[str]) -> tuple[int, int]:
     """How many messages there are, and conversations."""
     row = indexer.catalog.connection().execute(
         "SELECT count(*), count(DISTINCT uri) FROM documents "
-        f"WHERE space IN ({_marks(spaces)}) AND memory_type = 'message'",
-        tuple(spaces),
+        "WHERE space IN (SELECT value FROM json_each(?)) AND memory_type = 'message'",
+        (json.dumps(list(spaces)),),
     )
     messages, sessions = row.fetchone()
     return int(messages), int(sessions)
@@ -246,10 +246,6 @@ def _size(path: Path) -> int:
         return path.stat().st_size if path.is_file() else 0
     except OSError:  # it went away meanwhile
         return 0
-
-
-def _marks(values: Sequence[str]) -> str:
-    return ", ".join("?" * len(values))
 
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from memory_core.core.progress import Listener, Stage, listening
@@ -31,7 +32,10 @@ _COUNTED = f"{{desc}}: {{percentage:3.0f}}% |{{bar:30}}| {_FIGURES}"
 _UNCOUNTED = "{desc} [{elapsed}]{bar}"  # a blank one: without, tqdm would not cut what is wider than the terminal
 
 
-#: There is one line; without this, tqdm draws none where a terminal does not tell its size.
+#: What a stream raises that nobody reads any more, or that is closed; the work that is shown goes on.
+_STREAM_GONE = (OSError, ValueError)
+#: Rows that tqdm may believe in: one line, and one below; without it, tqdm draws none where a terminal does not tell
+#: its size.
 _ROWS = 2
 
 
@@ -39,12 +43,14 @@ class Progress:
     """Shows stages of work while its body runs; entering gives the function to tell them with."""
 
     def __init__(self) -> None:
-        live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._shown: Bar | LogLines = Bar(sys.stderr) if live else LogLines(sys.stderr)
+        self._stack = ExitStack()
+        # A process that was started with a closed stderr has none.
+        stream = sys.stderr or self._stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - it does
+        live = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._shown: Bar | LogLines = Bar(stream) if live else LogLines(stream)
         self._turn = threading.Lock()
         self._over = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="progress", daemon=True)
-        self._stack = ExitStack()
 
     def __enter__(self) -> Listener:
         self._stack.enter_context(listening(self._show))
@@ -55,15 +61,16 @@ class Progress:
         self._stack.close()
         self._over.set()
         self._ticker.join()
-        self._shown.close()
+        with suppress(*_STREAM_GONE):
+            self._shown.close()
 
     def _show(self, stage: Stage) -> None:
-        with self._turn:
+        with self._turn, suppress(*_STREAM_GONE):
             self._shown.show(stage)
 
     def _tick(self) -> None:
         while not self._over.wait(_TICK_SECONDS):
-            with self._turn:
+            with self._turn, suppress(*_STREAM_GONE):
                 self._shown.tick()
 
 

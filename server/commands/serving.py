@@ -76,14 +76,14 @@ def _serve_here(arguments: argparse.Namespace, config: Config, pipe: LinePipe, p
     from server.protocol.app import build_server
     from server.protocol.stdio_transport import serve_pipe
 
-    def on_open(store: ServedStore) -> Callable[[], None]:
+    def begin_listening(store: ServedStore) -> Callable[[], None]:
         from server.local.channel_requests import listen
 
         place = _place(arguments)
         return listen(store, place.state, kind="stdio", settings=place.settings)
 
     folder = working_directory()
-    server = build_server(_store(arguments, config, on_open), Path(folder) if folder else None, private=private)
+    server = build_server(_store(arguments, config, begin_listening), Path(folder) if folder else None, private=private)
     gc.enable()
     gc.freeze()
     return anyio.run(serve_pipe, server, pipe)
@@ -205,7 +205,7 @@ def _tokens(config: Config) -> Iterator[IssuedTokens]:
 def _store(
     arguments: argparse.Namespace,
     config: Config,
-    on_open: Callable[[ServedStore], Callable[[], None]] | None = None,
+    begin_listening: Callable[[ServedStore], Callable[[], None]] | None = None,
 ) -> ServedStore:
     from server.protocol.session import ServedStore
 
@@ -214,7 +214,7 @@ def _store(
 
         return open_memory(config)
 
-    return ServedStore(opener, on_open, partial(settings_file_of, arguments))
+    return ServedStore(opener, begin_listening, partial(settings_file_of, arguments))
 
 
 def _place(arguments: argparse.Namespace) -> Place:

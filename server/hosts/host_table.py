@@ -42,8 +42,8 @@ class Machine:
     home: PurePath
     environment: Mapping[str, str]
 
-    def folder(self, variable: str, *otherwise: str) -> PurePath:
-        """The folder that a variable names, else one below the home folder."""
+    def path(self, variable: str, *otherwise: str) -> PurePath:
+        """The path that a variable names, else one below the home folder."""
         named = self.environment.get(variable)
         return type(self.home)(named) if named else self.home.joinpath(*otherwise)
 
@@ -67,27 +67,27 @@ def folders(machine: Machine) -> dict[str, PurePath]:
     """The folders that paths of the table begin with, as far as the machine has them."""
     windows = machine.platform == "win32"
     if windows:
-        data = machine.folder("APPDATA", "AppData", "Roaming")
+        data = machine.path("APPDATA", "AppData", "Roaming")
     elif machine.platform == "darwin":
         data = machine.home / "Library" / "Application Support"
     else:
-        data = machine.folder("XDG_CONFIG_HOME", ".config")
-    claude = machine.folder("CLAUDE_CONFIG_DIR", ".claude")
+        data = machine.path("XDG_CONFIG_HOME", ".config")
+    claude = machine.path("CLAUDE_CONFIG_DIR", ".claude")
     found = {
         "home": machine.home,
         "data": data,
         "claude": claude,
-        "claude_listing": claude if "CLAUDE_CONFIG_DIR" in machine.environment else machine.home,
-        "codex": machine.folder("CODEX_HOME", ".codex"),
+        "claude_listing": claude if machine.environment.get("CLAUDE_CONFIG_DIR") else machine.home,
+        "codex": machine.path("CODEX_HOME", ".codex"),
         "zed": data / "Zed"
         if windows
         else (machine.home / ".config" if machine.platform == "darwin" else data) / "zed",
     }
     if windows:  # Claude Desktop, installed from the store, has a roaming folder of its own
-        local = machine.folder("LOCALAPPDATA", "AppData", "Local")
+        local = machine.path("LOCALAPPDATA", "AppData", "Local")
         found["packaged_claude"] = local.joinpath("Packages", "Claude_pzs8sxrjxfjjc", "LocalCache", "Roaming", "Claude")
     if machine.environment.get("CLINE_MCP_SETTINGS_PATH"):
-        found["cline_settings"] = machine.folder("CLINE_MCP_SETTINGS_PATH")
+        found["cline_settings"] = machine.path("CLINE_MCP_SETTINGS_PATH")
     return found
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from memory_core.features.imports.items import CLAUDE_CODE_MARKUP, CODEX_CONTEXT
+from memory_core.features.imports.items import CLAUDE_CODE_MARKUP
 from server.foreign_json import json_value
 
 #: Of the end of a transcript, for what was said last.
@@ -24,6 +25,10 @@ _QUERY = ("<user_query>", "</user_query>")
 _ROLES = {"user": "user", "assistant": "assistant", "gemini": "assistant", "model": "assistant"}
 #: Marks of records that the program put in, or that belong to a subagent's talk.
 _ASIDE = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage")
+#: What Codex tells its model about the machine and the folder.
+_CODEX_CONTEXT = re.compile(
+    r"\s*(?:<(?:environment_context|user_instructions|permissions|turn_aborted|skill)|# AGENTS\.md)"
+)
 _CODEX_CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
 _CODEX_RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
 
@@ -135,7 +140,7 @@ def _codex(item: Mapping[str, Any], stamp: Any) -> dict[str, Any] | None:
     time = {"time": stamp} if isinstance(stamp, str) else {}
     if kind == "message":
         role, text = _ROLES.get(str(item.get("role"))), _text(item.get("content"))
-        own = role == "user" and CODEX_CONTEXT.match(text)
+        own = role == "user" and _CODEX_CONTEXT.match(text)
         return {"role": role, "content": text, **time} if role and text.strip() and not own else None
     if not isinstance(call_id, str):
         return None

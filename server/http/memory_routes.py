@@ -32,7 +32,7 @@ from memory_core.core.memory.results import CommitReceipt, Hit, Status, as_json,
 from memory_core.core.memory.uri import SCHEME, MemoryUri, file_of
 from memory_core.core.search.context_sources import source_lines
 from memory_core.core.search.memory_list import EntryFilter
-from memory_core.core.search.passages import Passage, passage_of, words_sought
+from memory_core.core.search.passages import Excerpt, excerpt_of, words_sought
 from memory_core.core.text.text_diff import side_by_side
 from memory_core.features.daily_logs import MEMORY_TYPE as DAILY_LOGS
 from memory_core.features.history import History, history_of
@@ -502,17 +502,17 @@ def _rank(memory: Runebook, asked: SearchQuestion) -> str | None:
     return "balanced" if memory.config.search.rank == "relevance" else None
 
 
-def _hit_facts(hit: Hit, accesses: int, passage: Passage | None, sought: re.Pattern[str] | None) -> dict[str, Any]:
+def _hit_facts(hit: Hit, accesses: int, passage: Excerpt | None, sought: re.Pattern[str] | None) -> dict[str, Any]:
     file = file_of(hit.uri)
     parts = file.split("/")
     name = parts[-2] if parts[-1] == MESSAGES_NAME else parts[-1].removesuffix(".md")
-    shown = passage or Passage(hit.abstract)
+    shown = passage or Excerpt(hit.abstract)
     return {
         **as_json(hit),
         "path": file.removeprefix(SCHEME),
         "name": name,
         "accesses": accesses,
-        "name_marks": passage_of(name, sought, len(name)).marks,
+        "name_marks": excerpt_of(name, sought, len(name)).marks,
         "passage": shown.text,
         "marks": shown.marks,
     }

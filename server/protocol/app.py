@@ -93,10 +93,10 @@ def build_server(
 
     @asynccontextmanager
     async def lifespan(_server: MCPServer[MemorySession]) -> AsyncIterator[MemorySession]:
-        session.acquire()
-        if private:
-            await anyio.to_thread.run_sync(partial(session.tell_hooks, private=True))
+        await anyio.to_thread.run_sync(session.acquire)  # the store's lock is held as long as the store opens
         try:
+            if private:
+                await anyio.to_thread.run_sync(partial(session.tell_hooks, private=True))
             yield session
         finally:
             await anyio.to_thread.run_sync(session.release)

@@ -38,19 +38,19 @@ class ServedStore:
 
     Args:
         opener: Opens the store; called at most once at a time.
-        on_open: Told, in a thread of its own, when the store was opened; what it returns is called before the store
-            is closed.
+        begin_listening: Told, in a thread of its own, when the store was opened; what it returns is called before the
+            store is closed.
         settings: Makes the settings that the store was opened with, for those who may change them; None has none.
     """
 
     def __init__(
         self,
         opener: Callable[[], Runebook],
-        on_open: Callable[[ServedStore], Callable[[], None]] | None = None,
+        begin_listening: Callable[[ServedStore], Callable[[], None]] | None = None,
         settings: Callable[[], SettingsFile] | None = None,
     ) -> None:
         self._opener = opener
-        self._on_open = on_open
+        self._begin_listening = begin_listening
         self._settings_maker = settings
         self._config: Config | None = None
         self._lock = threading.Lock()
@@ -58,8 +58,7 @@ class ServedStore:
         self._views: dict[tuple[str, str, Access, tuple[SharedSpace, ...]], Runebook] = {}
         self._users = 0
         self._warming: threading.Timer | None = None
-        self._beside: Callable[[], None] | None = None
-        self.sessions: set[MemorySession] = set()
+        self._close_listener: Callable[[], None] | None = None
 
     @cached_property
     def settings(self) -> SettingsFile | None:
@@ -129,18 +128,18 @@ class ServedStore:
             for start in self._memory.features.members("background"):
                 start(self._memory)
             _follow_notes(self._memory)
-            if self._on_open is not None and self._users > 0:
-                threading.Thread(target=self._stand_beside, name="runebook-beside", daemon=True).start()
+            if self._begin_listening is not None and self._users > 0:
+                beside = (self._begin_listening,)
+                threading.Thread(target=self._stand_beside, args=beside, name="runebook-beside", daemon=True).start()
         return self._memory
 
-    def _stand_beside(self) -> None:
+    def _stand_beside(self, begin_listening: Callable[[ServedStore], Callable[[], None]]) -> None:
         """Begin what runs beside the open store, unless that is closed again."""
-        if self._on_open is None:
-            return
-        close = self._on_open(self)
+        close = begin_listening(self)
         with self._lock:
-            if self._users > 0 and self._beside is None:
-                self._beside, close = close, _nothing
+            if self._users > 0 and self._close_listener is None:
+                self._close_listener = close
+                return
         close()
 
     def warm(self) -> None:
@@ -170,9 +169,9 @@ class ServedStore:
             memory, self._memory = self._memory, None
             self._views.clear()
             warming, self._warming = self._warming, None
-            beside, self._beside = self._beside, None
-        if beside is not None:
-            beside()
+            close_listener, self._close_listener = self._close_listener, None
+        if close_listener is not None:
+            close_listener()
         if warming is not None:
             warming.cancel()
         if memory is not None:
@@ -185,15 +184,12 @@ class ServedStore:
 
         try:
             with self._lock:
+                self._warming = None
                 if self._users == 0:  # the client left meanwhile: nobody would close the store
                     return
                 self._opened().warm()
         except RunebookError as error:
             logging.getLogger(__name__).error("the store could not be opened: %s", error)
-
-
-def _nothing() -> None:
-    """There was nothing to close."""
 
 
 def _follow_notes(memory: Runebook) -> None:
@@ -224,6 +220,7 @@ class MemorySession:
         self.features = features
         self.store = store if isinstance(store, ServedStore) else ServedStore(store)
         self.folder = folder
+        self._turn = threading.Lock()
         self._users = 0
 
     @cached_property
@@ -266,17 +263,19 @@ class MemorySession:
 
     def acquire(self) -> None:
         """Count one more user."""
-        self._users += 1
-        self.store.sessions.add(self)
+        with self._turn:
+            self._users += 1
         self.store.acquire()
 
     def release(self) -> None:
         """Count one user less."""
-        self._users -= 1
-        if self._users == 0:
-            self.store.sessions.discard(self)
-            if "private_mode" in self.__dict__ and self.private_mode.of_the_one_client:
-                self.tell_hooks(private=False)
-            if "sampling" in self.__dict__:
+        with self._turn:
+            self._users -= 1
+            is_last = self._users == 0
+        try:
+            if is_last and "sampling" in self.__dict__:
                 self.sampling.close()
-        self.store.release()
+            if is_last and "private_mode" in self.__dict__ and self.private_mode.of_the_one_client:
+                self.tell_hooks(private=False)
+        finally:
+            self.store.release()

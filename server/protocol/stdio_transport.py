@@ -207,26 +207,29 @@ async def _serve(server: Server[Any], pipe: LinePipe, ending: Ending) -> bool:
     owed = _Owed()
     outbox = _Outbox(pipe, owed, on_broken=ending.begin)
     inbox = _Inbox(pipe, owed, outbox, on_end=ending.begin)
-    async with server.lifespan(server) as state:
-        # A task of its own, not a task group's: a group would wait for stuck tool threads.
-        serving = asyncio.create_task(
-            serve_dual_era_loop(
-                server,
-                inbox,
-                outbox,
-                lifespan_state=state,
-                init_options=server.create_initialization_options(),
+    try:
+        async with server.lifespan(server) as state:
+            # A task of its own, not a task group's: a group would wait for stuck tool threads.
+            serving = asyncio.create_task(
+                serve_dual_era_loop(
+                    server,
+                    inbox,
+                    outbox,
+                    lifespan_state=state,
+                    init_options=server.create_initialization_options(),
+                )
             )
-        )
-        serving.add_done_callback(lambda _: ending.begin())
-        try:
-            await ending.begun()
-        finally:
-            inbox.close()
-        await asyncio.wait({serving}, timeout=_GRACE_SECONDS)
-    await outbox.flush(_FLUSH_SECONDS)
-    outbox.close()
-    pipe.close()
+            serving.add_done_callback(lambda _: ending.begin())
+            try:
+                await ending.begun()
+            finally:
+                inbox.close()
+            await asyncio.wait({serving}, timeout=_GRACE_SECONDS)
+        await outbox.flush(_FLUSH_SECONDS)
+    finally:
+        inbox.close()
+        outbox.close()
+        pipe.close()
     if serving.done():
         serving.result()
     return serving.done()
@@ -347,11 +350,13 @@ class _Inbox(_Stream):
         while not self._closed.is_set() and (line := await self._lines.get()) is not None:
             self._room.release()
             frame = parse_frame(line)
+            if isinstance(frame, Refusal | JSONRPCRequest):
+                await self._owed.room()
+                if self._closed.is_set():
+                    break
             if isinstance(frame, Refusal):
                 self._refuse(frame)
             elif frame is not None:
-                if isinstance(frame, JSONRPCRequest):
-                    await self._owed.room()
                 self._owed.received(frame)
                 return SessionMessage(frame)
         await self._drain()

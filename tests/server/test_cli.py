@@ -262,7 +262,9 @@ def test_config_lists_the_settings_also_where_one_of_them_is_wrong(run: Run, hom
     assert "search.rank = balanced\n" in out
     assert err.count("\n") == 1
     assert err.startswith("runebook: setting 'search.rank' takes 'relevance', ")
-    assert run("config", "--json")[:2] == (1, "")
+    status, out, _ = run("config", "--json")
+    assert status == 1
+    assert json.loads(out)["error"].startswith("setting 'search.rank' takes ")
 
 
 def test_flags_beat_the_environment_which_beats_the_file(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

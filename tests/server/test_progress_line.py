@@ -8,11 +8,13 @@ import pty
 import subprocess
 import sys
 import unicodedata
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from memory_core.core.progress import Stage, listening, tell, waited
+from server.commands import progress_bars
 from server.commands.progress_bars import Bar, LogLines, Progress
 
 
@@ -115,6 +117,37 @@ def test_json_on_stdout_stays_json_whatever_is_shown(capsys: pytest.CaptureFixtu
         shown(Stage("exporting", 1, 2, "files"))
         tell("verifying", 1, 2, unit="files")
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("shown_at_once", [Bar, LogLines])
+def test_work_goes_on_when_nobody_reads_what_is_shown_of_it(
+    monkeypatch: pytest.MonkeyPatch, shown_at_once: type[Bar] | type[LogLines]
+) -> None:
+    monkeypatch.setattr(progress_bars, "_LOG_SECONDS", 0.0)
+    monkeypatch.setattr(progress_bars, "_PATIENCE_SECONDS", 0.0)
+    reading, writing = os.pipe()
+    os.close(reading)
+    gone = os.fdopen(writing, "w", encoding="utf-8")
+    progress = Progress()
+    progress._shown = shown_at_once(gone)
+    with progress:
+        for done in range(3):
+            tell("importing", done, 3, unit="files")
+    with suppress(BrokenPipeError):
+        gone.close()
+
+
+def test_a_command_without_stderr_works() -> None:
+    script = (
+        "from server.commands.progress_bars import Progress\n"
+        "from memory_core.core.progress import tell\n"
+        "with Progress():\n"
+        "    tell('importing', 1, 2)\n"
+        "print('{}')\n"
+    )
+    command = ["/bin/sh", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, script]
+    done = subprocess.run(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2], check=False)
+    assert (done.returncode, done.stdout) == (0, b"{}\n")
 
 
 def test_a_command_draws_on_its_terminal_and_takes_it_away() -> None:

@@ -15,7 +15,7 @@ from memory_core.core.commit.receipts import EXTRACTION, added, merged, still_wa
 from memory_core.core.errors import ModelFailed, ModelUnavailable
 from memory_core.core.extract.extractor import Extractor
 from memory_core.core.extract.trigger import ExtractionTrigger
-from memory_core.core.extract.working_memory import Compactor, WorkingMemory
+from memory_core.core.extract.working_memory import Compactor
 from memory_core.core.frozen import frozen
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, drive
 from memory_core.core.memory.project import ProjectScope
@@ -46,7 +46,7 @@ class ConversationIntake:
         follow_ups: What comes after an extraction that did not fail.
         compactor: Adds what must stay in a compressed context.
         indexed: Brings the index up to date with a receipt, for whoever works in a project.
-        client: Opens the configured model, or returns None; raises ``ModelFailed`` if it cannot be used.
+        client: Opens the configured model, or returns None; raises ``ModelUnavailable`` if it cannot be used.
         deadline_seconds: Time that one commit may spend on the model.
     """
 
@@ -77,7 +77,7 @@ class ConversationIntake:
                 return self.compactor.completed(self.extractor.briefed(recorded))
             receipt = self._left_waiting(recorded)
             if self.extractor.is_due(recorded, self.trigger, moment):
-                receipt = replace(receipt, results=tuple(map(_offered, receipt.results)))
+                receipt = replace(receipt, results=tuple(map(_with_brief_hint, receipt.results)))
             return self.compactor.completed(receipt)
         return drive(self.extraction(recorded, now), client, self.deadline_seconds)
 
@@ -102,16 +102,14 @@ class ConversationIntake:
         own = _log_of(recorded)
         scope = ProjectScope(None if own is None else self.extractor.sessions.project_of(own))
         due = self.extractor.due(recorded, self.trigger, moment)
-        if own not in due:
-            receipt = self._left_waiting(receipt)
         failed = False
         for log in due:
             done = yield from self.extractor.extraction(log, now)
             receipt = merged(receipt, log, self.indexed(done, scope))
-            tell(f"the model's answer was applied, {len(done.changed_uris)} files changed")
             failed = still_waits(done)
             if failed:
                 break
+            tell(f"the model's answer was applied, {len(done.changed_uris)} files changed")
         for follow_up in () if failed else self.follow_ups:
             done_after = yield from follow_up(own, scope, moment)
             if done_after is not None:
@@ -119,17 +117,15 @@ class ConversationIntake:
         receipt = self.compactor.completed(receipt)
         if REPEATED not in recorded.notes:
             self.store.finish(receipt)
-        return receipt
-
-    def working_memory(self, log: MemoryUri) -> WorkingMemory:
-        """What must stay of a stored conversation whose context was compressed; see ``Compactor.kept``."""
-        return self.compactor.kept(log)
+        return receipt if own in due else self._left_waiting(receipt)
 
     def _left_waiting(self, recorded: CommitReceipt) -> CommitReceipt:
         """The receipt with what the conversation waits for."""
+        log = str(_log_of(recorded))
         results = tuple(
             replace(result, note=f"{result.note}; {self.trigger.why(row)}")
-            if result.op == EXTRACTION and (row := self.extractor.queue.get(MemoryUri.parse(result.uri))) is not None
+            if (result.op, result.uri) == (EXTRACTION, log)
+            and (row := self.extractor.queue.get(MemoryUri.parse(log))) is not None
             else result
             for result in recorded.results
         )
@@ -171,7 +167,7 @@ class ConversationIntake:
         return client
 
 
-def _offered(result: OperationResult) -> OperationResult:
+def _with_brief_hint(result: OperationResult) -> OperationResult:
     """The line of a conversation that waits, with how the client's own model takes it."""
     if result.op != EXTRACTION:
         return result

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from memory_core.core.store.files import Entry, FileStore
 
 
-#: The word by which each file says so.
+#: The word by which a file says that it is private to a project.
 _PRIVATE = "private"
 _FRAGMENT = re.compile(r"(?P<uri>.*\.(?:jsonl|md))#(?P<line>\d{1,9})")
 _TURN = re.compile(rf"(?P<session>{SCHEME}{Scope.SESSION}/[^/]+/[^/]+)#(?P<line>\d{{1,9}})")
@@ -141,9 +141,10 @@ class Browser:
                     raise InvalidUri(f"{str(uri)!r} is a directory.", hint="List it with ls, then read a file.")
                 from memory_core.core.memory.requests import ListRequest
 
-                entries = self.ls(ListRequest(str(uri))).entries
-                text = "\n".join(f"{entry.uri}  {entry.abstract or ''}".rstrip() for entry in entries)
-                return page_of(uri_text, text, offset, limit, limit_chars)
+                found = self.ls(ListRequest(str(uri)))
+                lines = [f"{entry.uri}  {entry.abstract or ''}".rstrip() for entry in found.entries]
+                lines += [f"… and {found.left_out} more; list it with ls"] if found.left_out else []
+                return page_of(uri_text, "\n".join(lines), offset, limit, limit_chars)
             raise _absent(uri)
         return page_of(str(uri), text, offset, limit, limit_chars)
 
@@ -265,7 +266,7 @@ class Browser:
 
     def _lines(self, entries: Sequence[Entry], limit: int) -> dict[MemoryUri, str]:
         found = self.catalog.abstracts([str(entry.uri) for entry in entries if not entry.is_dir])
-        private = self._private(entries, self.project)
+        private = frozenset() if self.strict else self._private(entries, self.project)
         lines: dict[MemoryUri, str] = {}
         for entry in entries:
             if entry.uri in private:
@@ -306,7 +307,7 @@ class Browser:
         return None if kind is None else kind.owner(uri)
 
     def _directory_line(self, uri: MemoryUri) -> str:
-        """The directory's L0 where there is one, else what it holds."""
+        """The directory's abstract, where there is one, else what it holds."""
         stored = self.files.text(uri.child(ABSTRACT_NAME))
         if stored is not None:
             return abstract_line(stored)

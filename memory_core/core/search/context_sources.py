@@ -31,7 +31,7 @@ from memory_core.core.memory.project import ProjectScope, project_key
 from memory_core.core.memory.results import Rival
 from memory_core.core.memory.uri import ABSTRACT_NAME, SCHEME, MemoryUri, Scope, file_of
 from memory_core.core.search.context_formats import Piece, as_data
-from memory_core.core.search.passages import READ_CHARS, passages_of
+from memory_core.core.search.passages import READ_CHARS, best_sentences
 from memory_core.core.search.ranking import in_turns
 from memory_core.core.text.analysis import distinct_words
 from memory_core.core.text.language import is_small_talk
@@ -595,7 +595,7 @@ def _with_passages(piece: Piece, sought: re.Pattern[str] | None) -> Piece:
         return piece
     speaker, _, said = piece.text.partition(": ") if piece.heading else ("", "", piece.text)
     before, joint = (f"{speaker}: ", " ") if piece.heading else ("", "\n")
-    return replace(piece, passages=lambda chars: before + passages_of(said, sought, int(chars / width), joint))
+    return replace(piece, passages=lambda chars: before + best_sentences(said, sought, int(chars / width), joint))
 
 
 def _width(text: str) -> float:

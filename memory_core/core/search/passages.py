@@ -10,14 +10,18 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
+from textwrap import TextWrapper
 
 from memory_core.core.frozen import frozen
 from memory_core.core.text.analysis import CHINESE_FUNCTION_CHARS, CJK, distinct_words, fold
 
 #: Of a longer text the beginning is looked at.
 READ_CHARS = 20_000
-#: A sentence of more characters is taken in pieces; and long texts of which it is known what they hold of a question.
-_PIECE_CHARS, _SCORED_TEXTS = 280, 128
+#: A longer sentence is taken in pieces.
+_PIECE_CHARS = 280
+_PIECES = TextWrapper(_PIECE_CHARS, expand_tabs=False, replace_whitespace=False, break_on_hyphens=False)
+#: Texts whose scores are remembered.
+_SCORED_TEXTS = 128
 #: What a sentence gains from a better one before or after it, so that what belongs together is shown together.
 _BESIDE_SHARE = 0.5
 #: Endings of English words in other forms; and sentences, roughly.
@@ -28,7 +32,7 @@ _REST_OF_WORD = re.compile(rf"(?<![{CJK}])[^\W{CJK}]*")
 
 
 @frozen
-class Passage:
+class Excerpt:
     """What of a text is shown to somebody who asked something.
 
     Attributes:
@@ -40,7 +44,7 @@ class Passage:
     marks: tuple[tuple[int, int], ...] = ()
 
 
-def passage_of(text: str, sought: re.Pattern[str] | None, most_chars: int) -> Passage:
+def excerpt_of(text: str, sought: re.Pattern[str] | None, most_chars: int) -> Excerpt:
     """What of a text is shown, on one line.
 
     Args:
@@ -48,9 +52,9 @@ def passage_of(text: str, sought: re.Pattern[str] | None, most_chars: int) -> Pa
         sought: See ``words_sought``.
         most_chars: About so many.
     """
-    shown = text if len(text) <= most_chars else passages_of(text, sought, most_chars)
+    shown = text if len(text) <= most_chars else best_sentences(text, sought, most_chars)
     shown = " ".join(shown.split())
-    return Passage(shown, tuple(_marks(shown, sought)))
+    return Excerpt(shown, tuple(_marks(shown, sought)))
 
 
 def _marks(text: str, sought: re.Pattern[str] | None) -> Iterator[tuple[int, int]]:
@@ -99,11 +103,11 @@ def _content(word: str) -> str:
     return word[0] if word == word[0] * len(word) else word
 
 
-def passages_of(text: str, sought: re.Pattern[str] | None, most_chars: int, joint: str = " ") -> str:
+def best_sentences(text: str, sought: re.Pattern[str] | None, most_chars: int, joint: str = " ") -> str:
     """The sentences of a long text that hold most of what is asked, in their order, with ``…`` where others were.
 
     A word counts the more, the fewer sentences hold it; what stands beside a good sentence counts too. Where no
-    sentence holds a word it is the beginning.
+    sentence holds a word it is the beginning. What is beyond ``READ_CHARS`` is left out without a ``…``.
 
     Args:
         text: Long.
@@ -131,7 +135,7 @@ def passages_of(text: str, sought: re.Pattern[str] | None, most_chars: int, join
 @lru_cache(_SCORED_TEXTS)
 def _scored(text: str, sought: re.Pattern[str] | None) -> tuple[list[str], list[float]]:
     """The sentences of a text, long ones in pieces, and how much of what is asked each holds."""
-    parts = [part for sentence in _BETWEEN_SENTENCES.split(text) for part in _cut_up(sentence)]
+    parts = [part for sentence in _BETWEEN_SENTENCES.split(text) for part in _PIECES.wrap(sentence)]
     held = [set() if sought is None else set(sought.findall(_folded(part))) for part in parts]
     often = Counter(word for words in held for word in words)
     weights = {word: math.log(1.0 + len(parts) / count) for word, count in often.items()}
@@ -142,9 +146,3 @@ def _scored(text: str, sought: re.Pattern[str] | None) -> tuple[list[str], list[
 
 def _folded(text: str) -> str:
     return text.casefold() if text.isascii() else fold(text)
-
-
-def _cut_up(sentence: str) -> Iterator[str]:
-    """A sentence in pieces of at most ``_PIECE_CHARS``."""
-    for start in range(0, len(sentence), _PIECE_CHARS):
-        yield sentence[start : start + _PIECE_CHARS]

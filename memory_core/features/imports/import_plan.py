@@ -162,7 +162,7 @@ class Batch:
         context: Time, types, spaces and project of the commit; its source names the format.
         known: What earlier imports brought.
         redaction: What becomes of secrets.
-        places: Where each memory of the import is, by its id in the source.
+        uris: Where each memory of the import is, by its id in the source.
         files: The files that the items stand in, by id, where that counts.
         outcome: What became of the items, once they were planned.
     """
@@ -171,7 +171,7 @@ class Batch:
     context: PlanContext
     known: EarlierImports
     redaction: Cleaner
-    places: Mapping[str, str]
+    uris: Mapping[str, str]
     files: Mapping[str, KnownFile]
     outcome: Outcome = field(default_factory=Outcome)
     _changes: list[FileChange] = field(default_factory=list)
@@ -228,10 +228,10 @@ class Batch:
         if mark is not None:
             return self._again(item, mark, snapshot)
         memory_type = self._type_of(item)
-        placed = naming.place(memory_type, _fields(item, memory_type), item.item_id)
+        placed = naming.named(memory_type, _fields(item, memory_type), item.item_id)
         if placed is None:  # there is one portrait, and it is not ours to rewrite; or all names are taken
             memory_type = self.context.registry.get(_FALLBACK)
-            placed = naming.place(memory_type, _fields(item, memory_type), item.item_id)
+            placed = naming.named(memory_type, _fields(item, memory_type), item.item_id)
         if placed is None:
             self._leave(item, "too many memories have this name")
             return None
@@ -291,7 +291,7 @@ class Batch:
 
     def _edit(self, item: LinkItem) -> EditOp | None:
         """The edit that links two memories; None where one of them did not come in, or both became one."""
-        source, target = self.places.get(item.source_id), self.places.get(item.target_id)
+        source, target = self.uris.get(item.source_id), self.uris.get(item.target_id)
         if source is None or target is None or source == target:
             return None
         # A relation of another vocabulary says only that the two have to do with each other.
@@ -299,13 +299,19 @@ class Batch:
         return EditOp(uri=source, links=[GivenLink(uri=target, relation=relation)])
 
     def _log(self, items: Sequence[LogItem], snapshot: Snapshot) -> None:
-        """Put entries into the logs of their days, those that are there already aside."""
+        """Put entries into the logs of their days, except those that are there already."""
         texts: dict[MemoryUri, str | None] = {}
         known: dict[MemoryUri, set[tuple[str | None, str]]] = {}
         for item in sorted(items, key=lambda item: item.moment):
             uri = log_uri(self.context.user_space, item.moment.date())
-            before = texts[uri] if uri in texts else snapshot.text(uri)
-            there = known.setdefault(uri, {(entry.time, entry.text) for entry in entries(before or "")})
+            try:
+                before = texts[uri] if uri in texts else snapshot.text(uri)
+            except RunebookError as error:
+                self._leave(item, error.message)
+                continue
+            if uri not in known:
+                known[uri] = {(entry.time, entry.text) for entry in entries(before or "")}
+            there = known[uri]
             entry = self._entry(item)
             if (entry.time, entry.text) in there:
                 self._note(item, Action.UNCHANGED, str(uri))
@@ -356,12 +362,12 @@ class _Naming:
     draft: WorkingCopy
     _taken: set[tuple[str, str]] = field(default_factory=set)
 
-    def place(
+    def named(
         self, memory_type: MemoryType, fields: Mapping[str, Any], item_id: str
     ) -> dict[str, Any] | MemoryUri | None:
         """The fields under a name that is free, the memory that this is already, or None where neither is."""
         directory = self.draft.context.directory(memory_type)
-        for attempt in range(1, _NAMES_LIMIT if memory_type.key_fields else 2):
+        for attempt in range(1, _NAMES_LIMIT + 1 if memory_type.key_fields else 2):
             tried = numbered(memory_type, fields, attempt)
             key = (memory_type.name, key_of(tried, memory_type.key_fields))
             if key in self._taken:

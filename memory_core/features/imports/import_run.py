@@ -279,7 +279,7 @@ def check_model(memory: Runebook) -> None:
     if memory.opened.llm is None:
         raise ModelUnavailable(
             "no language model is configured to extract memories with.",
-            hint="Set llm.provider to anthropic or openai, or leave extract out: the conversations wait.",
+            hint="Set llm.provider to command, anthropic or openai, or leave extract out: the conversations wait.",
         )
 
 

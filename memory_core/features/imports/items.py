@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 CLAUDE_CODE_MARKUP = re.compile(
     r"\s*<(?:command-(?:name|message|args)|local-command-\w+|bash-(?:input|stdout|stderr)|system-)"
 )
-#: What Codex tells its model about the machine and the folder.
-CODEX_CONTEXT = re.compile(
-    r"\s*(?:<(?:environment_context|user_instructions|permissions|turn_aborted|skill)|# AGENTS\.md)"
-)
 
 
 Scalar = str | int | float | bool

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any
 
 import yaml
@@ -28,12 +29,16 @@ _DATED = re.compile(r"\[?(\d{4}-\d{2}-\d{2})\]?\s*[:：-]?\s+(?=\S)")
 #: Between these marks stand our own rules for a host's model, which are nobody's memories.
 RULES_BEGIN, RULES_END = "<!-- runebook:begin -->", "<!-- runebook:end -->"
 _RULES = re.compile(rf"{re.escape(RULES_BEGIN)}.*?{re.escape(RULES_END)}", re.DOTALL)
+_COMMENT = re.compile(r"<!--(?:(?!-->).)*-->", re.DOTALL)
 _NOTHING = frozenset({"", "none", "暂无记录", "empty"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """What stands below a heading: its headings, outermost first, and its lines from one on; blocks by their lines."""
+    """A section.
+
+    Its headings, outermost first; its lines, from ``begin`` to before ``end``; its blocks, as pairs of lines.
+    """
 
     headings: tuple[str, ...]
     begin: int
@@ -58,7 +63,7 @@ def _read(source: Source, entry: Entry) -> Iterator[Item]:
         yield LeftOut(entry.name, "it is a memory of Runebook: bring it with runebook export and import")
         return
     front, begin = _front_matter(text)
-    whole, stem = _described(entry, front), entry.base.rpartition(".")[0]
+    whole, stem = _described(entry, front), PurePosixPath(entry.base).stem
     lines = text.split("\n")
     if whole.memory_type:
         content = "\n".join(lines[begin:]).strip()
@@ -74,7 +79,7 @@ def _read(source: Source, entry: Entry) -> Iterator[Item]:
             yield from _listed(replace(whole, memory_type=memory_type, category=named), lines, section, seen)
             continue
         content, key = "\n".join(lines[section.begin : section.end]).strip(), section.key()
-        if content:
+        if content and not _COMMENT.fullmatch(content):
             seen[key] += 1
             title = section.headings[-1] if section.headings else whole.name or stem
             note = {"memory_type": "notes", "content": content, "name": title}
@@ -94,7 +99,7 @@ def _listed(whole: MemoryItem, lines: Sequence[str], section: _Section, seen: Co
         content = "\n".join([first, *below]).strip()
         key = section.key(content)
         seen[key] += 1
-        if seen[key] > 1 or content.strip("_*()（） ").casefold() in _NOTHING:
+        if seen[key] > 1 or _COMMENT.fullmatch(content) or content.strip("_*()（） ").casefold() in _NOTHING:
             continue
         done = bullet is not None and (bullet["box"] or " ") != " "
         yield _memory(
@@ -150,7 +155,11 @@ def _described(entry: Entry, front: Mapping[str, Any]) -> MemoryItem:
         return next((front[name] for name in names if front.get(name)), None)
 
     tags, title = first("tags", "tag") or (), first("title", "name")
-    listed = re.split(r"[,，\s]+", tags) if isinstance(tags, str) else [tag for tag in tags if isinstance(tag, str)]
+    listed = (
+        re.split(r"[,，]" if re.search("[,，]", tags) else r"\s+", tags)
+        if isinstance(tags, str)
+        else [tag for tag in tags if isinstance(tag, str)]
+    )
     return MemoryItem(
         item_id="",
         place=entry.name,

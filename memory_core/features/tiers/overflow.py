@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from memory_core.core.commit.working_copy import WorkingCopy
-from memory_core.core.errors import EmbeddingFailed, RunebookError
+from memory_core.core.errors import EmbeddingFailed, InvalidInput, RunebookError
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.index.encoder import Embedder
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
@@ -27,7 +27,7 @@ from memory_core.core.store.local import Snapshot
 from memory_core.core.text.extractive_summary import cosine
 from memory_core.core.text.normalization import simplified
 from memory_core.features.tiers.segment import Segment, SessionLog, dump_segment, file_name, parse_segment, segments_of
-from memory_core.features.tiers.segmenting import Likeness, Rules, Sorting, overflowing, pages_before
+from memory_core.features.tiers.segmenting import Likeness, Sorting, Thresholds, exchanges_before, overflowing
 from memory_core.features.tiers.stored import SEGMENT, SessionSegments, changed, segments_in
 from memory_core.features.upkeep.archive import archived_uri
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from memory_core.runebook import Runebook
 
-#: Texts.
+#: Texts whose vectors are remembered.
 _REMEMBERED = 4_096
-#: Pages of one commit that are compared by meaning; a whole imported conversation is compared by words.
-_PAGES_COMPARED = 100
+#: Exchanges of one commit that are compared by meaning; a whole imported conversation is compared by words.
+_EXCHANGES_COMPARED = 100
 
 
 class TextLikeness:
@@ -57,7 +57,7 @@ class TextLikeness:
     def of(self, pages: int) -> Likeness:
         """The way to compare while so many pages are sorted."""
         model = self._embedder()
-        if model is None or pages > _PAGES_COMPARED or not model.ready():
+        if model is None or pages > _EXCHANGES_COMPARED or not model.ready():
             return cosine
         return lambda one, other: self._by_meaning(model, one, other)
 
@@ -77,12 +77,12 @@ def _vector(embed: Callable[[Sequence[str]], NDArray[np.float32]], text: str) ->
 _log = logging.getLogger(__name__)
 #: Of a log with more messages than that, the exchanges of so many new ones are sorted together.
 _LONG_LINES, _LINES_AT_ONCE = 100, 10
-#: Pages that one commit sorts, so that other writers are not kept waiting for a long conversation.
-_PAGES_AT_ONCE = 200
+#: Exchanges that one commit sorts, so that other writers are not kept waiting for a long conversation.
+_EXCHANGES_AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class _Sorted:
+class _SortPlan:
     """How pages of a session are to be sorted.
 
     Attributes:
@@ -143,6 +143,9 @@ class Overflow:
                         continue
             except RunebookError as error:
                 _log.warning("%s keeps its older exchanges for now: %s", log.parent.name, error.message)
+                if mend and not isinstance(error, InvalidInput):  # that one would stop it each time
+                    with self._guard:
+                        self._waiting[log] = (now, True)
 
     def _is_due(self, log: MemoryUri) -> bool:
         """Whether a log has grown enough to be looked at: of a long one, several exchanges are sorted together."""
@@ -180,7 +183,7 @@ class Overflow:
         self._left.pop(log, None)
         if not mend and text.count("\n") <= self._memory.config.tiers.short_term_capacity:
             return None
-        read = self._sorted(text, log, now, mend=mend)
+        read = self._proposed(text, log, now, mend=mend)
         if not read.changed:
             return None
         receipt = store.commit(
@@ -193,31 +196,31 @@ class Overflow:
         """Lines of a receipt about the segments of a session that cannot be read."""
         return [each.reported() for each in segments_in(self._memory.store, log).damaged]
 
-    def _sorted(self, text: str, log: MemoryUri, now: datetime, *, mend: bool) -> _Sorted:
+    def _proposed(self, text: str, log: MemoryUri, now: datetime, *, mend: bool) -> _SortPlan:
         """How the pages of a log are to be sorted."""
         tiers = self._memory.config.tiers
         stored = segments_in(self._memory.store, log)
         session = SessionLog(text)
         due = overflowing(session, stored.spans, tiers.short_term_capacity)
-        pages, left = due[:_PAGES_AT_ONCE], len(due[_PAGES_AT_ONCE:])
+        pages, left = due[:_EXCHANGES_AT_ONCE], len(due[_EXCHANGES_AT_ONCE:])
         if not pages and not mend:
-            return _Sorted(text, stored)
+            return _SortPlan(text, stored)
         likeness = self._likeness.of(len(pages))
-        rules = Rules(tiers.mid_term_similarity_threshold, tiers.keyword_weight, likeness)
+        rules = Thresholds(tiers.mid_term_similarity_threshold, tiers.keyword_weight, likeness)
         used = {str(each.uri): each.segment for each in stored.used}
         at = self._memory.plan_context(now).now
         sorting = Sorting(session, used, rules, log.parent.name, at, stored.analysed_before(session))
         if mend:
             sorting.mend()
-        for page, before in zip(pages, pages_before(session, stored.pages, pages), strict=True):
+        for page, before in zip(pages, exchanges_before(session, stored.pages, pages), strict=True):
             sorting.add(page, before)
-        return _Sorted(text, stored, sorting.result(), left)
+        return _SortPlan(text, stored, sorting.result(), left)
 
-    def _plan(self, snapshot: Snapshot, log: MemoryUri, now: datetime, read: _Sorted, *, mend: bool) -> ChangeSet:
+    def _plan(self, snapshot: Snapshot, log: MemoryUri, now: datetime, read: _SortPlan, *, mend: bool) -> ChangeSet:
         """What sorting changes, on the store as it is."""
         text = snapshot.text(log) or ""
         if text != read.text or segments_in(self._memory.store, log) != read.segments:
-            read = self._sorted(text, log, now, mend=mend)
+            read = self._proposed(text, log, now, mend=mend)
         self._left[log] = read.left
         used = {str(each.uri): each.segment for each in read.segments.used}
         draft = WorkingCopy(snapshot, self._memory.plan_context(now))

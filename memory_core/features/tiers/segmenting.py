@@ -41,7 +41,7 @@ Likeness = Callable[[str, str], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class Thresholds:
     """How pages are sorted.
 
     Attributes:
@@ -94,7 +94,7 @@ class Sorting:
 
     log: SessionLog
     segments: Mapping[str, Segment]
-    rules: Rules
+    rules: Thresholds
     session_id: str
     now: str
     analysed: frozenset[int] = frozenset()
@@ -282,7 +282,7 @@ def overflowing(log: SessionLog, covered: Sequence[tuple[int, int]], capacity: i
     return [page for page in found if page is not None]
 
 
-def pages_before(
+def exchanges_before(
     log: SessionLog, stored: Iterable[SegmentExchange], pages: Sequence[LoggedExchange]
 ) -> list[LoggedExchange | None]:
     """The page that was said right before each of some pages: of a segment, or another one of them."""

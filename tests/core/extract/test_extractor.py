@@ -18,6 +18,7 @@ from memory_core.core.extract.store_view import StoreView
 from memory_core.core.llm.client import Completion, LLMRequest, Scripted, ScriptedLLM, StopReason, TokenUsage, drive
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, as_json
+from memory_core.core.progress import listening
 from memory_core.runebook import Runebook, open_memory
 from tests.stores import added, edit, handed_in, trailer, words_only, write
 
@@ -371,6 +372,25 @@ def test_a_repeated_request_gets_the_whole_receipt_and_asks_no_model(tmp_path: P
         assert [as_json(result) for result in again.results] == [as_json(result) for result in first.results]
         assert unused.requests == []
     assert len(llm.requests) == 1
+
+
+def test_a_repeated_request_says_once_what_the_conversation_waits_for(tmp_path: Path) -> None:
+    request = CommitRequest(messages=ENGLISH, session_id="s1", request_id="r1")
+    receipts: list[CommitReceipt] = []
+    for _ in range(3):
+        with opened(tmp_path, [], extraction=ExtractionConfig(trigger="session_end")) as (memory, _llm):
+            receipts.append(memory.commit(request))
+    notes = [extraction(receipt).note for receipt in receipts]  # type: ignore[union-attr]  # it would fail
+    assert notes[0] is not None
+    assert "they become memories" in notes[0]
+    assert notes == [notes[0]] * 3
+
+
+def test_what_a_failed_model_did_not_answer_is_not_told_as_applied(tmp_path: Path) -> None:
+    told: list[str] = []
+    with opened(tmp_path, [DOWN]) as (memory, _), listening(lambda stage: told.append(stage.what)):
+        assert memory.commit(CommitRequest(messages=ENGLISH, session_id="s1")).status is not Status.UNCHANGED
+    assert not [what for what in told if "was applied" in what]
 
 
 # The client's own model

@@ -185,6 +185,14 @@ def test_node_limit_counts_what_it_leaves_out(filled: Runebook) -> None:
     assert (len(found.entries), found.left_out) == (2, 1)
 
 
+def test_a_directory_that_is_read_says_what_its_list_leaves_out(memory: Runebook, tmp_path: Path) -> None:
+    for number in range(1_003):
+        write(tmp_path, f"{number:04}.md", "一")
+    lines = memory.read(ReadRequest(f"{USER}/notes/")).content.splitlines()
+    assert lines[-2].startswith(f"{USER}/notes/0999.md")
+    assert lines[-1] == "… and 3 more; list it with ls"
+
+
 def test_tree_is_depth_first_and_stops_at_its_level(filled: Runebook) -> None:
     names = [entry.uri.removeprefix("viking://") for entry in filled.tree(TreeRequest(level_limit=2)).entries]
     assert names == ["agent/", "agent/default/", "session/", "session/default/", "user/", "user/default/"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory_core.core.search.passages import passage_of, words_sought
+from memory_core.core.search.passages import excerpt_of, words_sought
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from memory_core.core.search.passages import passage_of, words_sought
     ],
 )
 def test_words_are_marked_whole_in_any_form_and_script(question: str, text: str, marked: list[str]) -> None:
-    found = passage_of(text, words_sought(question), 200)
+    found = excerpt_of(text, words_sought(question), 200)
     assert found.text == text
     assert [found.text[start:end] for start, end in found.marks] == marked
 
@@ -28,9 +28,20 @@ def test_of_a_long_text_the_sentences_are_shown_that_bear_on_the_question() -> N
     text = "\n".join(
         [*(f"Nothing about it, number {number}." for number in range(60)), "The boiler is serviced in May."]
     )
-    found = passage_of(text, words_sought("When is the boiler serviced?"), 120)
+    found = excerpt_of(text, words_sought("When is the boiler serviced?"), 120)
     assert len(found.text) < 160
     assert "boiler is serviced in May" in found.text
     assert "…" in found.text
     assert [found.text[start:end] for start, end in found.marks] == ["boiler", "serviced"]
     assert "\n" not in found.text
+
+
+def test_a_long_sentence_is_cut_between_its_words_and_one_without_blanks_anywhere() -> None:
+    words = [f"word{number} https://example.com/a/long-path/of/{number}" for number in range(60)]
+    found = excerpt_of(" ".join(words), words_sought("word41"), 700)
+    assert "word41 " in found.text
+    assert set(found.text.split()) <= {"…", *" ".join(words).split()}
+    chinese = "他每天早上喝" * 100 + "綠茶" + "晚上喝普洱" * 100
+    found = excerpt_of(chinese, words_sought("绿茶"), 300)
+    assert [found.text[start:end] for start, end in found.marks] == ["綠茶"]
+    assert len(found.text) <= 304

@@ -7,10 +7,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from memory_core.core.errors import ModelUnavailable
 from memory_core.core.memory.message import Message, parse_lines
 from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.imports.import_run import check_model
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook
 from tests.features.imports import foreign
@@ -196,3 +200,9 @@ def test_a_conversation_whose_id_is_a_path_becomes_a_session_like_any_other(memo
     assert done.left_out == []
     assert done.counts["conversations"][Action.CREATED] == 3
     assert all(name.startswith("session/default/claude-") for name in kept_files(tmp_path / "home"))
+
+
+def test_without_a_model_extracting_at_once_names_every_kind_there_is(memory: Runebook) -> None:
+    with pytest.raises(ModelUnavailable) as refusal:
+        check_model(memory)
+    assert "command, anthropic or openai" in refusal.value.hint

@@ -133,6 +133,16 @@ def test_a_store_whose_json_is_broken_points_to_the_copy_beside_it(memory: Runeb
     assert "line" in done.left_out[0].reason
 
 
+def test_entries_of_a_day_whose_log_is_damaged_here_are_left_out_alone(memory: Runebook, tmp_path: Path) -> None:
+    damaged = tmp_path / "home/user/default/logs/2026-02-15.md"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(b"\xff\n")
+    done = brought(memory, foreign.vibeworker_v1(tmp_path / "v1"))
+    assert "UTF-8" in done.left_out[0].reason
+    assert done.counts["preferences"][Action.CREATED] > 0
+    assert damaged.read_bytes() == b"\xff\n"
+
+
 def test_texts_that_no_file_can_hold_are_mended(memory: Runebook, tmp_path: Path) -> None:
     memories = '[{"id": "1", "category": "facts", "content": "a\\u0000b \\ud83d c"}]'
     write(tmp_path / "memory.json", f'{{"version": 2, "memories": {memories}}}')

@@ -270,6 +270,35 @@ def test_markdown_headings_lists_and_front_matter_become_memories(memory: Runebo
     assert body(memory, f"{root}/notes/Attic- left.md") == "It is dry.\n---\nAnd warm."
 
 
+def test_comments_of_a_template_are_no_memories(memory: Runebook, tmp_path: Path) -> None:
+    facts = "## Known Facts\n\n<!-- add facts\n\nhere -->\n\n- The cellar floods\n- <!-- 更多 -->\n"
+    write(tmp_path / "old" / "garden.md", "## Roses\n<!-- soon -->\n")
+    done = brought(memory, write(tmp_path / "old" / "memory.md", facts).parent)
+    assert {kind: counts[Action.CREATED] for kind, counts in done.counts.items()} == {"facts": 1}
+
+
+def test_a_file_without_an_ending_keeps_its_title_and_its_kind(memory: Runebook, tmp_path: Path) -> None:
+    brought(memory, write(tmp_path / "learnings", "Always run the linter first.\n"), "markdown")
+    brought(memory, write(tmp_path / "garden", "Soil is sandy.\n"), "markdown")
+    assert body(memory, "viking://user/default/memories/notes/garden.md") == "Soil is sandy."
+    assert any("/patterns/" in uri for uri in done_uris(memory))
+
+
+@pytest.mark.parametrize(
+    ("told", "tags"),
+    [
+        ("machine learning, ai", ["machine learning", "ai"]),
+        ("机器 学习，家", ["机器 学习", "家"]),
+        ("#a b", ["a", "b"]),
+    ],
+)
+def test_tags_are_parted_by_commas_or_else_by_blanks(
+    memory: Runebook, tmp_path: Path, told: str, tags: list[str]
+) -> None:
+    brought(memory, write(tmp_path / "garden.md", f'---\ntags: "{told}"\n---\nSoil is sandy.\n'))
+    assert trailer(memory, "viking://user/default/memories/notes/garden.md")["tags"] == tags
+
+
 def test_a_project_that_the_caller_names_holds_for_everything(memory: Runebook, tmp_path: Path) -> None:
     path = write(tmp_path / "memory.md", "## Known Facts\n- The cellar floods\n")
     brought(memory, path, assignment=ProjectAssignment("acme", named=True))

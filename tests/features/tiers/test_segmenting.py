@@ -22,7 +22,7 @@ from memory_core.features.tiers.segment import (
     readable_pages,
     spans_of,
 )
-from memory_core.features.tiers.segmenting import Rules, Sorting, extract, overflowing, pages_before
+from memory_core.features.tiers.segmenting import Sorting, Thresholds, exchanges_before, extract, overflowing
 from tests.features.tiers import talks
 
 NOW = "2026-05-02T10:00:00+00:00"
@@ -44,10 +44,10 @@ def log(*exchanges: tuple[str, str]) -> str:
 
 def sorted_in(text: str, stored: dict[str, Segment] | None = None) -> list[Segment]:
     session, known = SessionLog(text), stored or {}
-    sorting = Sorting(session, known, Rules(), "s1", NOW)
+    sorting = Sorting(session, known, Thresholds(), "s1", NOW)
     stored_pages = [page for segment in known.values() for page in segment.pages]
     pages = overflowing(session, spans_of(stored_pages), 0)
-    for page, before in zip(pages, pages_before(session, stored_pages, pages), strict=True):
+    for page, before in zip(pages, exchanges_before(session, stored_pages, pages), strict=True):
         sorting.add(page, before)
     return [segment for _, segment in sorting.result() if segment is not None]
 
@@ -93,7 +93,7 @@ def test_a_page_joins_a_stored_segment_and_the_others_stay_untouched() -> None:
 
 def test_the_threshold_and_the_weight_of_keywords_decide() -> None:
     session = SessionLog(log(*TEMPLES))
-    for rules, segments in ((Rules(threshold=2.5), 2), (Rules(threshold=0.4, keyword_weight=0.0), 1)):
+    for rules, segments in ((Thresholds(threshold=2.5), 2), (Thresholds(threshold=0.4, keyword_weight=0.0), 1)):
         sorting = Sorting(session, {}, rules, "s1", NOW)
         for page in overflowing(session, [], 0):
             sorting.add(page, None)
@@ -178,7 +178,7 @@ def test_what_was_forgotten_leaves_the_keywords_and_the_summary() -> None:
     secret = ("My safe code is 4711 and the temple safe is green.", "The temple safe code is noted.")
     segments = sorted_in(log(TEMPLES[0], secret, *PAYMENTS))
     text = without_lines(log(TEMPLES[0], secret, *PAYMENTS), {2, 3})
-    sorting = Sorting(SessionLog(text), {str(at): each for at, each in enumerate(segments)}, Rules(), "s1", NOW)
+    sorting = Sorting(SessionLog(text), {str(at): each for at, each in enumerate(segments)}, Thresholds(), "s1", NOW)
     sorting.mend()
     mended = [segment for _, segment in sorting.result()]
     assert len(mended) == 1
@@ -244,7 +244,7 @@ def test_pages_are_compared_with_the_newest_segments_and_with_those_of_their_cha
     (temples,) = sorted_in(log(*TEMPLES))
     (other,) = sorted_in(log(*PAYMENTS))
     newer = replace(other, pages=(SegmentExchange(90, 91, chain=90), SegmentExchange(92, 93, chain=90)))
-    sorting = Sorting(SessionLog(log(*TEMPLES, again)), {"a": temples, "b": newer}, Rules(), "s1", NOW)
+    sorting = Sorting(SessionLog(log(*TEMPLES, again)), {"a": temples, "b": newer}, Thresholds(), "s1", NOW)
     page, before = sorting.log.page(4, 5), sorting.log.page(2, 3)
     assert page is not None
     sorting.add(page, before)

@@ -12,16 +12,18 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import RetrieveConfig, TiersConfig
+from memory_core.core.errors import StoreBusy
 from memory_core.core.llm.client import ScriptedLLM
 from memory_core.core.memory.requests import FindRequest, ListRequest, ReadRequest, RetrieveRequest
-from memory_core.core.memory.results import Action
+from memory_core.core.memory.results import Action, CommitReceipt
+from memory_core.core.store.local import Store
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.rebuild import REBUILD, RebuildRequest
 from memory_core.features.tiers import overflow
 from memory_core.features.tiers.promotion import Promoter
-from memory_core.features.tiers.stored import heats
+from memory_core.features.tiers.stored import SEGMENT, heats
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
@@ -107,7 +109,7 @@ def test_an_imported_conversation_is_sorted_whole_and_the_next_commit_goes_on(tm
 def test_a_long_conversation_is_sorted_in_several_commits_and_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overflow, "_PAGES_AT_ONCE", 2)
+    monkeypatch.setattr(overflow, "_EXCHANGES_AT_ONCE", 2)
     with opened(tmp_path, **small()) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS, ("Bye!", "Bye!"))
         assert firsts(memory) == [[0, 2, 4], [6, 8]]
@@ -169,6 +171,28 @@ def test_what_is_forgotten_purged_or_undone_leaves_the_segments_too(tmp_path: Pa
         assert firsts(memory)
         memory.run(UNDO, UndoRequest("last", now=NOW))
         assert segments(memory) == []
+
+
+def test_a_segment_whose_mending_found_the_store_busy_is_mended_after_the_next_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = ("The safe code of the temple office is 4711.", "Noted, the temple safe code.")
+    commit = Store.commit
+
+    def busy(self: Store, *given: Any, **more: Any) -> CommitReceipt:
+        if more["kind"] == SEGMENT:
+            raise StoreBusy("another writer holds it.", hint="Try again.")
+        return commit(self, *given, **more)
+
+    with opened(tmp_path, **small()) as (memory, _):
+        say(memory, *TEMPLES, secret, *PAYMENTS)
+        with monkeypatch.context() as patched:
+            patched.setattr(Store, "commit", busy)
+            lines = [f"{LOG}#6", f"{LOG}#7"]
+            memory.run(FORGET, ForgetRequest(uris=lines, include_conversations=True, confirm=2, now=NOW))
+        assert any("4711" in memory.read(ReadRequest(str(each.uri))).content for each in segments(memory))
+        say(memory, ("Bye!", "Bye!"), session="s2")
+        assert all("4711" not in memory.read(ReadRequest(str(each.uri))).content for each in segments(memory))
 
 
 def test_retrieval_visits_a_segment_and_its_heat_is_the_formula(tmp_path: Path) -> None:

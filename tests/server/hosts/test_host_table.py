@@ -37,6 +37,7 @@ LINUX = Machine("linux", PurePosixPath("/home/lin"), {"XDG_CONFIG_HOME": "/cfg",
         (MAC, "codex", "/Users/lin/.codex/config.toml"),
         (WINDOWS, "continue", r"C:\Users\小林\.continue\mcpServers\runebook.json"),
         (replace(MAC, environment={"CLAUDE_CONFIG_DIR": "/cc"}), "claude-code", "/cc/.claude.json"),
+        (replace(MAC, environment={"CLAUDE_CONFIG_DIR": ""}), "claude-code", "/Users/lin/.claude.json"),
     ],
 )
 def test_each_platform_has_its_paths(machine: Machine, name: str, path: str) -> None:

@@ -12,9 +12,10 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +29,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_REQUEST, PARSE_ERROR, CallToolResult, TextContent
 
 from server.protocol.stdio_pipes import LINE_LIMIT_BYTES
-from server.protocol.stdio_transport import END_SECONDS, scrub_results
+from server.protocol.stdio_transport import END_SECONDS, scrub_results, serve_attached
 from tests.fork_server import starter
 from tests.server.conftest import RawClient
 from tests.waiting import PATIENCE_SECONDS
@@ -333,20 +334,58 @@ def test_sdk_still_has_the_private_and_inner_names_that_the_transport_uses() -> 
     assert {"lifespan_state", "init_options"} <= set(parameters)
 
 
-def test_a_client_that_does_not_read_gets_no_more_begun_and_then_all_its_answers(tmp_path: Path) -> None:
+class Silent:
+    """A client that says nothing and stays."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+
+    def lines(self) -> Iterator[bytes]:
+        self.closed.wait(PATIENCE_SECONDS)
+        return iter(())
+
+    def write(self, data: bytes) -> bool:  # noqa: ARG002 - the protocol has it
+        return True
+
+    def reader_left(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_a_client_is_let_go_where_the_lifespan_fails() -> None:
+    @asynccontextmanager
+    async def lifespan(_: MCPServer[None]) -> AsyncIterator[None]:
+        raise OSError("the disk is gone")
+        yield
+
+    pipe = Silent()
+    with pytest.raises(OSError, match="the disk is gone"):
+        anyio.run(serve_attached, MCPServer("broken", lifespan=lifespan), pipe)
+    assert pipe.closed.is_set()
+
+
+@pytest.mark.parametrize(
+    ("line", "answered"),
+    [(json.dumps({"jsonrpc": "2.0", "id": "n", "method": "tools/list"}).encode(), "n"), (b"?" * 54, None)],
+    ids=["requests", "faulty lines"],
+)
+def test_a_client_that_does_not_read_gets_no_more_begun_and_then_all_its_answers(
+    tmp_path: Path, line: bytes, answered: str | None
+) -> None:
     with RawClient(tmp_path / "home", "--set", "embedding.provider=none") as client:
         assert client.process.stdin is not None
         pipe = client.process.stdin.fileno()
         os.set_blocking(pipe, False)
-        line = json.dumps({"jsonrpc": "2.0", "id": "n", "method": "tools/list"}).encode() + b"\n"
         sent = refused = 0
         while refused < 20 and sent < 25_000:
             try:
-                os.write(pipe, line)
+                os.write(pipe, line + b"\n")
                 sent, refused = sent + 1, 0
             except BlockingIOError:  # the server reads no more, or has not yet
                 refused += 1
                 select.select([], [pipe], [], 0.05)
         os.set_blocking(pipe, True)
         assert sent < 5_000, "the pipe itself holds a thousand of them"
-        assert [client.answer()["id"] for _ in range(sent)] == ["n"] * sent
+        assert [client.answer()["id"] for _ in range(sent)] == [answered] * sent

@@ -14,15 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
 from memory_core.core.config import load
+from memory_core.core.errors import StoreBusy
 from memory_core.core.memory.requests import TreeRequest
 from memory_core.runebook import Runebook, open_memory
-from server.protocol.session import MemorySession
+from server.protocol.app import build_server
+from server.protocol.session import MemorySession, ServedStore
 from tests.server.bearers import OPENING
 from tests.server.conftest import WORDS_ONLY, text_of
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, soon
 
 if TYPE_CHECKING:
     from tests.server.conftest import Caller, Connect, HttpServer, RawClient, StartHttp
@@ -259,8 +262,7 @@ def test_store_is_shared_by_its_users_and_not_opened_for_one_who_has_left(tmp_pa
 
     session = MemorySession(opener)
     session.store.warm()
-    assert session.store._warming is not None
-    session.store._warming.join()
+    assert soon(lambda: session.store._warming is None)
     assert opened == []
     session.acquire()
     session.acquire()
@@ -271,6 +273,69 @@ def test_store_is_shared_by_its_users_and_not_opened_for_one_who_has_left(tmp_pa
     session.release()
     session.release()
     assert opened == [memory]
+
+
+def test_a_store_that_could_not_be_opened_is_opened_ahead_for_the_next_client(tmp_path: Path) -> None:
+    tried: list[int] = []
+
+    def opener() -> Runebook:
+        tried.append(1)
+        if len(tried) == 1:
+            raise StoreBusy("the database restarts.", hint="Wait.")
+        return open_memory(load(environment={}, flags={"home": str(tmp_path), "embedding.provider": "none"}))
+
+    session = MemorySession(opener)
+    session.acquire()
+    session.store.warm()
+    assert soon(lambda: len(tried) == 1)
+
+    def opened_ahead() -> bool:
+        session.store.warm()
+        return len(tried) == 2
+
+    assert soon(opened_ahead)
+    session.release()
+
+
+def test_a_client_whose_store_cannot_be_opened_is_not_counted_for_ever(tmp_path: Path) -> None:
+    def opener() -> Runebook:
+        raise StoreBusy("the database restarts.", hint="Wait.")
+
+    store = ServedStore(opener)
+    server = build_server(store, tmp_path, private=True)._lowlevel_server
+
+    async def connect() -> None:
+        async with server.lifespan(server):
+            pass
+
+    with pytest.raises(StoreBusy):
+        anyio.run(connect)
+    assert store._users == 0
+
+
+def test_a_client_that_connects_while_the_store_opens_keeps_no_other_waiting() -> None:
+    def opener() -> Runebook:
+        raise StoreBusy("nobody asks.", hint="Wait.")
+
+    store = ServedStore(opener)
+    server = build_server(store)._lowlevel_server
+
+    async def connects() -> None:
+        begun = anyio.Event()
+
+        async def connect() -> None:
+            begun.set()
+            async with server.lifespan(server):
+                pass
+
+        async with anyio.create_task_group() as group:
+            store._lock.acquire()
+            group.start_soon(connect)
+            await begun.wait()
+            store._lock.release()
+
+    anyio.run(connects)
+    assert store._users == 0
 
 
 # The MCP Inspector
