@@ -47,7 +47,7 @@ def test_a_setting_is_found_changed_refused_and_taken_back(tab: Page, own_site: 
     limit = setting(tab, "search.hot_limit")
     limit.get_by_test_id("setting-value").fill("1000")
     tab.keyboard.press("Enter")
-    limit.get_by_text("less than or equal to 100").wait_for()
+    limit.get_by_text("from 1 up to 100, not 1000").wait_for()
     setting(tab, "search.rank").get_by_test_id("setting-reset").click()
     rank.get_by_text("default", exact=True).wait_for()
     assert json.loads(file.read_text(encoding="utf-8")) == {}
