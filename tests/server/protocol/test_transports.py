@@ -224,6 +224,8 @@ def test_killed_server_loses_nothing_acknowledged_and_the_other_goes_on(
             pool.submit(commit_until_the_end, other, "other"),
         ]
         kept = wait_for(30)
+        while not any(content.startswith("doomed") for _, content in kept):
+            kept += wait_for(1)
         doomed.kill()
         writing[0].result(PATIENCE_SECONDS)
         kept += wait_for(20)
