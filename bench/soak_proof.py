@@ -233,7 +233,8 @@ def _on_server(memory: Runebook, looked: Counter[str]) -> Iterator[str]:
     space = memory.spaces[0]
     while True:
         status = memory.indexer.vectors.status(connection, space, embedder.fingerprint)
-        if status.backend == "chroma" or status.scanned_rows < _SERVER_ROWS or time.monotonic() > until:
+        serves = status.backend == "chroma" or status.scanned_rows < _SERVER_ROWS
+        if (serves and status.reason is None) or time.monotonic() > until:  # what a killed server lost is sent again
             break
         memory.indexer.wake()
         time.sleep(0.5)
