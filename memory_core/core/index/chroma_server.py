@@ -22,8 +22,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -195,10 +195,30 @@ class ChromaServer:
         )
         database = f"/tenants/{quote(place.tenant, safe='')}/databases/{quote(place.database, safe='')}"
         self._collections = f"{database}/collections"
+        self._guard = threading.Lock()
+        self._under_way, self._is_closed = 0, False
 
     def close(self) -> None:
-        """Let go of all connections; safe to call twice."""
-        self._http.close()
+        """Let go of all connections: with the last request that is under way, for it may just be making one."""
+        with self._guard:
+            self._is_closed = True
+            if not self._under_way:
+                self._http.close()
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """A request is under way in the body; see ``close``."""
+        with self._guard:
+            if self._is_closed:
+                raise RuntimeError("the connections are closed")
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._under_way -= 1
+                if self._is_closed and not self._under_way:
+                    self._http.close()
 
     def version(self) -> str:
         """What the server says it is.
@@ -371,7 +391,7 @@ class ChromaServer:
 
     def _once(self, method: str, path: str, body: bytes | None, timeout: httpx2.Timeout) -> Any:
         try:
-            with self._http.stream(method, path, content=body, timeout=timeout) as answer:
+            with self._counted(), self._http.stream(method, path, content=body, timeout=timeout) as answer:
                 content = _content(answer)
         except httpx2.TimeoutException as error:
             raise AttemptFailed(Fault(None, "it does not answer in time", transient=False, timed_out=True)) from error

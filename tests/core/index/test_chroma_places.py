@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -302,3 +304,26 @@ def test_store_works_and_says_so_where_nothing_listens(tmp_path: Path) -> None:
     assert finding.severity is Severity.WARNING
     refused = config.model_copy(update={"index": IndexConfig(mode="http", url="nowhere")})
     assert examine(refused, load_registry(config)).of("vector server")[0].severity is Severity.ERROR
+
+
+def test_a_request_that_is_under_way_while_connections_are_let_go_of_ends_well() -> None:
+    asked, may_answer = threading.Event(), threading.Event()
+
+    def answer(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(65_536)
+            asked.set()
+            may_answer.wait(30)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(2) as pool:
+        answering = pool.submit(answer, listening)
+        server = ChromaServer(Place(f"http://127.0.0.1:{listening.getsockname()[1]}"))
+        asking = pool.submit(server.answers)
+        assert asked.wait(30)
+        server.close()
+        may_answer.set()
+        assert asking.result(30)
+        answering.result(30)
+        assert not server.answers()
