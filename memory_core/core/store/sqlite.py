@@ -87,6 +87,8 @@ _REFUSALS = frozenset(
     {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 )
 _LOST_TABLE = ("no such table", "no such column", "malformed database schema")
+#: What Python says, without a code, of a text with bytes that nobody wrote.
+_NO_TEXT = "Could not decode to UTF-8"
 _CHECK_DISK = "Check free space and permissions of the .state folder, then retry."
 
 
@@ -429,6 +431,8 @@ class Database:
         """
         code = getattr(error, "sqlite_errorcode", None)
         if code is None:
+            if str(error).startswith(_NO_TEXT):
+                return self._damaged("is damaged: it holds bytes that are no text", generation)
             return self._moved(generation) if generation != self._generation else error
         failed = self._failed(error, generation)
         known = isinstance(failed, DatabaseDamaged | StoreBusy) or code & _PRIMARY in _REFUSALS

@@ -234,6 +234,18 @@ def test_errors_come_as_ours_also_while_rows_are_read(tmp_path: Path) -> None:
         opened.close()
 
 
+def test_bytes_that_are_no_text_are_damage(tmp_path: Path) -> None:
+    database = Database(tmp_path / "d.sqlite3", ("CREATE TABLE t (b TEXT);",), "NORMAL")
+    try:
+        with database.writing() as connection:
+            connection.execute("INSERT INTO t VALUES (CAST(x'ff' AS TEXT))")
+        for read in (list, lambda cursor: cursor.fetchall(), next):
+            with pytest.raises(DatabaseDamaged, match="no text"):
+                read(database.connection().execute("SELECT b FROM t"))
+    finally:
+        database.close()
+
+
 def test_connections_of_threads_that_ended_are_let_go(tmp_path: Path) -> None:
     database = Database(tmp_path / "d.sqlite3", ("CREATE TABLE t (a);",), "NORMAL")
     for _ in range(20):
