@@ -289,10 +289,12 @@ class ChromaIndex(VectorIndex):
 
     def close(self) -> None:
         """Send no more, let go of all connections, and end the server that is this process's; safe to call twice."""
-        self._closed = True
+        with self._guard:
+            self._closed = True
+            current = self._current
         super().close()
-        if self._current is not None:
-            self._current.close()
+        if current is not None:
+            current.close()
         if self._own is not None:
             self._own.end()
 
@@ -316,19 +318,23 @@ class ChromaIndex(VectorIndex):
             return self.server
         from memory_core.core.index.chroma_server import ChromaServer, OwnServer
 
-        if self._own is None:
-            self._own = OwnServer(self._state)
+        with self._guard:  # several spaces are kept up at once
+            if self._own is None:
+                self._own = OwnServer(self._state)
         place = self._own.running()
         if place is None:
             return None
-        if self._current is None or self._current.place != place:
-            last, self._current = self._current, ChromaServer(place)
-            with self._guard:
+        with self._guard:
+            if self._closed:
+                return None
+            current = last = self._current
+            if current is None or current.place != place:
+                current = self._current = ChromaServer(place)
                 for sending in self._sendings.values():
                     sending.attached = ""
-            if last is not None:
-                last.close()
-        return self._current
+        if last is not None and last is not current:
+            last.close()
+        return current
 
     def _fail(self, sending: Sending, error: ServerFailed) -> None:
         """Scan from now on: until the background mended the collection, or for a while."""
