@@ -304,9 +304,10 @@ class PassageEmbedding:
         if not 0 < waiting <= SMALL_BACKLOG:
             return waiting
         deadline = min(deadline, time.monotonic() + _BEFORE_SEARCH_SECONDS)
-        while time.monotonic() < deadline and self._embed_some(embedder, fingerprint, deadline, spaces):
-            continue
-        return len(newest(connection, fingerprint, _ALL, spaces))
+        # Whoever has nothing waiting does not wait for another thread's turn either.
+        while (left := len(newest(connection, fingerprint, _ALL, spaces))) and time.monotonic() < deadline:
+            self._embed_some(embedder, fingerprint, deadline, spaces)
+        return left
 
     def all(self, report: Callable[[Progress], None]) -> Progress:
         """Embed everything that waits, loading the model first however long that takes.
