@@ -220,7 +220,7 @@ class MemorySession:
         self.features = features
         self.store = store if isinstance(store, ServedStore) else ServedStore(store)
         self.folder = folder
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._users = 0
 
     @cached_property
@@ -263,13 +263,13 @@ class MemorySession:
 
     def acquire(self) -> None:
         """Count one more user."""
-        with self._turn:
+        with self._lock:
             self._users += 1
         self.store.acquire()
 
     def release(self) -> None:
         """Count one user less."""
-        with self._turn:
+        with self._lock:
             self._users -= 1
             is_last = self._users == 0
         try:

@@ -196,22 +196,34 @@ def newest(
         limit: Passages at most.
         spaces: Only those of these spaces; it then reads all that wait.
     """
-    within = "" if spaces is None else "AND p.space IN (SELECT value FROM json_each(?)) "
+    within, values = _within(spaces)
     rows = connection.execute(
         "SELECT p.id, p.space, p.uri, p.part, p.text, p.content_sha256 FROM waiting w "
-        f"JOIN passages p ON p.id = w.passage_id WHERE w.model_id = {_MODEL} {within}"
+        f"JOIN passages p ON p.id = w.passage_id WHERE w.model_id = {_MODEL}{within} "
         "ORDER BY w.passage_id DESC LIMIT ?",
-        (fingerprint, *(() if spaces is None else (json.dumps(list(spaces)),)), limit),
+        (fingerprint, *values, limit),
     )
     return [Passage(*row) for row in rows]
 
 
-def backlog(connection: sqlite3.Connection, fingerprint: str, limit: int = _ALL) -> int:
-    """How many passages wait for this model; counting ends at ``limit``."""
+def backlog(
+    connection: sqlite3.Connection, fingerprint: str, limit: int = _ALL, spaces: Sequence[str] | None = None
+) -> int:
+    """How many passages wait for this model, of all spaces or of some; counting ends at ``limit``."""
+    within, values = _within(spaces)
+    joined = "JOIN passages p ON p.id = w.passage_id " if within else ""
     row = connection.execute(
-        f"SELECT count(*) FROM (SELECT 1 FROM waiting WHERE model_id = {_MODEL} LIMIT ?)", (fingerprint, limit)
+        f"SELECT count(*) FROM (SELECT 1 FROM waiting w {joined}WHERE w.model_id = {_MODEL}{within} LIMIT ?)",
+        (fingerprint, *values, limit),
     ).fetchone()
     return int(row[0])
+
+
+def _within(spaces: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
+    """A condition over ``passages p`` that lets only some spaces pass, and its value; none for None."""
+    if spaces is None:
+        return "", ()
+    return " AND p.space IN (SELECT value FROM json_each(?))", (json.dumps(list(spaces)),)
 
 
 def settle(connection: sqlite3.Connection, passages: Iterable[Passage], fingerprint: str) -> None:
@@ -305,7 +317,7 @@ class PassageEmbedding:
             return waiting
         deadline = min(deadline, time.monotonic() + _BEFORE_SEARCH_SECONDS)
         # Whoever has nothing waiting does not wait for another thread's turn either.
-        while (left := len(newest(connection, fingerprint, _ALL, spaces))) and time.monotonic() < deadline:
+        while (left := backlog(connection, fingerprint, spaces=spaces)) and time.monotonic() < deadline:
             self._embed_some(embedder, fingerprint, deadline, spaces)
         return left
 
