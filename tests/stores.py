@@ -62,8 +62,8 @@ def remember(memory: Runebook, content: str | None, memory_type: str | None = No
 
 def written(memory: Runebook, *data: Mapping[str, Any], **given: Any) -> list[str]:
     """The URIs of memories that one commit writes, each given as the data of its operation."""
-    operations = {"write_operations": [{"memory_data": each} for each in data]}
-    return [result.uri for result in memory.commit(CommitRequest(operations=operations, **given)).results]
+    receipt = handed_in(memory, write=[{"memory_data": each} for each in data], **given)
+    return [result.uri for result in receipt.results]
 
 
 def replaced(memory: Runebook, memory_type: str, content: str, **keys: str) -> CommitReceipt:
@@ -78,17 +78,17 @@ def note(memory: Runebook, title: str, content: str, **more: Any) -> CommitRecei
 
 def fact(memory: Runebook, topic: str, content: str, **more: Any) -> str:
     """A fact on that topic is stored; its URI."""
-    return only(memory.commit(CommitRequest(content, memory_type="facts", fields={"topic": topic}, **more))).uri
+    return remember(memory, content, "facts", topic=topic, **more)
 
 
 def entity(memory: Runebook, name: str, content: str) -> CommitReceipt:
     """An entity of that name is stored."""
-    return memory.commit(CommitRequest(content, memory_type="entities", fields={"entity_name": name}))
+    return added(memory, "entities", content, entity_name=name)
 
 
 def edited(memory: Runebook, uri: str, changes: Mapping[str, Any], **more: Any) -> CommitReceipt:
     """One memory is edited: its patches, its links, or what its trailer says."""
-    return memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, **changes}]}, **more))
+    return handed_in(memory, edit=[{"uri": uri, **changes}], **more)
 
 
 def said(memory: Runebook, *words: str, session_id: str = "s1", **more: Any) -> CommitReceipt:
