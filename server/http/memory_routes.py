@@ -25,7 +25,7 @@ from memory_core.core.index.indexer import numbered
 from memory_core.core.memory.directory_page import recorded
 from memory_core.core.memory.field_values import coerce, derive
 from memory_core.core.memory.memory import Memory, parse
-from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryField, MemoryType, MergeOp
+from memory_core.core.memory.memory_type import CONTENT, PLACEHOLDER, FieldType, MemoryField, MemoryType, MergeOp
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.requests import CommitRequest, FindRequest, TreeRequest
 from memory_core.core.memory.results import CommitReceipt, Hit, Status, as_json, text_sha256
@@ -121,7 +121,11 @@ def field_facts(found: Memory) -> list[dict[str, Any]]:
     if found.type is None:
         return []
     values: dict[str, Any] = {**found.fields, **derive(found.type, found.fields)}
-    return [answer_from("FieldAnswer", field, value=_scalar(values.get(field.name))) for field in found.type.fields]
+    shown = {CONTENT, *PLACEHOLDER.findall(found.type.content_template or "")}
+    return [
+        answer_from("FieldAnswer", field, value=_scalar(values.get(field.name)), in_text=field.name in shown)
+        for field in found.type.fields
+    ]
 
 
 def _scalar(value: Any) -> Any:

@@ -161,10 +161,14 @@ def sessions(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
 ) -> Any:
-    """Conversations, the latest first."""
-    found = sorted(_logs(memory), key=lambda each: (-each[1].mtime_ns, each[0]))
-    shown = [_session_facts(memory, log, stat) for log, stat in found[offset : offset + limit]]
-    return {"sessions": shown, "total": len(found)}
+    """Conversations, that in which something was said last first."""
+    memory.opened.look()
+    memory.indexer.follow()
+    logs = _logs(memory)
+    said = memory.indexer.catalog.last_said([str(log) for log, _ in logs])
+    logs.sort(key=lambda each: (said.get(str(each[0])) or _stored_at(each[1]), each[1].mtime_ns), reverse=True)
+    shown = [_session_facts(memory, log, stat, said.get(str(log))) for log, stat in logs[offset : offset + limit]]
+    return {"sessions": shown, "total": len(logs)}
 
 
 SessionId = Annotated[str, Path(max_length=400, examples=["2026-05-08-1f3a9c2e"])]
@@ -299,7 +303,11 @@ def _logs(memory: Runebook) -> list[tuple[MemoryUri, FileStat]]:
     return [(log, stat) for log in logs if (stat := files.stat(log)) is not None]
 
 
-def _session_facts(memory: Runebook, log: MemoryUri, stat: FileStat) -> dict[str, Any]:
+def _stored_at(stat: FileStat) -> str:
+    return datetime.fromtimestamp(stat.mtime_ns // 10**9, UTC).isoformat()
+
+
+def _session_facts(memory: Runebook, log: MemoryUri, stat: FileStat, said: str | None) -> dict[str, Any]:
     row = memory.extractor.queue.get(log)
     try:
         stored = row.stored if row is not None else len(memory.extractor.sessions.messages(log))
@@ -315,7 +323,7 @@ def _session_facts(memory: Runebook, log: MemoryUri, stat: FileStat) -> dict[str
         "waiting": 0 if row is None else row.waiting,
         "segments": len(found),
         "title": title,
-        "updated_at": datetime.fromtimestamp(stat.mtime_ns / 1e9, UTC).isoformat(timespec="seconds"),
+        "updated_at": said or _stored_at(stat),
     }
 
 

@@ -237,8 +237,16 @@ def test_a_form_shows_only_what_can_be_changed(page: Page) -> None:
     go(page, place(f"{AGENT}/tools/web_search.md", "edit"))
     sees(page, "field-best_for")
     assert page.get_by_text("Successes").count() == 0
+
+
+def test_a_memory_made_of_its_fields_says_each_of_them_once(page: Page) -> None:
     go(page, place(f"{AGENT}/tools/web_search.md"))
-    assert "Successes" in sees(page, "fields").inner_text()
+    text = sees(page, "body").inner_text()
+    assert "92 successful" in text
+    assert "Optimal params" not in text  # nobody told it
+    fields = sees(page, "fields").inner_text()
+    assert "150,000" in fields
+    assert "Documentation" not in fields
 
 
 def test_leaving_with_unsaved_text_asks_first(page: Page, site: Site) -> None:

@@ -287,6 +287,12 @@ def test_a_conversation_opens_at_the_line_that_was_asked_for(tab: Page) -> None:
     assert tab.locator(".segment").count() >= 2
 
 
+def test_the_address_of_a_log_opens_its_conversation(tab: Page) -> None:
+    _go(tab, "memory/session/default/garden/messages.jsonl")
+    tab.wait_for_function("() => location.hash === '#/session/garden'")
+    _waits(tab, ".turn")
+
+
 def test_the_queue_begins_with_what_the_reader_decides_and_says_once_what_an_extraction_needs(tab: Page) -> None:
     _go(tab, "queue")
     rows = _waits(tab, "[data-testid=queue-row]")

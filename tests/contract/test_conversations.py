@@ -41,6 +41,16 @@ def test_a_conversation_goes_on_on_another_server_and_nothing_is_stored_twice(pl
     assert hit.uri == f"{LOG}#2"
 
 
+def test_when_something_was_last_said_is_told_where_a_message_says_it(place: Place) -> None:
+    memory = place.open()
+    timed = [{**each, "time": f"2026-05-0{at}T09:00:00+08:00"} for at, each in enumerate(said("One.", "Two."), 1)]
+    memory.commit(CommitRequest(messages=[*timed, *said("Three, whenever that was.")], session_id="s1"))
+    memory.commit(CommitRequest(messages=said("Whenever."), session_id="s2"))
+    memory.indexer.follow(None)
+    other = str(LOG).replace("/s1/", "/s2/")
+    assert memory.indexer.catalog.last_said([str(LOG), other]) == {str(LOG): "2026-05-02T01:00:00+00:00"}
+
+
 def test_what_waits_is_handed_in_once_and_waits_again_when_that_is_undone(place: Place) -> None:
     one, other = place.open(), place.open()
     one.commit(CommitRequest(messages=said("I moved to Berlin."), session_id="s1", brief=True))

@@ -304,6 +304,14 @@ class Catalog:
             found.setdefault(uri, set()).add(speaker)
         return found
 
+    def last_said(self, logs: Sequence[str]) -> dict[str, str]:
+        """When something was last said in each of these conversations, ISO 8601 in UTC, where a message tells."""
+        latest = "SELECT updated_at FROM documents WHERE uri = value AND updated_at IS NOT NULL"
+        rows = self.connection().execute(
+            f"SELECT value, ({latest} ORDER BY part DESC LIMIT 1) FROM json_each(?)", (json.dumps(list(logs)),)
+        )
+        return {log: at for log, at in rows if at is not None}
+
     def happened_between(
         self, space: str, start: str, end: str, limit: int, condition: Condition | None = None
     ) -> list[int]:

@@ -232,9 +232,9 @@ class MemoryList:
         }
         return _entry(row, False, self._usage.usage([row["uri"]]), now or datetime.now(UTC), self._rate)
 
-    def counts(self, now: datetime | None = None) -> dict[str, int]:
-        """How many memories in use there are of each type, most first."""
-        condition = self._condition(EntryFilter(active=True), now or datetime.now(UTC))
+    def counts(self) -> dict[str, int]:
+        """How many memories there are of each type, most first."""
+        condition = self._condition(EntryFilter(), datetime.now(UTC))
         return dict(self._rows("d.memory_type, count(*)", condition, "GROUP BY 1 ORDER BY 2 DESC, 1"))
 
     def calendar(self, first: str, last: str) -> tuple[tuple[tuple[str, str, str, str], ...], dict[str, int]]:

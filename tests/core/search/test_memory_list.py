@@ -80,8 +80,8 @@ def test_decay_counts_from_the_last_change_or_use(memory: Runebook) -> None:
     assert entry.decay == pytest.approx(0.4966, abs=0.001)
 
 
-def test_counts_are_of_what_is_in_use(memory: Runebook) -> None:
-    assert memory.memory_list.counts() == {"facts": 2, "notes": 1}
+def test_counts_are_of_what_is_listed(memory: Runebook) -> None:
+    assert memory.memory_list.counts() == {"facts": 2, "notes": 2}
 
 
 @pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": 501}, {"offset": -1}, {"words": "x" * 501}])

@@ -88,6 +88,8 @@ def test_conversations_are_listed_with_what_waits(talked: Desk) -> None:
     listed = talked.owner.facts("GET", "/sessions")
     found = {session["session_id"]: session for session in listed["sessions"]}
     assert listed["total"] == 2
+    assert [session["session_id"] for session in listed["sessions"]] == ["short-talk", "boat-talk"]
+    assert found["boat-talk"]["updated_at"] == "2026-05-08T13:56:00+00:00"
     assert (found["boat-talk"]["messages"], found["boat-talk"]["waiting"]) == (16, 16)
     assert found["boat-talk"]["segments"] >= 1
     queue = talked.owner.facts("GET", "/queue")["waiting"]

@@ -9,6 +9,8 @@ const LABEL_CHARS = 28;
 const COLUMN_PX = 110;
 const ROW_PX = 74;
 const EDGE_PX = 44; // room for the buttons
+/** In a narrower picture only the relations of the chosen node are named. */
+const NARROW_PX = 600;
 /** Fewer nodes than this need only part of the picture. */
 const FILLING_NODES = 10;
 const MOST_FITTED = 1.2;
@@ -26,7 +28,7 @@ export function drawGraph(box, { nodes, edges }, choose, enter) {
   return {
     mark(uri) {
       held.marked = uri;
-      held.drawing?.nodes().removeClass('chosen').filter((node) => node.id() === uri).addClass('chosen');
+      if (held.drawing) show(held.drawing, uri);
     },
     zoom(factor) {
       const { drawing } = held;
@@ -59,7 +61,8 @@ async function begin(box, nodes, edges, choose, enter, held) {
     style: [
       { selector: 'node', style: { width: 'data(size)', height: 'data(size)', shape: 'data(shape)', 'background-color': 'data(hue)', label: 'data(label)', color: colour('--text'), 'font-size': LABEL_PX, 'text-valign': 'bottom', 'text-margin-y': 3, 'text-wrap': 'wrap', 'text-max-width': `${LABEL_WIDTH_PX}px`, 'text-outline-width': 2, 'text-outline-color': colour('--surface') } },
       { selector: 'node.chosen', style: { 'border-width': 4, 'border-color': colour('--accent') } },
-      { selector: 'edge', style: { width: 'data(width)', 'line-color': 'data(hue)', 'line-style': 'data(dash)', 'target-arrow-shape': 'data(arrow)', 'target-arrow-color': 'data(hue)', 'curve-style': 'bezier', label: 'data(label)', 'font-size': LABEL_PX - 2, color: colour('--muted'), 'text-rotation': 'autorotate', 'text-outline-width': 2, 'text-outline-color': colour('--surface') } },
+      { selector: 'edge', style: { width: 'data(width)', 'line-color': 'data(hue)', 'line-style': 'data(dash)', 'target-arrow-shape': 'data(arrow)', 'target-arrow-color': 'data(hue)', 'curve-style': 'bezier', label: box.clientWidth < NARROW_PX ? '' : 'data(label)', 'font-size': LABEL_PX - 2, color: colour('--muted'), 'text-rotation': 'autorotate', 'text-outline-width': 2, 'text-outline-color': colour('--surface') } },
+      { selector: 'edge.chosen', style: { label: 'data(label)', 'line-color': colour('--accent'), 'target-arrow-color': colour('--accent') } },
     ],
     layout: { name: 'preset' },
   });
@@ -67,7 +70,14 @@ async function begin(box, nodes, edges, choose, enter, held) {
   held.drawing.on('tap', 'node', ({ target }) => choose(target.id()));
   held.drawing.on('dbltap', 'node', ({ target }) => { if (!target.id().startsWith('viking://session/')) enter(target.id()); });
   box.dataset.drawn = String(nodes.length);
-  if (held.marked) held.drawing.getElementById(held.marked).addClass('chosen');
+  if (held.marked) show(held.drawing, held.marked);
+}
+
+/** Mark a node, and its relations. */
+function show(drawing, uri) {
+  drawing.elements().removeClass('chosen');
+  const node = drawing.getElementById(uri);
+  node.addClass('chosen').connectedEdges().addClass('chosen');
 }
 
 /** What is connected as the library lays it out; where nothing is, in rows. Names stay readable however small the picture gets. */

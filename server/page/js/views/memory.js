@@ -4,6 +4,7 @@ import { get, pathOf, send } from '../api.js';
 import { fill, h, icon, rendered } from '../dom.js';
 import { day, moment, number, t } from '../i18n.js';
 import { go, href } from '../router.js';
+import { linkOf } from '../parts/addresses.js';
 import { confirmed } from '../parts/dialogs.js';
 import { fieldName, importanceMark, decayBar, nameOf, standingMarks, typeBadge, when } from '../parts/marks.js';
 import { editedSince, relations, sources, versions } from '../parts/provenance.js';
@@ -15,6 +16,8 @@ import { toast, toastError } from '../parts/toast.js';
 const UNITS = { success_rate: '%', avg_time: ' s' };
 
 export async function view({ path, signal }) {
+  const place = linkOf(`viking://${decodeURIComponent(path)}`);
+  if (place.startsWith('#/session/')) { location.replace(place); return h('div'); }
   let entry;
   try {
     entry = await get(`/entries/${path}`, {}, { signal });
@@ -49,6 +52,7 @@ function entryView(first, path, signal) {
   function draw() {
     fill(head, headOf(entry, standing, held));
     const text = rendered(entry.html);
+    for (const item of text.querySelectorAll('li')) if (/^[^:]+:$/.test(item.textContent.trim())) item.remove(); // a field without a value
     if (text.firstElementChild?.matches('h1, h2') && text.firstElementChild.textContent.trim() === nameOf(entry)) text.firstElementChild.remove(); // the title says it
     fill(body, text);
     fill(facts, atAGlance(entry));
@@ -58,7 +62,7 @@ function entryView(first, path, signal) {
   draw();
   showPast();
   const section = (title, ...content) => h('section', { class: 'stack tight' }, h('h2', {}, title), content);
-  const told = (entry.fields ?? []).filter((field) => field.name !== 'content' && field.value !== null && field.value !== undefined && field.value !== '' && String(field.value) !== nameOf(entry));
+  const told = (entry.fields ?? []).filter((field) => !field.in_text && field.value !== null && field.value !== undefined && field.value !== '' && String(field.value) !== nameOf(entry));
   return h('article', { class: 'memory', dataset: { testid: 'memory' } }, head,
     h('div', { class: 'memory-columns' },
       h('div', { class: 'stack wide' }, body,
