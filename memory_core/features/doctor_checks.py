@@ -422,6 +422,8 @@ def _files(subject: ExaminedStore) -> Iterator[Finding]:
             yield from _found("contents", problem.uri, what=problem.what, hint=problem.hint)
         if uri.name.endswith(".md"):
             links[str(uri)] = linked_uris(split(text).trailer or {})
+    for path, (reason, hint) in subject.files.unusable.items():
+        yield from _found("unusable file", path, reason=reason.rstrip("."), hint=hint)
     if ledger is not None:
         yield from _missing(subject, ledger, known.keys() - seen - undelivered)
     dangling = (

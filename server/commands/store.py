@@ -159,9 +159,9 @@ def types(arguments: argparse.Namespace) -> int:
 
 
 def settings_in_force(arguments: argparse.Namespace) -> int:
-    """Print all settings; where one of them is wrong, what there is with its default, and the error."""
+    """Print the settings; where one of them is wrong, what there is with its default, and the error."""
     from memory_core.core import config as declared_settings
-    from memory_core.core.errors import ConfigInvalid
+    from memory_core.core.errors import ConfigInvalid, NotFound
     from memory_core.core.memory.project import ProjectChoice
 
     source = settings_file_of(arguments)
@@ -174,11 +174,20 @@ def settings_in_force(arguments: argparse.Namespace) -> int:
         raise
     facts: dict[str, Any] = {}
     lines: list[str] = []
+    words = [word.casefold() for word in arguments.words]
     for setting in source.settings():
+        told = f"{setting.name} {setting.description}".casefold()
+        if words and not any(word in told for word in words):
+            continue
         shown = ("value", "environment", "description", "origin")
         facts[setting.name] = {name: getattr(setting, name) for name in shown}
         mark = "" if setting.value == setting.default else "  (changed)"
         lines.append(f"{setting.name} = {setting.value}{mark}\n    {setting.description} [{setting.environment}]")
+    if words:
+        if not facts:
+            raise NotFound(f"no setting holds {' '.join(arguments.words)!r}.", hint="All: runebook config.")
+        show(arguments, facts, "\n".join(lines))
+        return 0
     project = ProjectChoice(config.project).current(here(config))
     facts["current_project"] = {"value": project, "description": "The project of this folder."}
     lines.append(f"current project: {project or 'none'}")

@@ -219,6 +219,16 @@ def test_what_only_its_owner_can_mend_is_named_without_promising_a_repair(home: 
     assert note.read_bytes() == "旧的编码".encode("gbk")
 
 
+def test_a_file_that_no_address_can_name_is_told_with_what_to_do(home: Path) -> None:
+    odd = home / "user/default/memories/facts" / "odd\x07name.md"
+    odd.write_text("Nobody finds this.\n", encoding="utf-8")
+    odd.chmod(0o600)
+    (found,) = examine(config(home), load_registry(config(home))).of("files")
+    assert found.severity is Severity.WARNING
+    assert found.subject.endswith("facts/odd\x07name.md")
+    assert "it is no memory: " in found.detail
+
+
 def test_a_copy_with_other_line_ends_is_no_hand_edit(home: Path) -> None:
     note = next((home / "user/default/memories/facts").glob("[!.]*.md"))
     note.write_bytes(note.read_bytes().replace(b"\n", b"\r\n"))

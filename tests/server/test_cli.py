@@ -82,6 +82,8 @@ def test_json_output_of_every_command_parses(run: Run) -> None:
     assert types["problems"] == []
     assert {"profile", "tools", "notes"} <= {memory_type["name"] for memory_type in types["types"]}
     assert facts(run("config", "--json"))["index.mode"]["value"] == "auto"
+    assert set(facts(run("config", "--json", "index.mode", "search.rank"))) == {"index.mode", "search.rank"}
+    assert run("config", "no-such-setting")[0] != 0
     for url in ("postgresql://me:se:cret@db:5432/x", "postgresql://me@db:5432/x?password=se:cret&sslmode=require"):
         shown = facts(run("config", "--json", "--set", f"store.url={url}"))["store.url"]["value"]
         assert shown == url.replace("se:cret", "…")

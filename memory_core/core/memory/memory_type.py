@@ -91,7 +91,7 @@ class Average(Record):
 class MemoryField(Record):
     """One declared field of a memory type."""
 
-    name: Annotated[str, Shaped(r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    name: Annotated[str, Shaped(r"^[A-Za-z_][A-Za-z0-9_]*\Z")]
     type: FieldType = FieldType.STRING
     description: str = ""
     merge_op: MergeOp = MergeOp.PATCH
@@ -135,10 +135,10 @@ class MemoryType(Record):
     file's body is the ``content`` field. With it, in *template mode*: the body is rendered.
     """
 
-    name: Annotated[str, Shaped(r"^[a-z][a-z0-9_]*$", 64)]
+    name: Annotated[str, Shaped(r"^[a-z][a-z0-9_]*\Z", 64)]
     description: str
     directory: Annotated[str, Shaped(r"^viking://")]
-    filename_template: Annotated[str, Shaped(r"\.md$")]
+    filename_template: Annotated[str, Shaped(r"\.md\Z")]
     content_template: str | None = None
     fields: tuple[MemoryField, ...]
     enabled: bool = True

@@ -188,8 +188,9 @@ class ImportReport:
             yield f"extracted from conversations: {self.extracted:,} files changed"
         yield from (f"renamed to {name}" for name in self.moved)
         yield (
-            f"{self.format}: {self.total(Action.CREATED):,} {would}created, {self.total(Action.UPDATED):,} {would}"
-            f"updated, {self.total(Action.UNCHANGED):,} unchanged, {len(self.left_out):,} left out."
+            f"all from {self.format}: {self.total(Action.CREATED):,} {would}created, "
+            f"{self.total(Action.UPDATED):,} {would}updated, {self.total(Action.UNCHANGED):,} unchanged, "
+            f"{len(self.left_out):,} left out."
         )
         yield from self._nothing_new()
         if 0 < len(self.commits) <= _UNDO_SHOWN:

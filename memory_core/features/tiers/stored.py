@@ -299,11 +299,13 @@ def _earlier(store: Store, uri: MemoryUri) -> Segment | None:
 
 
 def _gone(store: Store, log: MemoryUri, there: frozenset[str]) -> tuple[SegmentExchange, ...]:
-    """Analysed pages of segments that were deleted and did not move."""
+    """Analysed pages of segments that were deleted; one that moved at last is elsewhere."""
     pages: list[SegmentExchange] = []
     places = (segments_of(log), archived_uri(segments_of(log)))
     for uri in (each for place in places for each in store.ledger.past.below(place)):
-        if uri.name in there or not is_segment(uri) or store.ledger.past.moved_to(uri, 0) is not None:
+        if uri.name in there or not is_segment(uri):
+            continue
+        if store.ledger.past.moved_to(uri, store.ledger.past.seqs_of(uri)[-1] - 1) is not None:
             continue
         earlier = _earlier(store, uri)
         pages += [page for page in earlier.pages if page.analysed] if earlier is not None else []

@@ -142,6 +142,7 @@ BROKEN = {
     "unknown root key": (RECIPE + "colour: red\n", 13, "'colour' is unknown"),
     "unknown type": (edited("int64", "integer"), 9, "fields[1].type"),
     "wrong shape": (edited("name: recipes", "name: [recipes]"), 1, "name: "),
+    "name with a line end": (edited("name: recipes", 'name: "recipes\\n"'), 1, "recipes"),
     "bad name": (edited("name: recipes", "name: My Recipes"), 1, "My Recipes"),
     "salience out of range": (RECIPE + "salience: 3\n", 13, "salience"),
     "format with code": (edited("{:,d} min", "{0.__class__}"), 11, "format"),

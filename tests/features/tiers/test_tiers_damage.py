@@ -21,6 +21,7 @@ from memory_core.features.tiers import overflow, stored
 from memory_core.features.tiers.segment import Segment, SegmentExchange, dump_segment
 from memory_core.features.tiers.stored import analysed_lines, segments_in
 from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.features.tiers.talks import (
@@ -128,18 +129,22 @@ def test_promoted_pages_of_a_deleted_segment_are_never_extracted_again(tmp_path:
         assert sorted(read) == sorted(spoken(*TEMPLES, *PAYMENTS))
 
 
-@pytest.mark.parametrize("archived", [False, True])
+@pytest.mark.parametrize("moves", ["stays", "archived", "restored"])
 def test_promoted_pages_are_known_to_a_new_process_when_every_segment_was_deleted(
-    tmp_path: Path, read: list[str], archived: bool
+    tmp_path: Path, read: list[str], moves: str
 ) -> None:
     with opened(tmp_path, [NOTHING] * 3, mid_term_heat_threshold=3.5, mid_term_capacity=1) as memory:
         say(memory, *TEMPLES, *PAYMENTS)
         assert read == spoken(*TEMPLES)
-        if archived:
+        if moves != "stays":
             memory.find(FindRequest(PAYMENTS[0][0], now=NOW))
             list(maintain(memory, "eviction").receipts)
         found = segments_in(memory.store, log())
-        assert [len(each.segment.pages) for each in found.archived] == [3] * archived
+        assert [len(each.segment.pages) for each in found.archived] == [3] * (moves != "stays")
+        if moves == "restored":
+            memory.run(RESTORE, ArchiveRequest([str(each.uri) for each in found.archived]))
+            found = segments_in(memory.store, log())
+            assert found.archived == ()
         for each in (*found.used, *found.archived):
             memory.store.files.path_for(each.uri).unlink()
         memory.store.forget_vanished()
