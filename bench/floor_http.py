@@ -70,14 +70,18 @@ class _Session:
         return text
 
 
-def loads(home: Path) -> tuple[Load, Load]:
-    """Commits, then finds, by 16 clients at once."""
+def loads(home: Path) -> tuple[Load, Load, Load]:
+    """Finds, commits, and finds again while the vectors of those commits are made; by 16 clients at once."""
     with _serving(lambda port: [*serve(home), "--transport", "http", "--port", str(port)]) as port:
         sessions = [_Session(port) for _ in range(_CLIENTS)]
         sessions[0].call(("find", {"query": "is the model loaded"}))
+        finds = _load(sessions, _found)
         commits = _load(sessions, lambda number: ("commit_memory", {"memory_content": told(_NEW_FROM + number).text}))
-        finds = _load(sessions, lambda number: ("find", {"query": told(number).question}))
-    return commits, finds
+        return finds, commits, _load(sessions, _found)
+
+
+def _found(number: int) -> Call:
+    return "find", {"query": told(number).question}
 
 
 def bare_load(command: Sequence[str]) -> Load:

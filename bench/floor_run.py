@@ -111,8 +111,8 @@ class Run:
         return floor_commands.command_seconds(self.home(SMALL), self._starts, server=True)
 
     @cached_property
-    def loads(self) -> tuple[floor_http.Load, floor_http.Load]:
-        """Commits and finds over HTTP."""
+    def loads(self) -> tuple[floor_http.Load, floor_http.Load, floor_http.Load]:
+        """Finds, commits, and finds right after them, over HTTP."""
         return floor_http.loads(self.home(SMALL))
 
     @cached_property
