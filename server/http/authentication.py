@@ -58,6 +58,8 @@ _WRITING_TOOL = "commit_memory"
 _USE_NOTED_SECONDS = 60.0
 #: How long a stream goes on without another look at its token.
 _STREAM_SECONDS = 5.0
+#: A refusal for asking too often comes after so long.
+_REFUSAL_SECONDS = 0.5
 
 
 @frozen
@@ -194,6 +196,8 @@ class TokenCheck:
         key = address_of(scope) if found is None else f"token {found.id}"
         wait_seconds = self._rates.take(key)
         if wait_seconds:
+            with self._open.one_more(key) as held:  # who asks again at once is told so twice a second
+                await anyio.sleep(_REFUSAL_SECONDS if held else 0)
             await respond(send, 429, "Too many requests.", [(b"retry-after", str(wait_seconds).encode())])
         elif found is None:
             await self._refuse_stranger(scope, send, wrong=token is not None)
