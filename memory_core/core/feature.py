@@ -8,7 +8,6 @@ needed and not before. Without a slice everything else works.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,6 +19,7 @@ from memory_core.core.command import Argument, Command
 from memory_core.core.errors import InvalidInput
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.text.unicode_form import unicode_form
 
 if TYPE_CHECKING:
     from memory_core.core.commit.working_copy import PlanContext
@@ -93,7 +93,7 @@ class RecordKind:
 
     def takes(self, name: str | None) -> bool:
         """Whether a write with this type or category is for such a file; case, width, ``_``, ``-`` do not matter."""
-        folded = unicodedata.normalize("NFKC", name or "").casefold().replace("_", " ").replace("-", " ")
+        folded = unicode_form("NFKC", name or "").casefold().replace("_", " ").replace("-", " ")
         return " ".join(folded.split()) in self.names
 
     def target(self, context: PlanContext, moment: datetime) -> MemoryUri:

@@ -6,7 +6,6 @@ changed is refused alone.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,18 +17,18 @@ from memory_core.core.errors import FieldRejected, InvalidInput, RunebookError
 from memory_core.core.feature import Feature
 from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.memory_type import MemoryType, ProjectMode
-from memory_core.core.memory.metadata import PINNED
+from memory_core.core.memory.metadata import PINNED, TAG_CHARS, TAGS_MOST
 from memory_core.core.memory.operations import escaped, refusal
 from memory_core.core.memory.project import GLOBAL, project_name
 from memory_core.core.memory.requests import Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.core.store.local import Snapshot
+from memory_core.core.text.unicode_form import unicode_form
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
 KIND = "organize"
-_TAG_CHARS, _TAGS_MOST = 200, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +92,17 @@ def tag_name(text: str) -> str:
     Raises:
         InvalidInput: If it is blank, too long, or holds what no line of text does.
     """
-    name = unicodedata.normalize("NFC", text).strip().removeprefix("#").strip()
-    if not name or len(name) > _TAG_CHARS or not name.isprintable():
-        raise InvalidInput(f"{escaped(text[:60])!r} is no tag.", hint=f"Use 1 to {_TAG_CHARS} printable characters.")
+    name = unicode_form("NFC", text).strip().removeprefix("#").strip()
+    if not name or len(name) > TAG_CHARS or not name.isprintable():
+        raise InvalidInput(f"{escaped(text[:60])!r} is no tag.", hint=f"Use 1 to {TAG_CHARS} printable characters.")
     return name
 
 
 def _tags(memory: Memory, given: Sequence[str], taken: set[str]) -> list[str] | None:
     """The tags that a memory has then; None for none."""
     tags = [tag for tag in dict.fromkeys((*memory.metadata.tags, *given)) if tag not in taken]
-    if len(tags) > _TAGS_MOST:
-        raise FieldRejected(f"it would have {len(tags)} tags.", hint=f"A memory has at most {_TAGS_MOST}.")
+    if len(tags) > TAGS_MOST:
+        raise FieldRejected(f"it would have {len(tags)} tags.", hint=f"A memory has at most {TAGS_MOST}.")
     return tags or None
 
 

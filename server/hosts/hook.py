@@ -16,7 +16,6 @@ import re
 import sys
 import threading
 import time
-import unicodedata
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any, NamedTuple
 
 from memory_core.core.errors import InvalidInput, RunebookError
 from memory_core.core.llm.client import COMMAND
+from memory_core.core.text.unicode_form import unicode_form
 from server.commands.opening import open_memory_of
 from server.early_settings import EarlySettings, read_early
 from server.hosts import hook_notes
@@ -141,7 +141,7 @@ def host_of(given: Mapping[str, Any], environment: Mapping[str, str]) -> str:
 
 def session_name(text: str) -> str | None:
     """A host's session as a folder may be called: its own name where that is one; None for none."""
-    name = unicodedata.normalize("NFC", text.strip())
+    name = unicode_form("NFC", text.strip())
     if not name or _SESSION.fullmatch(name):
         return name or None
     import hashlib  # its library takes longer to load than all of this

@@ -58,6 +58,8 @@ from server.http.page_files import plain, render
 #: Of a longer file (a conversation, not a memory) only the beginning is given.
 _TEXT_CHARS = 1_000_000
 _SHOWN_CHARS = 2_000
+#: Of differences at most so many rows are shown.
+ROWS_MOST = 5_000
 
 
 def stored(memory: Runebook, path: str) -> Memory:
@@ -352,7 +354,7 @@ def _preview(memory: Runebook, edit: EntryEdit, found: Memory) -> dict[str, Any]
     changes = memory.preview(operations_of(edit, found))
     after = next((change.after for change in changes if change.uri == found.uri), None)
     now = _parsed(memory, found.uri, found.text if after is None else after)
-    return {"html": render(now.body), "rows": side_by_side(found.text, now.text)}
+    return {"html": render(now.body), "rows": side_by_side(found.text, now.text, most=ROWS_MOST)}
 
 
 def _expect_same(memory: Runebook, found: Memory, seen: str | None) -> None:

@@ -52,7 +52,7 @@ from memory_core.runebook import Runebook
 from server.http.api import IfMatch, Reader, Refusal, Writer, expect_stored, route, seen_sha256
 from server.http.api_answers import Archiving, Consolidation, DryRun, Relation, Restoring, SummaryText, answer_from
 from server.http.authentication import identity
-from server.http.memory_routes import EntryPath, field_facts, message_facts, past_of, stored
+from server.http.memory_routes import ROWS_MOST, EntryPath, field_facts, message_facts, past_of, stored
 from server.http.page_files import render
 from server.http.settings_routes import OWNER_ALONE
 
@@ -63,7 +63,6 @@ CommitId = Annotated[
 Context = Annotated[int, Query(ge=0, le=1_000_000, description="Unchanged lines shown around a change.")]
 _COMMITS_MOST = 500
 _VERSIONS_MOST = 200
-_ROWS_MOST = 5_000
 _FILES_LISTED = 50
 
 
@@ -86,7 +85,7 @@ def read_commit(memory: Reader, commit_id: CommitId, context: Context = 3) -> An
     history = past_of(memory)
     commit = history.commit(commit_id)
     files: list[dict[str, Any]] = []
-    rows_left = _ROWS_MOST
+    rows_left = ROWS_MOST
     for diff in history.diff(commit.commit_id):
         rows, rows_left = _shown_rows(diff, context, rows_left)
         files.append({**as_json(diff.step), "rows": rows})
@@ -110,7 +109,7 @@ def versions(
     """The versions of a file, newest first, through its renames; it may be gone by now."""
     memory.opened.look()
     listed: list[dict[str, Any]] = []
-    rows_left = _ROWS_MOST
+    rows_left = ROWS_MOST
     for version in past_of(memory).versions(f"{SCHEME}{path}", limit):
         rows, rows_left = _shown_rows(version.diff, context, rows_left)
         listed.append(answer_from("VersionAnswer", version.diff.step, commit=version.commit, rows=rows))
@@ -131,15 +130,10 @@ def _listed(commit: Commit) -> dict[str, Any]:
     return {**as_json(shown), "file_count": count}
 
 
-def _shown_rows(diff: FileDiff, context: int, most: int) -> tuple[list[Row], int]:
+def _shown_rows(diff: FileDiff, context: int, most: int) -> tuple[Sequence[Row], int]:
     """The rows of one file, at most so many and one that counts the lines of the others; how many more may come."""
-    if most <= 0:
-        lines = max(diff.before.count("\n"), diff.after.count("\n"), 1)
-        return ([Row("skipped", count=lines)] if diff.before != diff.after else []), 0
-    rows = list(side_by_side(diff.before, diff.after, context))
-    if len(rows) <= most:
-        return rows, most - len(rows)
-    return [*rows[:most], Row("skipped", count=sum(row.count or 1 for row in rows[most:]))], 0
+    rows = side_by_side(diff.before, diff.after, context, most)
+    return rows, max(0, most - len(rows))
 
 
 conversations = APIRouter(tags=["conversations"])

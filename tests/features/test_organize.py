@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
 from memory_core.core.errors import ContentRejected, InvalidInput
 from memory_core.core.memory.requests import CommitRequest
-from memory_core.core.memory.results import Status
+from memory_core.core.memory.results import Action, ChangeSet, Status
 from memory_core.core.search.memory_list import EntryFilter
+from memory_core.core.store.local import Snapshot
 from memory_core.features.organize import ORGANIZE, OrganizeRequest, tag_name
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook
@@ -111,3 +113,28 @@ def test_other_users_files_are_not_touched(memory: Runebook) -> None:
     receipt = memory.run(ORGANIZE, OrganizeRequest([uri], tags=["mine"]))
     assert only(receipt).reason
     assert "tags" not in trailer(view, uri)
+
+
+def test_no_more_is_changed_at_once_than_others_should_wait_for(memory: Runebook) -> None:
+    uris = [note(memory, f"Long {number}", "long text " * 26_000) for number in range(19)]
+    results = memory.run(ORGANIZE, OrganizeRequest(uris, tags=["x"])).results
+    changed = [result.uri for result in results if result.action is Action.UPDATED]
+    assert changed == uris[:17]
+    assert [result.action for result in results[17:]] == [Action.REJECTED] * 2
+    assert "another commit" in (results[18].hint or "")
+    removed = {"delete_operations": [{"uri": uri} for uri in uris]}
+    receipt = memory.commit(CommitRequest(operations=removed))
+    assert [result.action for result in receipt.results].count(Action.DELETED) == 17
+
+
+def test_while_a_dry_run_looks_at_many_memories_others_write(memory: Runebook) -> None:
+    kept: list[str] = []
+
+    def plan(_: Snapshot) -> ChangeSet:
+        other = threading.Thread(target=lambda: kept.append(note(memory, "Meanwhile")))
+        other.start()
+        other.join(20)
+        return ChangeSet((), ())
+
+    assert memory.store.commit(plan, dry_run=True).status is Status.DRY_RUN
+    assert len(kept) == 1

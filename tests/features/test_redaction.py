@@ -253,6 +253,7 @@ def test_hashes_ids_and_random_bytes_are_not_secrets() -> None:
         "aws " * 250_000,
         "curl -u " * 125_000,
         "sk-proj-" * 125_000,
+        "\\" * 1_000_000,
     ],
     ids=lambda big: str(big)[:12],
 )
@@ -280,6 +281,7 @@ ESCAPES: list[Callable[[str], str]] = [
     lambda char: f"&#x{ord(char):X};",
     lambda char: f"&amp;#{ord(char)};",
     lambda char: f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{{{ord(char):x}}}",
+    lambda char: f"\\{ord(char):03o}" if ord(char) < 256 else f"\\U{ord(char):08x}",
 ]
 
 
@@ -293,6 +295,10 @@ def test_a_secret_is_found_behind_every_escape(text: str, data: st.DataObject) -
     assert kept.startswith("see ")
     assert kept.endswith(" ok")
     assert not find_secrets(kept)
+
+
+def test_a_number_that_html_reads_without_its_semicolon_is_an_escape() -> None:
+    assert "[redacted: " in shown("see &#103hp_" + TOKENS["GitHub token"].removeprefix("ghp_"))
 
 
 @pytest.mark.parametrize(

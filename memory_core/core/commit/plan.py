@@ -352,7 +352,7 @@ class _Planner:
         merged = _explained(memory, memory_type, merged)
         metadata: dict[str, Any] = {**_given_metadata(data), **assignment.privacy(project)}
         if adds and isinstance(metadata.get("tags"), list):
-            metadata["tags"] = list(dict.fromkeys((*memory.metadata.tags, *metadata["tags"])))
+            metadata["tags"] = FIELDS["tags"].stored([*dict.fromkeys((*memory.metadata.tags, *metadata["tags"]))])
         same_fields = all(memory.fields.get(name) == value for name, value in merged.values.items())
         notes = (_ignored(merged),) if merged.ignored else ()
         if same_fields and all(memory.metadata.get(name) == value for name, value in metadata.items()):

@@ -11,7 +11,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
-from memory_core.core.errors import FieldRejected, InvalidUri, MemoryChanged, NotFound
+from memory_core.core.errors import FieldRejected, InvalidUri, MemoryChanged, NotFound, TooLarge
 from memory_core.core.frozen import frozen
 from memory_core.core.memory import names
 from memory_core.core.memory.memory import Memory, parse
@@ -20,6 +20,8 @@ from memory_core.core.memory.project import ProjectAssignment, project_key
 from memory_core.core.memory.results import FileChange, text_sha256
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
+
+_NAMED_CHARS = 4_194_304
 
 
 class WriteMode(StrEnum):
@@ -92,6 +94,7 @@ class WorkingCopy:
         self.snapshot = snapshot
         self.context = context
         self._before: dict[MemoryUri, str | None] = {}
+        self._named: dict[MemoryUri, int] = {}
         self._after: dict[MemoryUri, str | None] = {}
         self._memories: dict[tuple[MemoryUri, str], Memory] = {}
         self._aliases: dict[MemoryUri, MemoryUri] = {}
@@ -106,9 +109,26 @@ class WorkingCopy:
 
         Raises:
             InvalidUri: If it may not.
+            TooLarge: As ``expect_room``.
         """
         uri = self.context.owned(text)
-        return self._aliases.get(uri, uri)
+        uri = self._aliases.get(uri, uri)
+        self.expect_room(uri)
+        return uri
+
+    def expect_room(self, uri: MemoryUri) -> None:
+        """Count a file that is to be changed: others wait until all of them are read, merged and written.
+
+        Raises:
+            TooLarge: If they are more than others should wait for.
+        """
+        if uri not in self._named:
+            if sum(self._named.values()) > _NAMED_CHARS:
+                raise TooLarge(
+                    f"the commit changes {_NAMED_CHARS:,} stored characters already.",
+                    hint="Change the rest in another commit.",
+                )
+            self._named[uri] = len(self.before(uri) or "")
 
     def alias(self, asked: MemoryUri, given: MemoryUri) -> None:
         """Note that the memory asked for under one URI was created under another."""

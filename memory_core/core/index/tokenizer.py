@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from functools import lru_cache
 
@@ -30,6 +30,9 @@ from memory_core.core.text.word_table import compiled
 
 _TERM_LIMIT = 64
 _EXACT_LIMIT = 8
+#: Of a longer phrase so many words are asked for, and of all phrases of a question, those at its end: each word costs a
+#: search all places where it stands.
+_PHRASE_WORDS, _PHRASES_WORDS = 16, 128
 #: A longer query is read from its end: in joined messages the last one is the question.
 _READ_CHARS = 8_000
 
@@ -108,6 +111,11 @@ def query_terms(text: str, limit: int = _TERM_LIMIT, *, fillers: bool = True) ->
     found: dict[str, _Term] = {}
     for term in (*_quoted_terms(folded), *_plain_terms(folded)):
         found.setdefault(term.operand, term)
+    in_phrases = 0
+    for operand in [operand for operand in reversed(found) if " " in operand]:
+        in_phrases += operand.count(" ") + 1
+        if in_phrases > _PHRASES_WORDS:
+            del found[operand]
     terms = [term for term in found.values() if not term.filler] or (list(found.values()) if fillers else [])
     if len(terms) > limit:
         ranked = sorted(range(len(terms)), key=lambda at: (-terms[at].weight, -at))
@@ -129,7 +137,7 @@ def exact_terms(text: str, limit: int = _EXACT_LIMIT) -> tuple[str, ...]:
     found = [term.operand for term in _quoted_terms(folded, least=1)]
     for run, is_cjk in runs(folded):
         if not is_cjk:
-            found += [f'"{" ".join(_words(chunk))}"' for chunk in _identifiers(run)]
+            found += [_phrase(_words(chunk), 0.0).operand for chunk in _identifiers(run)]
     return tuple(dict.fromkeys(found))[-limit:]
 
 
@@ -145,7 +153,7 @@ def phrase_operand(words: str) -> str:
     for run, is_cjk in runs(folded_words(words)):
         tokens += (stored_tokens(run)[:-1] or [run]) if is_cjk else _words(run)
         last_run = run if is_cjk else ""
-    return _Term(" ".join(tokens), 0.0, prefix=len(last_run) == 1).operand
+    return _phrase(tokens, 0.0, prefix=len(last_run) == 1).operand
 
 
 def is_sentence(text: str) -> bool:
@@ -211,6 +219,10 @@ def _identifiers(run: str) -> Iterator[str]:
             yield text
 
 
+def _phrase(tokens: Sequence[str], weight: float, *, prefix: bool = False) -> _Term:
+    return _Term(" ".join(tokens[:_PHRASE_WORDS]), weight, prefix=prefix and len(tokens) <= _PHRASE_WORDS)
+
+
 def _quoted_terms(folded: str, least: int = 2) -> Iterator[_Term]:
     """Quoted phrases of at least so many tokens."""
     for match in _QUOTED.finditer(folded):
@@ -227,7 +239,7 @@ def _quoted_terms(folded: str, least: int = 2) -> Iterator[_Term]:
         if len(last_run) > 1:
             tokens.pop()
         if len(tokens) >= least:
-            yield _Term(" ".join(tokens), _PHRASE_WEIGHT + len(content), prefix=prefix)
+            yield _phrase(tokens, _PHRASE_WEIGHT + len(content), prefix=prefix)
 
 
 def _plain_terms(folded: str) -> Iterator[_Term]:
@@ -264,7 +276,7 @@ def _terms_of(chunk: str) -> Iterator[_Term]:
         yield _Term(words[0], 0.0, filler=True)  # don't, wasn't
         return
     if len(words) > 1:
-        yield _Term(" ".join(words), _PHRASE_WEIGHT + len(stem))
+        yield _phrase(words, _PHRASE_WEIGHT + len(stem))
         words = [word for word in words if len(word) > 1]
     for word in words:
         weight = len(word) + (_DIGIT_WEIGHT if any(char.isdigit() for char in word) else 0.0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -16,6 +15,7 @@ from typing import cast
 
 from memory_core.core.errors import FieldRejected
 from memory_core.core.memory.memory_type import DATE_FORMAT, FieldType, FieldValue, MemoryField, MemoryType, MergeOp
+from memory_core.core.text.unicode_form import unicode_form
 
 _INT64_MIN = -(2**63)
 
@@ -149,7 +149,7 @@ def _bool(field: MemoryField, value: object) -> bool:
     if isinstance(value, int | float) and value in (0, 1):
         return bool(value)
     if isinstance(value, str):
-        word = unicodedata.normalize("NFKC", value).strip().casefold()
+        word = unicode_form("NFKC", value).strip().casefold()
         if word in _TRUE or word in _FALSE:
             return word in _TRUE
     raise refused(field, value, "is neither true nor false", "Give true or false.")
@@ -162,7 +162,7 @@ def _number(field: MemoryField, value: object) -> Decimal:
     if isinstance(value, float) and math.isfinite(value):
         return Decimal(value)
     if isinstance(value, str) and len(value) <= _NUMBER_LIMIT_CHARS:
-        text = unicodedata.normalize("NFKC", value).strip()
+        text = unicode_form("NFKC", value).strip()
         if _NUMBER.fullmatch(text):
             return Decimal(text)
     example = "5" if field.type is FieldType.INT64 else "2.5"

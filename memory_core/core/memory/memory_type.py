@@ -15,7 +15,6 @@ import hashlib
 import json
 import re
 import threading
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -29,6 +28,7 @@ from memory_core.core.memory.metadata import RESERVED_KEYS
 from memory_core.core.memory.results import as_json
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.record import Fault, Record, RecordInvalid, Shaped, Within
+from memory_core.core.text.unicode_form import unicode_form
 from memory_core.core.text.word_table import word_table
 
 
@@ -209,7 +209,7 @@ def resolve_category(name: str) -> str | None:
     Returns:
         The type's name, or None where no type corresponds.
     """
-    folded = unicodedata.normalize("NFKC", name).casefold()
+    folded = unicode_form("NFKC", name).casefold()
     category = " ".join(re.split(r"[\s_-]+", folded)).strip()
     known = word_table(__file__)["categories"]
     return next((memory_type for memory_type, categories in known.items() if category in categories), None)

@@ -30,6 +30,9 @@ class Kind(StrEnum):
     SYSTEM = "system"
 
 
+TAG_CHARS, TAGS_MOST = 200, 100
+
+
 @frozen
 class MetadataField:
     """One key.
@@ -54,8 +57,13 @@ class MetadataField:
         """A given value as a trailer keeps it; None for what is the rule and not written down.
 
         Raises:
-            InvalidInput: If it is to be a time and is none.
+            InvalidInput: If it is to be a time and is none, or is too many or too long tags.
         """
+        if self.kind is Kind.TEXTS and given and (len(given) > TAGS_MOST or any(len(tag) > TAG_CHARS for tag in given)):
+            raise InvalidInput(
+                f"{self.name} are too many or too long.",
+                hint=f"A memory has at most {TAGS_MOST}, of {TAG_CHARS} characters.",
+            )
         if self.kind is Kind.TIME:
             return expiry_text(self.name, given) or None
         if self.kind is Kind.FLAG and given == self.default:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from memory_core.core.memory.template import composed
 from memory_core.core.memory.uri import is_device_name
 from memory_core.core.text.language import phrase, sentences
 from memory_core.core.text.normalization import simplified
+from memory_core.core.text.unicode_form import unicode_form
 from memory_core.core.text.word_table import word_table
 
 LIMIT_BYTES = 255
@@ -35,7 +35,7 @@ def short_hash(text: str) -> str:
 
 def fold(name: str) -> str:
     """The form under which Windows or macOS may confuse two names: compatibility form, case folded."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFKC", name).casefold())
+    return unicode_form("NFC", unicode_form("NFKC", name).casefold())
 
 
 def key_of(values: Mapping[str, object], key_fields: tuple[str, ...]) -> str:
@@ -68,7 +68,7 @@ def render(template: str, values: Mapping[str, object]) -> str:
         if index % 2:
             value = values.get(piece)
             words = " ".join(str("" if value is None else value).split())
-            text = _UNSAFE.sub("-", unicodedata.normalize("NFC", words)).strip(" .")
+            text = _UNSAFE.sub("-", unicode_form("NFC", words)).strip(" .")
             if text:
                 pieces.append(pending_separator + text)
                 pending_separator = ""
@@ -84,7 +84,7 @@ def render(template: str, values: Mapping[str, object]) -> str:
 
 def fit(stem: str, extension: str, suffix: str = "") -> str:
     """``stem + suffix + extension``, cut by whole characters with a short hash when too long in bytes."""
-    stem = unicodedata.normalize("NFC", stem).strip(" .") or "untitled"
+    stem = unicode_form("NFC", stem).strip(" .") or "untitled"
     if is_device_name(stem):
         stem = f"_{stem}"
     room = LIMIT_BYTES - _SUFFIX_ROOM_BYTES - len(extension.encode("utf-8"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from memory_core.core.config import ProjectConfig
 from memory_core.core.errors import ContentRejected, FieldRejected, InvalidInput
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.memory_type import ProjectMode
+from memory_core.core.text.unicode_form import unicode_form
 
 if TYPE_CHECKING:
     from memory_core.core.memory.memory_type import MemoryType
@@ -183,7 +183,7 @@ def project_name(text: str) -> str:
     Raises:
         InvalidInput: If it is blank, too long, or holds what no line of text does.
     """
-    name = unicodedata.normalize("NFC", text.strip()) if isinstance(text, str) else ""
+    name = unicode_form("NFC", text.strip()) if isinstance(text, str) else ""
     if not name or len(name) > NAME_LIMIT_CHARS or _UNSOUND.search(name):
         raise InvalidInput("project is no name of a project.", hint=_HINT)
     if "://" in name or "@" in name.partition(":")[0]:
@@ -204,7 +204,7 @@ def remote_name(url: str) -> str | None:
 
 def folder_name(name: str) -> str | None:
     """The project that a folder's name stands for; None where it cannot be a name."""
-    name = unicodedata.normalize("NFC", name.strip())
+    name = unicode_form("NFC", name.strip())
     sound = 0 < len(name) <= NAME_LIMIT_CHARS and not _UNSOUND.search(name) and name.casefold() not in (HERE, GLOBAL)
     return name if sound else None
 

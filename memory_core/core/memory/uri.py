@@ -9,7 +9,6 @@ real disk is proved once more by ``FileStore.path_for``.
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -17,6 +16,7 @@ from typing import Self
 from urllib.parse import unquote
 
 from memory_core.core.errors import InvalidUri
+from memory_core.core.text.unicode_form import unicode_form
 
 SCHEME = "viking://"
 ABSTRACT_NAME = ".abstract.md"
@@ -167,7 +167,7 @@ def _checked_part(part: str, uri: str) -> str:
 @lru_cache(maxsize=_REMEMBERED_PARTS)
 def _judged(part: str) -> tuple[str, str | None]:
     """A part in NFC, and what is wrong with it; None where nothing is."""
-    part = unicodedata.normalize("NFC", part)
+    part = unicode_form("NFC", part)
     forms = (part, unquote(part)) if "%" in part else (part,)
     if not part:
         return part, "has an empty part"
@@ -188,5 +188,5 @@ def _judged(part: str) -> tuple[str, str | None]:
 
 
 def _leaves(form: str) -> bool:
-    compatible = unicodedata.normalize("NFKC", form)
+    compatible = unicode_form("NFKC", form)
     return compatible in (".", "..") or "/" in form or "\\" in compatible

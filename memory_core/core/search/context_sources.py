@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +34,7 @@ from memory_core.core.search.passages import READ_CHARS, best_sentences
 from memory_core.core.search.ranking import in_turns
 from memory_core.core.text.analysis import distinct_words
 from memory_core.core.text.language import is_small_talk
+from memory_core.core.text.unicode_form import unicode_form
 
 if TYPE_CHECKING:
     from memory_core.core.memory.metadata import Metadata
@@ -626,7 +626,7 @@ def skill_name_of(path: str) -> str | None:
     parts = re.split(r"[\\/]+", bare.replace("\\ ", " "))
     if len(parts) < 3 or parts[-1].casefold() != _FILE or parts[-3].casefold() != _FOLDER:
         return None
-    name = unicodedata.normalize("NFC", parts[-2]).strip()
+    name = unicode_form("NFC", parts[-2]).strip()
     sound = name not in ("", ".", "..") and len(name) <= _NAME_CHARS and name.isprintable()
     return name if sound else None
 

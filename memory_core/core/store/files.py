@@ -21,6 +21,7 @@ from memory_core.core.frozen import frozen
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
 from memory_core.core.store import atomic
+from memory_core.core.text.unicode_form import unicode_form
 
 
 @frozen
@@ -118,7 +119,7 @@ def as_stored(root: Path, parts: tuple[str, ...]) -> Path:
         return Path(shown)
     path = root
     for part in parts:
-        composed, decomposed = path / part, path / unicodedata.normalize("NFD", part)
+        composed, decomposed = path / part, path / unicode_form("NFD", part)
         path = decomposed if not os.path.lexists(composed) and os.path.lexists(decomposed) else composed
     return path
 

@@ -289,14 +289,18 @@ class Store:
             StoreBusy: If the lock was not free in time. Nothing was stored.
             StorageFailed: If the ledger could not be written, or the folder can only be read. Nothing was stored.
         """
+        if dry_run:  # others may write meanwhile
+            with self._lock.held():
+                self._delivery.recover()
+            return _receipt("", Status.DRY_RUN, self._planned(plan)[0])
         moment = now or datetime.now(UTC)
         for attempt in range(_ATTEMPTS):
             with self._lock.held():
                 newest = self._delivery.recover()
-                if request_id is not None and not dry_run and (first := self.first_receipt(request_id)):
+                if request_id is not None and (first := self.first_receipt(request_id)):
                     return first
                 try:
-                    return self._commit(plan, newest, kind, request_id, moment, dry_run, undoes)
+                    return self._commit(plan, newest, kind, request_id, moment, undoes)
                 except Overtaken:
                     if attempt + 1 == _ATTEMPTS:
                         raise
@@ -313,13 +317,10 @@ class Store:
         kind: str,
         request_id: str | None,
         moment: datetime,
-        dry_run: bool,
         undoes: str | None,
     ) -> CommitReceipt:
         at = stamp(moment)
         change_set, snapshot = self._planned(plan)
-        if dry_run:
-            return _receipt("", Status.DRY_RUN, change_set)
         if self._private is not None:
             raise self._private.refusal()
         if not change_set.changes:

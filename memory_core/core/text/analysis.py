@@ -19,12 +19,12 @@ Promises: pure, never raises on any ``str`` (NUL and lone surrogates included), 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 
 from memory_core.core.text.normalization import simplified
+from memory_core.core.text.unicode_form import unicode_form
 from memory_core.core.text.word_table import compiled, word_set, word_table
 
 #: Characters of scripts that are written without spaces, as the inside of a character class.
@@ -52,8 +52,8 @@ _INDEXED_WORD = re.compile(r"\w+")
 
 def fold(text: str) -> str:
     """One form for all spellings: NFKC (full width, half-width kana), case, simplified Chinese; storable in SQLite."""
-    folded = unicodedata.normalize("NFKC", compiled(_UNSTORABLE).sub(" ", text)).casefold()
-    return simplified(unicodedata.normalize("NFKC", folded))
+    folded = unicode_form("NFKC", compiled(_UNSTORABLE).sub(" ", text)).casefold()
+    return simplified(unicode_form("NFKC", folded))
 
 
 def folded_words(text: str) -> str:

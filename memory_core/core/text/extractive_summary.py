@@ -32,6 +32,7 @@ from memory_core.core.text.analysis import (
     index_tokens,
 )
 from memory_core.core.text.normalization import signature, simplified
+from memory_core.core.text.unicode_form import unicode_form
 from memory_core.core.text.word_table import word_pattern, word_set, words
 
 _pattern, _words = partial(word_pattern, __file__), partial(word_set, __file__)
@@ -123,7 +124,7 @@ def condense(texts: Sequence[str], limit_chars: int, weights: Sequence[float] = 
 
 def numbers(text: str) -> frozenset[str]:
     """The numbers a text names, dates and times included, in one spelling."""
-    folded = simplified(unicodedata.normalize("NFKC", text))
+    folded = simplified(unicode_form("NFKC", text))
     said = _words("number_words").intersection(re.findall(r"[a-z]+", folded.casefold()))
     return said.union(number.replace(",", "") for number in _pattern("number").findall(folded))
 
@@ -142,7 +143,7 @@ def names(text: str) -> frozenset[str]:
                 found.add(word)
         for pattern in ("chinese_name", "named_so"):
             found.update(_pattern(pattern).findall(sentence))
-    return frozenset(simplified(unicodedata.normalize("NFKC", name)).casefold() for name in found if name)
+    return frozenset(simplified(unicode_form("NFKC", name)).casefold() for name in found if name)
 
 
 def negations(text: str) -> list[str]:

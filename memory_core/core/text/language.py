@@ -13,7 +13,6 @@ was not needed costs little, one that is missing costs the answer. Pure.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from memory_core.core.text.normalization import simplified
+from memory_core.core.text.unicode_form import unicode_form
 from memory_core.core.text.word_table import compiled, word_pattern, word_set, word_table, words
 
 UNDECIDED = "the language the user writes in"
@@ -176,7 +176,7 @@ def is_small_talk(text: str) -> bool:
     """Whether ``text`` says nothing but hello, thanks, fine or goodbye; blank text does not even say that."""
     if len(text) > _SMALL_TALK_CHARS or not text.strip():
         return False
-    read = simplified(unicodedata.normalize("NFKC", text)).casefold().replace("’", "'").replace("'", "")
+    read = simplified(unicode_form("NFKC", text)).casefold().replace("’", "'").replace("'", "")
     if any(character.isnumeric() and not "\u3400" <= character <= "\u9fff" for character in read):
         return False
     tokens = word_pattern(__file__, "small_talk_token").findall(read)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
+from memory_core.core.text.unicode_form import unicode_form
 from memory_core.core.text.word_table import compiled, word_table
 
 _FIRST_HAN = "\u3400"
@@ -77,7 +77,7 @@ def signature(text: str) -> str:
         The words, or for a long text a hash of them; texts without any word only equal themselves.
     """
     read = _RAISED.sub(lambda match: f" ^{match[0]} ", text)
-    read = unicodedata.normalize("NFKC", read).translate(_MARK_VARIANTS)
+    read = unicode_form("NFKC", read).translate(_MARK_VARIANTS)
     read = _CHECKBOX.sub(lambda match: f"{match[1]} {'☐' if match[2] == ' ' else '☑'} ", read)
     read = simplified(_LIST_MARK.sub("", read)).casefold()
     words = [word.replace(" ", "") for word in compiled(_TOKEN).findall(read)]

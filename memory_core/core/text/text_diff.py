@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import ClassVar, Literal
 
 from memory_core.core.frozen import frozen
@@ -141,29 +141,43 @@ def unified(before: str, after: str, context: int = CONTEXT_LINES) -> tuple[str,
     return tuple(shown)
 
 
-def side_by_side(before: str, after: str, context: int = CONTEXT_LINES) -> tuple[Row, ...]:
+def side_by_side(before: str, after: str, context: int = CONTEXT_LINES, most: int | None = None) -> tuple[Row, ...]:
     """Two texts in two columns, row by row; empty for equal texts.
 
     Args:
         before: The older text, on the left.
         after: The newer text, on the right.
         context: Unchanged lines around a change; the others become ``skipped`` rows.
+        most: Rows at most, and one more that counts the lines of all others; None is all.
     """
     old, new = split_lines(before), split_lines(after)
-    rows: list[Row] = []
+    if most == 0 and before != after:  # nothing of it is compared
+        return (Row("skipped", count=max(len(old), len(new))),)
+    rows = _rows(old, new, context)
+    shown = tuple(islice(rows, most))
+    if next(rows, None) is None:
+        return shown
+    left = next((row.left.line for row in reversed(shown) if row.left), 0)
+    right = next((row.right.line for row in reversed(shown) if row.right), 0)
+    return (*shown, Row("skipped", count=max(len(old) - left, len(new) - right)))
+
+
+def _rows(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[Row]:
     at = shift = 0
-    for group, first, last in _hunks(edits(old, new), context, len(old)):
-        rows += [Row("skipped", count=first - at)] if first > at else []
+    found = edits(old, new)
+    for group, first, last in _hunks(found, context, len(old)):
+        if first > at:
+            yield Row("skipped", count=first - at)
         at = first
         for edit in group:
-            rows += _same(old, at, edit.start, shift)
-            rows += _changed(old[edit.start : edit.end], edit.lines, edit.start, edit.start + shift)
+            yield from _same(old, at, edit.start, shift)
+            yield from _changed(old[edit.start : edit.end], edit.lines, edit.start, edit.start + shift)
             shift += len(edit.lines) - (edit.end - edit.start)
             at = edit.end
-        rows += _same(old, at, last, shift)
+        yield from _same(old, at, last, shift)
         at = last
-    rest = len(old) - at
-    return (*rows, Row("skipped", count=rest)) if rows and rest else tuple(rows)
+    if found and at < len(old):
+        yield Row("skipped", count=len(old) - at)
 
 
 def merge3(base: str, ours: str, theirs: str) -> str | None:

@@ -14,7 +14,6 @@ import math
 import os
 import re
 import stat
-import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +26,7 @@ from typing import IO, Any, NoReturn
 from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.core.memory.memory_type import resolve_category
 from memory_core.core.memory.message import moment
+from memory_core.core.text.unicode_form import unicode_form
 from memory_core.core.text.word_table import word_table
 from memory_core.features.export_file import ENTRIES_LIMIT, sound_entries
 from memory_core.features.imports.items import LeftOut
@@ -501,7 +501,7 @@ def type_of(category: Any) -> str | None:
     """The memory type that a category, heading or label of another program stands for."""
     if not isinstance(category, str):
         return None
-    folded = unicodedata.normalize("NFKC", category).casefold()
+    folded = unicode_form("NFKC", category).casefold()
     words = " ".join(re.split(r"[\s_-]+", folded)).strip(" :：*#")
     return resolve_category(words) or _labels().get(words)
 

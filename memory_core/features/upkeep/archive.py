@@ -240,7 +240,9 @@ def _move(memory: Runebook, request: ArchiveRequest, kind: str, move: Move) -> C
 
     def moved(uri: str, draft: WorkingCopy) -> OperationResult:
         try:
-            return move(draft, memory.browser.visible(MemoryUri.parse(uri)))
+            place = memory.browser.visible(MemoryUri.parse(uri))
+            draft.expect_room(place)
+            return move(draft, place)
         except RunebookError as error:
             return refusal(kind, uri, error)
 

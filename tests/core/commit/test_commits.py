@@ -44,6 +44,8 @@ NO_MEMORY: list[dict[str, Any]] = [
     {"memory_content": "x", "category": "\udfff"},
     {"memory_content": "x", "category": "a\x00"},
     {"memory_content": "x", "category": "标签" * 200},
+    {"memory_content": "x", "metadata": {"tags": ["long" * 100]}},
+    {"memory_content": "x", "metadata": {"tags": [f"tag {number}" for number in range(101)]}},
     {"memory_content": "x", "fields": {"\ud800": "y"}},
     {"memory_content": "字" * 90_000},
     {"memory_content": "x", "priority": "urgent"},

@@ -13,7 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_core.core.index.tokenizer import date_words, exact_terms, mentioned, query_terms, says_something
+from memory_core.core.index.tokenizer import (
+    date_words,
+    exact_terms,
+    mentioned,
+    phrase_operand,
+    query_terms,
+    says_something,
+)
 from memory_core.core.text.analysis import index_tokens
 
 TABLE = "CREATE VIRTUAL TABLE words USING fts5(own, tokenize = 'porter unicode61 remove_diacritics 2')"
@@ -266,3 +273,19 @@ def test_a_question_about_what_happened_alone_says_nothing() -> None:
         assert not says_something(nothing)
     for something in ("What happened to the kettle?", "水壶怎么了"):
         assert says_something(something)
+
+
+def test_a_phrase_asks_for_few_of_its_words_however_long_it_is() -> None:
+    chain = ".".join(f"part{number}" for number in range(200))
+    for terms in (query_terms(chain), exact_terms(chain), (phrase_operand(chain.replace(".", " ")),)):
+        assert max(term.count(" ") for term in terms) == 15
+    (quoted, *_) = query_terms('"' + chain.replace(".", " ") + '"')
+    assert quoted == '"' + " ".join(f"part{number}" for number in range(16)) + '"'
+
+
+def test_of_many_phrases_those_at_the_end_are_asked_for_as_phrases() -> None:
+    asked = query_terms(" ".join(f"{'left' * 3}{number}.right{number}.more{number}" for number in range(100)), 1_000)
+    phrases = [term for term in asked if " " in term]
+    assert len(phrases) == 42
+    assert phrases[-1] == '"leftleftleft99 right99 more99"'
+    assert '"right0"' in asked

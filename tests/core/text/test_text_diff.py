@@ -102,6 +102,18 @@ def test_thousands_of_differing_lines_are_compared_at_once() -> None:
     assert len(side_by_side(before, after)) == 40_000
 
 
+def test_of_a_long_difference_the_first_rows_are_shown_and_the_lines_of_the_others_counted() -> None:
+    before = "".join(f"line {number}\n" for number in range(1_000))
+    after = before.replace("line 5", "row 5")
+    rows = side_by_side(before, after, most=10)
+    assert rows[:10] == side_by_side(before, after)[:10]
+    left = max(row.left.line for row in rows if row.left is not None)
+    assert (len(rows), rows[10].kind, rows[10].count) == (11, "skipped", 1_000 - left)
+    assert [row.count for row in side_by_side(before, after, most=0)] == [1_000]
+    assert side_by_side(before, before, most=0) == ()
+    assert [row.kind for row in side_by_side("b\nc\n", "a\nb\nc\n", 0)] == ["added", "skipped"]
+
+
 def test_lines_that_are_everywhere_do_not_make_a_comparison_take_minutes() -> None:
     before, after = "q\n" + "a\n" * 1_480 + "z", "r\n" + "a\nb\n" * 740 + "y"
     began = time.perf_counter()

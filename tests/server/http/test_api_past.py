@@ -212,7 +212,7 @@ def test_types_and_tree_are_told(desk: Desk) -> None:
 
 
 def test_answer_with_many_versions_has_bounded_rows(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.http.past_routes._ROWS_MOST", 5)
+    monkeypatch.setattr("server.http.past_routes.ROWS_MOST", 5)
     path = desk.owner.keep("0", fields={"title": "Often changed"})
     for text in ("1\n2\n3\n4", "a\nb\nc\nd", "x\ny"):
         desk.owner.facts("PATCH", f"/entries/{path}", {"content": text}, etag="*")
