@@ -131,9 +131,9 @@ class Catalog:
         """One consistent view for several reads."""
         return self.file.reading()
 
-    def writing(self) -> AbstractContextManager[sqlite3.Connection]:
-        """One write transaction."""
-        return self.file.writing()
+    def writing(self, **options: Any) -> AbstractContextManager[sqlite3.Connection]:
+        """One write transaction; see ``Database.writing``."""
+        return self.file.writing(**options)
 
     def position(self) -> Position:
         """How far this catalog has come; ``seq`` 0 of no ledger when it is new."""

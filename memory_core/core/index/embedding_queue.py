@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 #: A search embeds so many waiting passages itself, and for so long at most; more are left to the background.
 SMALL_BACKLOG = 256
 _BEFORE_SEARCH_SECONDS = 1.0
+#: A search waits so long for whoever writes the catalog.
+_WRITER_SECONDS = 0.2
 _BATCH_SECONDS = 0.25
 _FIRST_BATCH = 32
 _LEAST_BATCH = 4
@@ -318,7 +320,10 @@ class PassageEmbedding:
         deadline = min(deadline, time.monotonic() + _BEFORE_SEARCH_SECONDS)
         # Whoever has nothing waiting does not wait for another thread's turn either.
         while (left := backlog(connection, fingerprint, spaces=spaces)) and time.monotonic() < deadline:
-            self._embed_some(embedder, fingerprint, deadline, spaces)
+            try:
+                self._embed_some(embedder, fingerprint, deadline, spaces, wait_seconds=_WRITER_SECONDS)
+            except StoreBusy:  # what others changed is indexed just now
+                break
         return left
 
     def all(self, report: Callable[[Progress], None]) -> Progress:
@@ -393,7 +398,12 @@ class PassageEmbedding:
             continue
 
     def _embed_some(
-        self, embedder: Embedder, fingerprint: str, deadline: float, spaces: Sequence[str] | None = None
+        self,
+        embedder: Embedder,
+        fingerprint: str,
+        deadline: float,
+        spaces: Sequence[str] | None = None,
+        **patience: float,
     ) -> bool:
         """One batch; False when nothing waits. Another thread's turn is waited for until the deadline."""
         if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
@@ -405,22 +415,22 @@ class PassageEmbedding:
             started = time.monotonic()
             vectors = embed_passages(embedder, [passage.text for passage in passages])
             seconds = max(1e-3, time.monotonic() - started)
-            self._store(passages, vectors, fingerprint)
+            with self._catalog.writing(**patience) as connection:
+                self._catalog.append_vectors(connection, _rows(passages, vectors, fingerprint))
+                settle(connection, passages, fingerprint)
             fitting = int(len(passages) * _BATCH_SECONDS / seconds)
             self._batch = min(_MOST_BATCH, 2 * self._batch, max(_LEAST_BATCH, fitting))
             return True
         finally:
             self._turn.release()
 
-    def _store(self, passages: Sequence[Passage], vectors: Vectors, fingerprint: str) -> None:
-        rows = [
-            VectorRow(passage.space, passage.uri, passage.part, passage.content_sha256, fingerprint, vectors[index])
-            for index, passage in enumerate(passages)
-        ]
-        with self._catalog.writing() as connection:
-            self._catalog.append_vectors(connection, rows)
-            settle(connection, passages, fingerprint)
-
     def _lock(self, fingerprint: str) -> Lock:
         name = hashlib.sha256(fingerprint.encode()).hexdigest()[:16]
         return self._catalog.lock(f"embedding-{name}", timeout_seconds=0.0)
+
+
+def _rows(passages: Sequence[Passage], vectors: Vectors, fingerprint: str) -> list[VectorRow]:
+    return [
+        VectorRow(passage.space, passage.uri, passage.part, passage.content_sha256, fingerprint, vectors[index])
+        for index, passage in enumerate(passages)
+    ]

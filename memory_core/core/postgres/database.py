@@ -306,11 +306,12 @@ class PostgresDatabase:
         """Nothing is held between transactions."""
 
     @contextmanager
-    def writing(self, *, synced: bool = True) -> Iterator[Transaction]:
+    def writing(self, *, synced: bool = True, wait_seconds: float = 0.0) -> Iterator[Transaction]:  # noqa: ARG002
         """A transaction of the tenant's only writer: committed when the body ends; inside another one, part of it.
 
         Args:
             synced: False does not wait for the disk.
+            wait_seconds: Not needed: the server bounds it, and a writer of another tenant is not waited for.
 
         Raises:
             StoreBusy: If another writer held the tenant for too long, or the connection is lost.

@@ -233,15 +233,16 @@ class Database:
         return True
 
     @contextmanager
-    def writing(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
+    def writing(self, *, synced: bool = True, wait_seconds: float = _BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
         """A write transaction: committed when the body ends, rolled back when it raises.
 
         Args:
             synced: False does not wait for the disk: a power loss may take this transaction, a killed process
                 does not. For what can be missed.
+            wait_seconds: How long another writer is waited for.
 
         Raises:
-            StoreBusy: If another process wrote for longer than the timeout.
+            StoreBusy: If another one wrote for longer.
             DatabaseDamaged: If the file was deleted or replaced, or cannot be trusted.
             StorageFailed: If the disk refuses.
         """
@@ -249,7 +250,7 @@ class Database:
         if not self.is_current():
             raise self._moved()
         try:
-            connection = self._begun(connection, synced=synced)
+            connection = self._begun(connection, synced=synced, wait_seconds=wait_seconds)
             try:
                 yield connection
             except BaseException:
@@ -268,6 +269,8 @@ class Database:
         finally:
             if not synced:
                 connection.execute(f"PRAGMA synchronous={self._synchronous}")
+            if wait_seconds != _BUSY_SECONDS:
+                connection.execute(_patience(_BUSY_SECONDS))
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -280,13 +283,15 @@ class Database:
             if connection.in_transaction:
                 connection.execute("COMMIT")
 
-    def _begun(self, connection: sqlite3.Connection, *, synced: bool) -> sqlite3.Connection:
+    def _begun(self, connection: sqlite3.Connection, *, synced: bool, wait_seconds: float) -> sqlite3.Connection:
         """This connection in a write transaction, or a new one.
 
         A file that SQLite could not open for writing can only be read through that connection, also when the disk is
         well again.
         """
-        statements = ["BEGIN IMMEDIATE"] if synced else ["PRAGMA synchronous=NORMAL", "BEGIN IMMEDIATE"]
+        statements = [] if synced else ["PRAGMA synchronous=NORMAL"]
+        statements += [] if wait_seconds == _BUSY_SECONDS else [_patience(wait_seconds)]
+        statements.append("BEGIN IMMEDIATE")
         try:
             for statement in statements:
                 connection.execute(statement)
@@ -589,3 +594,8 @@ def keep_before_migrating(path: Path, version: int) -> Path | None:
         _log.warning("%s is migrated without a copy of its old form: %s", path.name, error.message)
         return None
     return target
+
+
+def _patience(seconds: float) -> str:
+    """The statement that says how long another writer is waited for."""
+    return f"PRAGMA busy_timeout={max(0, int(1_000 * seconds))}"

@@ -275,6 +275,22 @@ def test_a_search_makes_no_vectors_of_what_it_does_not_search(memory: Runebook, 
     assert model.texts == 5
 
 
+def test_a_search_does_not_wait_until_somebody_elses_texts_are_indexed(
+    memory: Runebook, loaded: BundledEmbedder
+) -> None:
+    memory.indexer.embedder = None
+    remember(memory, 5)
+    memory.indexer.follow(None)
+    queue = PassageEmbedding(memory.indexer.catalog, counting(loaded))
+    left = [queue.before_search(OWN, time.monotonic())]
+    with memory.indexer.catalog.writing():
+        search = threading.Thread(target=lambda: left.append(queue.before_search(OWN, time.monotonic() + 60)))
+        search.start()
+        search.join(20)  # SQLite would wait for half a minute
+        assert left == [5, 5]
+    assert queue.before_search(OWN, time.monotonic() + 60) == 0
+
+
 # A search while much waits
 
 
