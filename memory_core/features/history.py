@@ -93,9 +93,13 @@ class FileDiff:
     JSON: ClassVar = "*step lines"
 
     step: FileStep
-    lines: tuple[str, ...]
     before: str = ""
     after: str = ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The hunks of the unified diff."""
+        return unified(self.before, self.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,9 +319,8 @@ class History:
         withheld = self._withheld(row, self._purged(row.seq))
         step = _step(row, None if withheld == _PRIVATE and asked else withheld)
         if step.withheld is not None:
-            return FileDiff(step, ())
-        before, after = row.before or "", row.after or ""
-        return FileDiff(step, unified(before, after), before, after)
+            return FileDiff(step)
+        return FileDiff(step, row.before or "", row.after or "")
 
 
 _PRIVATE = "private to another project"
@@ -445,7 +448,8 @@ def _body(diff: FileDiff) -> list[str]:
         return [f"[{diff.step.withheld}]"]
     from memory_core.core.extract.prompts import fenced
 
-    return fenced("\n".join(diff.lines)).split("\n") if diff.lines else ["[no text]"]
+    lines = diff.lines
+    return fenced("\n".join(lines)).split("\n") if lines else ["[no text]"]
 
 
 def _time(commit: Commit) -> str:

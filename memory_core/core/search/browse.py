@@ -260,6 +260,12 @@ class Browser:
                 continue
             if not self._may_see(entry.uri):
                 continue
+            if entry.is_dir and len(entry.uri.parts) < (3 if entry.uri.scope is Scope.ARCHIVE else 2):
+                # Other users have theirs there, too: it is as new as what this one has.
+                own = [each.stat.mtime_ns for each in self._below(entry.uri, hidden, 1)]
+                if not own:
+                    continue
+                entry = replace(entry, stat=replace(entry.stat, mtime_ns=max(own)))
             yield entry
             if entry.is_dir and levels > 1:
                 yield from self._below(entry.uri, hidden, levels - 1)

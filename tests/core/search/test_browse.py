@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,16 @@ def test_every_uri_that_tree_prints_can_be_read_or_listed(filled: Runebook) -> N
             filled.ls(ListRequest(entry.uri))
         else:
             filled.read(ReadRequest(entry.uri))
+
+
+def test_the_folders_of_all_users_tell_nobody_what_others_do(memory: Runebook) -> None:
+    bob, carol = memory.view("bob", "bob"), memory.view("carol", "carol")
+    remember(bob, "Bob was here.", "facts", topic="Bob")
+    seen = [entry for entry in bob.ls(ListRequest("viking://")).entries if entry.is_dir]
+    assert [entry.uri for entry in seen] == ["viking://user/"]
+    os.utime(memory.store.files.root / "user", (2_000_000_000, 2_000_000_000))  # as if somebody new came
+    assert [entry for entry in bob.ls(ListRequest("viking://")).entries if entry.is_dir] == seen
+    assert not any(entry.is_dir for entry in carol.ls(ListRequest("viking://")).entries)
 
 
 def test_an_empty_store_has_an_empty_tree(memory: Runebook) -> None:
