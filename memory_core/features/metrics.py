@@ -62,7 +62,8 @@ class Metrics:
             that a cache answered. None without any.
         index: ``passages``, texts to be found by meaning; how many of them have ``vectors`` of the model in use or are
             ``waiting`` for one, None while it is not loaded; and the ``cache_hit_rate``, the share in [0, 1] of texts
-            to embed that had their vector, since the index was made and of the whole store; None without any.
+            to embed that had their vector, since the index was made; None without any, and for who does not see the
+            whole store, because it counts everybody's.
         models: Calls of language models and their tokens, by purpose and model.
         vector_server: Where vectors are sent, if they are; its address only for who sees the whole folder.
     """
@@ -155,20 +156,20 @@ def collect(
             "p99_ms": percentile(taken, 99),
             "cache_hit_rate": _mean(latencies.cached, len(taken)),
         },
-        index=_index(indexer, spaces),
+        index=_index(indexer, spaces, whole=state is not None),
         models=tuple(ledger.model_calls.totals(user_space)),
         vector_server=_server(indexer, spaces, whole=state is not None),
     )
 
 
-def _index(indexer: Indexer, spaces: Sequence[str]) -> Mapping[str, float | None]:
+def _index(indexer: Indexer, spaces: Sequence[str], *, whole: bool) -> Mapping[str, float | None]:
     embedder, connection = indexer.embedder, indexer.catalog.connection()
     indexer.progress()  # what a model has no vectors of begins to wait with its first use
     known = embedder is None or embedder.ready()
     fingerprint = embedder.fingerprint if embedder is not None and known else None
     passages, waiting = embedding_queue.counts(connection, spaces, fingerprint)
     vectors = 0 if embedder is None else passages - waiting
-    embedded, reused = embedding_queue.effort(connection)
+    embedded, reused = embedding_queue.effort(connection) if whole else (0, 0)
     of_model = {"vectors": vectors, "waiting": waiting} if known else {"vectors": None, "waiting": None}
     return {"passages": passages, **of_model, "cache_hit_rate": _mean(reused, embedded + reused)}
 

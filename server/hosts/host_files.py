@@ -398,13 +398,14 @@ def _stays(path: Path, within: Path | None) -> None:
     """A project is somebody else's folder: its links may lead to the files of whoever installs.
 
     Raises:
-        InvalidInput: If a link leads out of the folder.
+        InvalidInput: If a link leads out of the folder, of the file or of where it is kept as it was before.
     """
-    if within is not None and not path.resolve().is_relative_to(within.resolve()):
-        raise InvalidInput(
-            f"it is a link out of the project, to {path.resolve()}.",
-            hint="Look at who put it there; install without --project, or replace the link by a file.",
-        )
+    for each in (path, backup_of(path)):
+        if within is not None and not each.resolve().is_relative_to(within.resolve()):
+            raise InvalidInput(
+                f"{each.name} is a link out of the project, to {each.resolve()}.",
+                hint="Look at who put it there; install without --project, or replace the link by a file.",
+            )
 
 
 def _text(path: Path) -> str | None:

@@ -15,7 +15,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -188,13 +188,18 @@ class TokenCheck:
         if self._is_owner(token):
             await self._passed(scope, receive, send, None)
             return
-        found = await self._bearer(token, scope.get("path", ""))
-        if found is None and not await self._needed() and await self._may_come_without(scope):
-            await self._passed(scope, receive, send, None)
-            return
         # The bucket of an address is that of guesses only: nobody can use up what belongs to a token.
-        key = address_of(scope) if found is None else f"token {found.id}"
-        wait_seconds = self._rates.take(key)
+        key, wait_seconds, found = address_of(scope), 0, await self._issued(token)
+        if found is None and token is not None and self._login is not None:
+            if self._login.is_costly(token):
+                wait_seconds = self._rates.take(key, count=False)
+            if not wait_seconds:
+                found = await self._login.bearer(token, scope.get("path", ""))
+        if found is None and not await self._needed() and await self._may_come_without(scope):
+            await self._passed(scope, receive, _while_it_holds(send, self._is_open), None)
+            return
+        key = key if found is None else f"token {found.id}"
+        wait_seconds = wait_seconds or self._rates.take(key)
         if wait_seconds:
             with self._open.one_more(key) as held:  # who asks again at once is told so twice a second
                 await anyio.sleep(_REFUSAL_SECONDS if held else 0)
@@ -229,7 +234,17 @@ class TokenCheck:
             if body is not None and _commits(body):
                 await _refuse_scope(send, bearer)
                 return
-        await self._passed(scope, receive, self._while_it_holds(scope, send), bearer)
+        holds = partial(self._holds, _shown_token(scope, self._token_chars), scope.get("path", ""))
+        await self._passed(scope, receive, _while_it_holds(send, holds), bearer)
+
+    async def _holds(self, token: str | None, path: str) -> bool:
+        found = await self._issued(token)
+        if found is None and token is not None and self._login is not None:
+            found = await self._login.bearer(token, path)
+        return found is not None
+
+    async def _is_open(self) -> bool:
+        return not await self._needed()
 
     async def _needed(self) -> bool:
         # Once needed, always: revoking the last token must not open the door of a running server.
@@ -248,15 +263,14 @@ class TokenCheck:
             return False
         return secrets.compare_digest(token.encode("latin-1"), self._owner_key)
 
-    async def _bearer(self, token: str | None, path: str) -> Bearer | None:
-        if token is None:
-            return None
-        if self._tokens is not None and len(token) <= _TOKEN_CHARS:
+    async def _issued(self, token: str | None) -> Bearer | None:
+        """The bearer of a token of ``runebook token``."""
+        if token is not None and self._tokens is not None and len(token) <= _TOKEN_CHARS:
             row = await self._look(partial(self._tokens.verify, token))
             if row is not None:
                 self._note_use(row, self._tokens)
                 return bearer_of(row, read_only=row.read_only)
-        return None if self._login is None else await self._login.bearer(token, path)
+        return None
 
     async def _passed(self, scope: Scope, receive: Receive, send: Send, bearer: Bearer | None) -> None:
         connection = connection_of(scope)
@@ -273,21 +287,6 @@ class TokenCheck:
         finally:
             auth_context_var.reset(reset)
 
-    def _while_it_holds(self, scope: Scope, send: Send) -> Send:
-        """``send`` that ends a stream once its token is refused."""
-        looked_at, token = time.monotonic(), _shown_token(scope, self._token_chars)
-
-        async def send_while_it_holds(message: Message) -> None:
-            nonlocal looked_at
-            now = time.monotonic()
-            if message.get("more_body", False) and now - looked_at >= _STREAM_SECONDS:
-                looked_at = now
-                if await self._bearer(token, scope.get("path", "")) is None:
-                    message = {"type": "http.response.body", "body": b""}
-            await send(message)
-
-        return send_while_it_holds
-
     def _note_use(self, row: IssuedToken, tokens: IssuedTokens) -> None:
         """In its own thread: a writer may hold the ledger for a while."""
         now = time.monotonic()
@@ -303,6 +302,22 @@ def _shown_token(scope: Scope, longest: int) -> str | None:
         return None
     scheme, _, token = values[0].decode("latin-1").partition(" ")
     return token.strip(" ") if scheme.lower() == "bearer" else None
+
+
+def _while_it_holds(send: Send, holds: Callable[[], Awaitable[bool]]) -> Send:
+    """``send`` that ends a stream once that by which it was opened does not hold."""
+    looked_at = time.monotonic()
+
+    async def send_while_it_holds(message: Message) -> None:
+        nonlocal looked_at
+        now = time.monotonic()
+        if message.get("more_body", False) and now - looked_at >= _STREAM_SECONDS:
+            looked_at = now
+            if not await holds():
+                message = {"type": "http.response.body", "body": b""}
+        await send(message)
+
+    return send_while_it_holds
 
 
 def _noting(tokens: IssuedTokens, row: IssuedToken) -> None:

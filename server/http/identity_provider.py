@@ -7,17 +7,25 @@ Symmetric keys and ``none`` are never used, so nobody can sign with what everybo
 Promises: the issuer is asked when there is need, by one request at a time: for keys that are old, and, no more often
 than its settings say, for a key that is not known. Keys that cannot be asked for anew go on to serve for a day, and
 whoever has a token of one of them does not wait for an issuer that hangs. What cannot be decided because the issuer
-does not answer is ``IssuerUnreachable``, which is no refusal.
+does not answer is ``IssuerUnreachable``, which is no refusal. What is no token of the issuer by its own words is
+refused first, which costs little; signatures are verified in threads, few at once, and each once for a key.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
+from base64 import urlsafe_b64decode
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
+
+import anyio
+import anyio.to_thread
 
 from memory_core.core.errors import ConfigInvalid, RunebookError
 from server.foreign_json import json_object
@@ -41,6 +49,10 @@ _ANSWER_SECONDS = 5.0
 #: How long a token of a known key waits for newer keys, as long as the issuer answers at all.
 _PATIENCE_SECONDS = 2.0
 _ANSWER_BYTES = 1_048_576
+_HEADER_CHARS = 1_024
+#: Signatures that are verified at once, and tokens that are remembered.
+_VERIFIERS = 2
+_REMEMBERED = 4_096
 
 
 class IssuerUnreachable(RunebookError):
@@ -91,6 +103,13 @@ class IdentityProvider:
         self._fetched_at = self._asked_at = -_KEPT_SECONDS
         self._failed = False
         self._question: asyncio.Task[None] | None = None
+        self._limit = anyio.CapacityLimiter(_VERIFIERS)
+        #: The key that each token verified with, by its digest.
+        self._verified: OrderedDict[bytes, jwt.PyJWK] = OrderedDict()
+
+    def remembers(self, token: str) -> bool:
+        """Whether a token held when it was last shown, so that to look again costs little."""
+        return _digest(token) in self._verified
 
     async def claims(self, token: str) -> Mapping[str, Any] | None:
         """What a token says; None for one that does not hold, whatever is wrong with it.
@@ -101,22 +120,33 @@ class IdentityProvider:
         Raises:
             IssuerUnreachable: If that needs keys that cannot be had.
         """
-        jwt = self._jwt
-        try:
-            header = jwt.get_unverified_header(token)
-            unverified = jwt.decode(token, options={"verify_signature": False})
-        except (jwt.InvalidTokenError, ValueError, RecursionError):
-            return None
-        algorithm = str(header.get("alg"))
+        header, found = _read(token)
+        algorithm, kid = str(header.get("alg")), header.get("kid")
         # Nobody makes the issuer be asked with what cannot be a token of it.
-        known = any(algorithm in names for names in _ALGORITHMS.values())
-        if not known or "crit" in header or unverified.get("iss") != self.issuer:
+        known = any(algorithm in names for names in _ALGORITHMS.values()) and isinstance(kid, str | None)
+        if not known or "crit" in header or found.get("iss") != self.issuer:
             return None
-        key = await self._key(header.get("kid"), algorithm)
+        key = await self._key(kid, algorithm)
+        digest = _digest(token)
         if key is None:
+            holds = False
+        elif self._verified.get(digest) is key:
+            holds = int(found["exp"]) > time.time() - _LEEWAY_SECONDS
+        else:
+            verify = partial(self._verifies, token, key, algorithm)
+            holds = await anyio.to_thread.run_sync(verify, limiter=self._limit)
+        self._verified.pop(digest, None)
+        if key is None or not holds:
             return None
+        self._verified[digest] = key
+        if len(self._verified) > _REMEMBERED:
+            self._verified.popitem(last=False)
+        return found
+
+    def _verifies(self, token: str, key: jwt.PyJWK, algorithm: str) -> bool:
+        """Whether a token is signed by a key, for one of the audiences, and holds now; in a thread."""
         try:
-            found: Mapping[str, Any] = jwt.decode(
+            self._jwt.decode(
                 token,
                 key.key,
                 algorithms=[algorithm],
@@ -125,10 +155,10 @@ class IdentityProvider:
                 leeway=_LEEWAY_SECONDS,
                 options={"require": ["exp", "iss", "aud"]},
             )
-        except (jwt.PyJWTError, ValueError, OverflowError) as error:
+        except (self._jwt.PyJWTError, ValueError, OverflowError, RecursionError) as error:
             _logger.debug("a token was refused: %s", type(error).__name__)
-            return None
-        return found
+            return False
+        return True
 
     async def authorization_url(self, asked: Mapping[str, str]) -> str:
         """Where a user signs in, with the parameters of the request.
@@ -306,6 +336,22 @@ class IdentityProvider:
         if found is None:
             raise _unreachable(f"{url} answers no JSON object")
         return found
+
+
+def _read(token: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """What a token says of itself, and what it claims; nothing where it is none. Proves nothing."""
+    parts = token.split(".")
+    if len(parts) != 3 or len(parts[0]) > _HEADER_CHARS:
+        return {}, {}
+    try:
+        header, claims = (urlsafe_b64decode(f"{part}{'=' * (-len(part) % 4)}") for part in parts[:2])
+    except ValueError:
+        return {}, {}
+    return json_object(header) or {}, json_object(claims) or {}
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
 
 
 def _unreachable(why: str) -> IssuerUnreachable:

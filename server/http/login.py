@@ -111,6 +111,10 @@ class Login(ABC):
         held = await self._look(partial(self._logins.held, "session", token))
         return None if held is None else self._of_session(held)
 
+    def is_costly(self, token: str) -> bool:  # noqa: ARG002 - a look into the store costs little
+        """Whether it takes work to say whom a token stands for, which a stranger could ask for again and again."""
+        return False
+
     @abstractmethod
     async def sign_in(self, state: str, challenge: str) -> str:
         """The address at which the page's user signs in.
@@ -255,6 +259,10 @@ class ProviderLogin(Login):
     def has_page(self) -> bool:
         """Whether the page is a client of the identity provider."""
         return bool(self._config.client_id)
+
+    def is_costly(self, token: str) -> bool:
+        """See ``Login``."""
+        return not token.startswith(SESSION) and not self.provider.remembers(token)
 
     async def sign_in(self, state: str, challenge: str) -> str:
         """See ``Login``."""

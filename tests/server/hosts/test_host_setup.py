@@ -309,6 +309,28 @@ def test_links_of_a_project_lead_nowhere_else(machine: Machine, tmp_path: Path, 
     assert files_below(mine) == before
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_backup_that_a_project_brings_leads_nowhere_else(machine: Machine, tmp_path: Path, dry_run: bool) -> None:
+    mine, project = tmp_path / "mine.json", tmp_path / "project"
+    mine.write_text('{"token": "mine"}', encoding="utf-8")
+    host = next(host for host in hosts() if host.has_projects)
+    wanted = replace(WANTED, project=project)
+    install(host, machine, wanted, dry_run=False)
+    paths = [path for path, _ in plan(host, machine, wanted)]
+    for path in paths:
+        backup_of(path).unlink(missing_ok=True)
+        backup_of(path).symlink_to(mine)
+    before = files_below(tmp_path)
+    for changes in (
+        install(host, machine, wanted, dry_run=dry_run),
+        uninstall(host, machine, wanted, dry_run=dry_run, purge=True),
+    ):
+        assert {change.action for change in changes} == {"refused"}
+        assert all(str(mine) in change.reason for change in changes)
+    assert files_below(tmp_path) == before
+    assert all(backup_of(path).is_symlink() for path in paths)
+
+
 def test_links_within_a_project_are_followed(machine: Machine, tmp_path: Path) -> None:
     host = next(host for host in hosts() if host.has_projects)
     wanted = replace(WANTED, project=tmp_path)

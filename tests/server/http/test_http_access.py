@@ -204,15 +204,21 @@ def test_revocation_counts_from_the_next_request_on(house: House) -> None:
     assert send(house.server, "POST", "/mcp", OPENING, token).status == 401
 
 
-def test_stream_ends_once_its_token_is_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("opened_with_a_token", [True, False])
+def test_stream_ends_once_that_by_which_it_was_opened_does_not_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened_with_a_token: bool
+) -> None:
     monkeypatch.setattr(authentication, "_STREAM_SECONDS", 0.0)
-    token = issue(tmp_path, "guest")
+    token = issue(tmp_path, "guest") if opened_with_a_token else ""
     sent: list[bytes] = []
 
     async def events(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"before", "more_body": True})
-        revoke(tmp_path, "guest")
+        if token:
+            revoke(tmp_path, "guest")
+        else:
+            issue(tmp_path, "first")
         await send({"type": "http.response.body", "body": b"after", "more_body": True})
 
     async def nothing() -> Message:
@@ -224,9 +230,13 @@ def test_stream_ends_once_its_token_is_revoked(tmp_path: Path, monkeypatch: pyte
 
     with ledger_of(tmp_path) as ledger:
         door = authentication.TokenCheck(
-            events, ledger.tokens, required=True, rates=RequestRates(0), open_requests=OpenRequests(1)
+            *(events, ledger.tokens),
+            required=bool(token),
+            rates=RequestRates(0),
+            open_requests=OpenRequests(1),
+            open_to_all=True,
         )
-        headers = [(b"authorization", f"Bearer {token}".encode())]
+        headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
         scope: Scope = {"type": "http", "headers": headers}
         anyio.run(door, scope, nothing, collect)
         door.close()

@@ -29,7 +29,7 @@ from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError, 
 from memory_core.core.record import RecordInvalid
 from memory_core.core.store.logins import Logins
 from memory_core.runebook import open_memory
-from server.http import authentication
+from server.http import authentication, identity_provider
 from server.http.connections import peeked
 from server.http.http_server import serve
 from server.http.identity_provider import IdentityProvider
@@ -74,13 +74,13 @@ class Office:
 
 
 @contextmanager
-def office_at(home: Path, issuer: Issuer, **oauth: Any) -> Iterator[Office]:
+def office_at(home: Path, issuer: Issuer, rate: int = 0, /, **oauth: Any) -> Iterator[Office]:
     config = Config(home=home, **SETTINGS)
     store = ServedStore(lambda: open_memory(config))
     given = {"issuer": issuer.url, "keys_seconds": 0, **oauth}
     with ledger_of(home) as ledger:
         own = ledger.tokens.issue("own", user_space="anna", agent_space="anna")[0]
-        limits = HttpConfig(requests_per_minute=0, oauth=OAuthConfig(**given))
+        limits = HttpConfig(requests_per_minute=rate, oauth=OAuthConfig(**given))
         login = open_login(limits.oauth, URL, ledger.tokens)
         with client_of(store, ledger.tokens, limits, login=login) as client:
             yield Office(client, issuer, own)
@@ -170,6 +170,90 @@ def test_only_signatures_by_the_issuers_own_keys_count(office: Office) -> None:
         *(f"{head}.{claims}.", f"{head}.{claims}", f"{encoded(bound)}.{claims}.{signature}", good[:-6], "..", "a.b.c"),
     ]
     assert not [token for token in forged if office.opens(token)]
+
+
+def test_what_costs_work_to_read_is_refused_before_that(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = issuer.token(aud=HERE)
+    more: Mapping[str, Any] = {"x": [[]] * 3_000}
+    with running() as stranger:  # knows the name of the key, and has none
+        stranger.rotate("first")
+        _, key = stranger._signing["first"]
+        hostile = [
+            jwt.encode(issuer.claims(aud=HERE), key, "RS256", {"kid": "first", **more}),
+            *(stranger.token(aud=HERE, iss=issuer.url, **more), stranger.token(aud=HERE, **more)),
+        ]
+    read: list[tuple[str, int]] = []
+
+    async def ask() -> None:
+        provider = IdentityProvider(issuer.url, [HERE])
+        decode = jwt.decode
+
+        def noted(text: str, *given: Any, **options: Any) -> Any:
+            read.append((text, threading.get_ident()))
+            return decode(text, *given, **options)
+
+        monkeypatch.setattr(jwt, "decode", noted)
+        monkeypatch.setattr(jwt, "get_unverified_header", lambda text: read.append((text, threading.get_ident())))
+        for each in [*hostile, token, token]:
+            claims = await provider.claims(each)
+            assert (claims is not None) is provider.remembers(each) is (each == token)
+
+    anyio.run(ask)
+    assert [text for text, _ in read] == [hostile[1], token]  # of the others it can be seen; and none twice
+    assert threading.get_ident() not in {thread for _, thread in read}
+
+
+def test_a_token_that_was_remembered_expires(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask() -> None:
+        provider = IdentityProvider(issuer.url, [HERE])
+        token = issuer.token(aud=HERE)
+        assert await provider.claims(token) is not None
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now + 660)
+        assert provider.remembers(token)
+        assert await provider.claims(token) is None
+        assert not provider.remembers(token)
+
+    anyio.run(ask)
+
+
+def test_no_more_tokens_are_remembered_than_said(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity_provider, "_REMEMBERED", 2)
+
+    async def ask() -> None:
+        provider = IdentityProvider(issuer.url, [HERE])
+        tokens = [issuer.token(aud=HERE, sub=name) for name in ("anna", "bob", "carl")]
+        for token in (*tokens[:2], tokens[0], tokens[2]):
+            assert await provider.claims(token) is not None
+        assert [provider.remembers(token) for token in tokens] == [True, False, True]
+
+    anyio.run(ask)
+
+
+def test_strangers_at_an_address_cost_those_who_are_known_there_nothing(
+    tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authentication, "_REFUSAL_SECONDS", 0.0)
+    with running() as stranger, office_at(tmp_path / "home", issuer, 1) as office:
+        stranger.rotate("first")
+        known, late = (issuer.token(aud=HERE, sub=name) for name in ("anna", "bob"))
+        wrong = stranger.token(aud=HERE, iss=issuer.url)
+        assert office.opens(known)
+        looked: list[str] = []
+        claims = IdentityProvider.claims
+
+        async def noted(provider: IdentityProvider, token: str) -> Mapping[str, Any] | None:
+            looked.append(token)
+            return await claims(provider, token)
+
+        monkeypatch.setattr(IdentityProvider, "claims", noted)
+        assert [office.ask(wrong).status_code for _ in range(3)] == [401, 429, 429]
+        assert looked == [wrong]
+        assert office.ask(late).status_code == 429  # nobody knows yet that it is none of the stranger's
+        assert looked == [wrong]
+        assert office.ask(office.own).status_code == 200
+        assert office.ask(known).status_code == 429  # its own rate is used up, which says that it was looked at
+        assert looked == [wrong, known]
 
 
 def test_a_shared_secret_among_the_keys_signs_nothing(office: Office) -> None:
