@@ -96,7 +96,7 @@ def test_the_list_is_filtered_by_type_words_and_standing_and_the_address_keeps_i
     page.get_by_test_id("reset").click()
     sees(page, "count", "22 memories")
     page.get_by_test_id("filter-pinned").click()
-    sees(page, "count", "One memory")
+    sees(page, "count", "1 memory")
     page.get_by_test_id("filter-words").fill("no such words anywhere")
     sees(page, "empty", "Nothing fits these filters")
 

@@ -111,7 +111,6 @@ def test_each_hit_draws_its_score_and_says_in_words_why(tab: Page) -> None:
     _go(tab, "search?q=which floor is the office on")
     hits = _waits(tab, "[data-testid=hit]")
     assert "results" in tab.inner_text("[data-testid=search-status]")
-    assert " ms" in tab.inner_text("[data-testid=search-time]")
     for hit in hits.all():
         shown = float(hit.locator("[data-testid=hit-score]").inner_text())
         assert f"{shown:.2f}" in (hit.locator("svg.chart-bar").get_attribute("aria-label") or "")

@@ -3,7 +3,7 @@
 
 import { get, pathOf, send } from '../api.js';
 import { fill, h } from '../dom.js';
-import { named, percent, t } from '../i18n.js';
+import { capital, named, percent, t } from '../i18n.js';
 import { href, remember } from '../router.js';
 import { about } from '../state.js';
 import { HUES, ORDER, plainLine, typeBadge, typeName } from '../parts/marks.js';
@@ -113,7 +113,7 @@ export async function view({ query, signal }) {
       own && facts.writable && h('div', { class: 'row tight' },
         h('select', { value: edge.relation, 'aria-label': t('graph.relation'), dataset: { testid: 'graph-change' }, on: { change: ({ target }) =>
           store({ uri: edge.source, other: edge.target, relation: target.value, strength: edge.strength, ...(target.value === edge.relation ? {} : { instead: edge.relation }) }) } },
-        RELATIONS.map((name) => h('option', { value: name }, named(`relation.${name}`, name)))),
+        RELATIONS.map((name) => h('option', { value: name }, capital(named(`relation.${name}`, name))))),
         h('label', { class: 'row tight small' }, h('input', { type: 'range', min: 0, max: 1, step: 0.1, value: edge.strength, dataset: { testid: 'graph-strength' },
           on: { change: ({ target }) => store({ uri: edge.source, other: edge.target, relation: edge.relation, strength: Number(target.value) }) } }), t('memory.strength', { share: percent(edge.strength) })),
         h('button', { type: 'button', class: 'button small quiet', dataset: { testid: 'graph-remove' }, on: { click: () => store({ uri: edge.source, other: edge.target, relation: edge.relation, remove: true }) } }, t('graph.remove'))));
@@ -131,7 +131,7 @@ export async function view({ query, signal }) {
         fill(choices, [...known.keys()].map((name) => h('option', { value: name })));
       }, CHOICES_MS);
     } } });
-    const relation = h('select', { id: 'graph-new', dataset: { testid: 'graph-new' } }, RELATIONS.map((name) => h('option', { value: name }, named(`relation.${name}`, name))));
+    const relation = h('select', { id: 'graph-new', dataset: { testid: 'graph-new' } }, RELATIONS.map((name) => h('option', { value: name }, capital(named(`relation.${name}`, name)))));
     const form = h('form', { class: 'stack tight', dataset: { testid: 'graph-add' } }, h('h3', {}, t('graph.add')),
       h('div', { class: 'field' }, h('label', { for: 'graph-new' }, t('graph.relation')), relation),
       h('div', { class: 'field' }, h('label', { for: 'graph-other' }, t('graph.other')), field, choices),

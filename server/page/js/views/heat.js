@@ -7,7 +7,7 @@ import { day, moment, number, percent, t } from '../i18n.js';
 import { linkOf, nameOf, sessionLink } from '../parts/addresses.js';
 import { barRows, dayStrip, decayCurve, growthCurve, legend, markDot, stackedBar } from '../parts/charts.js';
 import { growing } from '../parts/lists.js';
-import { typeName } from '../parts/marks.js';
+import { FRESH, typeName } from '../parts/marks.js';
 import { listKeys } from '../parts/memoryrow.js';
 import { empty, pending } from '../parts/states.js';
 
@@ -44,7 +44,7 @@ function whole({ months, recalls, freshness }) {
     picture('growth.use', h('p', { class: 'muted small' }, t('growth.use.said', { count: asked })), dayStrip(days, { label: t('growth.use.said', { count: asked }) }),
       table(['growth.column.day', 'growth.column.asked'], days.filter(({ count }) => count).map(({ name, count }) => [name, number(count)]))),
     picture('growth.fresh', h('p', { class: 'muted small' }, t('growth.fresh.said')),
-      barRows(freshness.map(({ count }, at) => ({ name: t(`growth.fresh.${at}`), value: count, text: `${number(count)} · ${percent(count / all)}`, tone: ['tone-1', 'tone-3', 'tone-2', 'tone-lost'][at] })), { testid: 'freshness' })));
+      barRows(freshness.map(({ count }, at) => ({ name: t(`growth.fresh.${at}`), value: count, text: `${number(count)} · ${percent(count / all)}`, tone: FRESH[at][1] })), { testid: 'freshness' })));
 }
 
 const picture = (key, ...content) => h('section', { class: 'card stack picture' }, h('h2', {}, t(key)), content);

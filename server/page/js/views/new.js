@@ -2,7 +2,7 @@
 
 import { pathOf, send } from '../api.js';
 import { fill, h, rendered } from '../dom.js';
-import { named, t } from '../i18n.js';
+import { capital, named, t } from '../i18n.js';
 import { go, setGuard } from '../router.js';
 import { drafts, types } from '../state.js';
 import { confirmed } from '../parts/dialogs.js';
@@ -126,7 +126,7 @@ async function remember(type, draft, fields) {
 
 function importance(draft) {
   const select = h('select', { id: 'new-priority', value: draft.priority, dataset: { testid: 'new-priority' }, on: { change: () => { draft.priority = select.value; } } },
-    LEVELS.map((level) => h('option', { value: level }, t(`importance.${level}`))));
+    LEVELS.map((level) => h('option', { value: level }, capital(t(`importance.${level}`)))));
   return h('div', { class: 'field' }, h('label', { for: 'new-priority' }, t('importance.label')), select);
 }
 
