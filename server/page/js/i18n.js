@@ -109,6 +109,9 @@ const CLOCK = [['hour', 3_600_000], ['minute', 60_000]];
 const MOST_DAYS = 13;
 const NEAR_MS = DAY_MS / 2;
 
+/** A space between a digit and a Chinese character. */
+const spaced = (text) => text.replace(/(\d)(?=[\u4e00-\u9fff])/g, '$1 ');
+
 /** How long ago, or how soon, by the calendar from half a day on: "3 days ago", "3 天前"; "yesterday" is the day before. */
 export function ago(iso, now = Date.now()) {
   const at = dateOf(iso);
@@ -120,7 +123,13 @@ export function ago(iso, now = Date.now()) {
     : CALENDAR.find((each) => Math.abs(days) >= each[1] && (each[1] === 1 || Math.abs(days) > MOST_DAYS));
   if (!unit) return t('time.now');
   const format = new Intl.RelativeTimeFormat(locale(), { numeric: Math.abs(days) === 1 && !byClock ? 'auto' : 'always' });
-  return format.format(Math.trunc((byClock ? passed : days) / size), unit).replace(/(\d)(?=[\u4e00-\u9fff])/g, '$1 ');
+  return spaced(format.format(Math.trunc((byClock ? passed : days) / size), unit));
+}
+
+/** Milliseconds as seconds, minutes or hours: "2 min". */
+export function duration(count) {
+  const [size, unit] = count < 60_000 ? [1000, 'second'] : count < 3_600_000 ? [60_000, 'minute'] : [3_600_000, 'hour'];
+  return spaced(number(count / size, { style: 'unit', unit, unitDisplay: 'short', maximumFractionDigits: 1 }));
 }
 
 /** Bytes as kB or MB. */

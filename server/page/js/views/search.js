@@ -86,7 +86,7 @@ function searchForm(state, names, run) {
     choice('importance', t('search.importance'), [['', t('search.any')], ['normal', t('search.from_normal')], ['high', t('search.from_high')]]),
     h('label', { class: ['chip', 'chip-select', asked.project && 'active'] }, h('span', {}, t('search.project')), project),
     rank),
-  h('p', { class: 'row hint' }, state.status, hint));
+  h('p', { class: 'hint' }, state.status, hint));
 }
 
 /** A filter as a chip: its name, its value to choose, and a button to drop it once it is set. */
@@ -156,7 +156,7 @@ function show(state, results, found, facts) {
   const how = { rank, rate: facts.decay_lambda, hybrid: hits.some((hit) => hit.why.semantic !== undefined) };
   const kinds = groups(hits);
   fill(state.status, t('search.found', { count: hits.length }),
-    kinds.length > 1 && t('search.found.of', { groups: kinds.map(([group, members]) => t(`search.found.${group}`, { count: members.length })).join(t('list.comma')) }));
+    kinds.length > 1 && t('search.found.of', { groups: kinds.map(([group, members]) => t(`search.found.${group}`, { count: members.length })).join(t('list.comma')) }), ' · ');
   const again = () => search(state, results, facts);
   const noted = said.map((note) => h('p', { class: 'note', dataset: { testid: 'search-note' } }, noteText(note), ' ',
     /again in a moment/.test(note) ? h('button', { type: 'button', class: 'button small', on: { click: again } }, t('search.again')) : null));
