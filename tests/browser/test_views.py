@@ -228,6 +228,7 @@ def test_a_commit_shows_the_changed_words_and_is_undone_after_a_preview(tab: Pag
     before = commits.count()
     commits.first.locator("[data-testid=commit-link]").click()
     diff = _waits(tab, "[data-testid=file-diff] [data-testid=diff]").first
+    assert tab.inner_text("[data-testid=file-diff] summary") == "4 lines added, 1 changed"
     assert "short names" in diff.locator(".diff-text.diff-at-removed").first.inner_text()
     assert "full words as" in " ".join(diff.locator("ins").all_inner_texts())
     assert "added:" in diff.locator(".diff-at-added .visually-hidden").first.evaluate("each => each.textContent")
@@ -241,6 +242,12 @@ def test_a_commit_shows_the_changed_words_and_is_undone_after_a_preview(tab: Pag
     _go(tab, f"history?uri={STYLE}")
     tab.wait_for_selector("[data-testid=undone]")
     assert tab.locator("[data-testid=commit]").count() == before + 1
+
+
+def test_history_stands_in_the_order_of_the_times_that_it_shows(tab: Page) -> None:
+    _go(tab, "history")
+    times = _waits(tab, ".commit time").evaluate_all("all => all.map(each => Date.parse(each.dateTime))")
+    assert times == sorted(times, reverse=True)
 
 
 def test_skipped_lines_of_a_diff_are_shown_on_demand(tab: Page) -> None:
@@ -282,6 +289,7 @@ def test_a_conversation_opens_at_the_line_that_was_asked_for(tab: Page) -> None:
     wanted = _waits(tab, ".turn.is-wanted")
     assert wanted.get_attribute("data-line") == "2"
     assert "by the wall" in wanted.inner_text()
+    assert "#3" in wanted.inner_text()  # people count from 1
     tab.wait_for_function("() => document.activeElement?.dataset.line === '2'")
     assert tab.locator(".segment").count() >= 2
 

@@ -4,7 +4,7 @@
 import { get, pathOf, send } from '../api.js';
 import { fill, h } from '../dom.js';
 import { capital, named, percent, t } from '../i18n.js';
-import { href, remember } from '../router.js';
+import { go, href, remember } from '../router.js';
 import { about } from '../state.js';
 import { HUES, ORDER, plainLine, typeBadge, typeName } from '../parts/marks.js';
 import { receiptToast } from '../parts/receipt.js';
@@ -74,7 +74,7 @@ export async function view({ query, signal }) {
     const { drawGraph } = await import('../parts/network.js');
     if (signal.aborted || canvas.parentElement.hidden) return;
     state.drawing?.stop();
-    state.drawing = drawGraph(canvas, { nodes: state.drawn, edges: state.found.edges }, choose, (uri) => { location.hash = `#/memory/${pathOf(uri)}`; });
+    state.drawing = drawGraph(canvas, { nodes: state.drawn, edges: state.found.edges }, choose, (uri) => go(`#/memory/${pathOf(uri)}`));
     state.drawing.mark(state.chosen);
   }
 
