@@ -303,7 +303,10 @@ def test_the_address_of_a_log_opens_its_conversation(tab: Page) -> None:
 def test_the_queue_begins_with_what_the_reader_decides_and_says_once_what_an_extraction_needs(tab: Page) -> None:
     _go(tab, "queue")
     rows = _waits(tab, "[data-testid=queue-row]")
-    assert tab.locator("main h2").all_inner_texts()[:2] == ["For your review", "Conversations not yet turned into memories"]
+    assert tab.locator("main h2").all_inner_texts()[:2] == [
+        "For your review",
+        "Conversations not yet turned into memories",
+    ]
     assert all("waiting since" in said for said in rows.all_inner_texts())
     assert "We fly to Osaka on 2 May." in " ".join(rows.all_inner_texts())  # by its title, not by its id
     assert tab.get_by_test_id("queue-reason").count() == tab.get_by_test_id("extract").count() == 0
