@@ -86,7 +86,7 @@ def test_many_are_deleted_or_archived_in_one_commit(tab: Page, own_site: Site) -
 def test_the_keyboard_selects_and_what_is_selected_moves_to_a_project(tab: Page, own_site: Site) -> None:
     row(tab, "Bicycle").locator("a").first.focus()
     tab.keyboard.press("x")
-    assert "One selected" in tab.get_by_test_id("selected").inner_text()
+    assert "1 selected" in tab.get_by_test_id("selected").inner_text()
     tab.get_by_test_id("bulk-move").click()
     tab.get_by_test_id("bulk-project").fill("garage")
     tab.get_by_test_id("bulk-move-dialog-yes").click()

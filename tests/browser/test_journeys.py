@@ -96,7 +96,7 @@ def test_the_list_is_filtered_by_type_words_and_standing_and_the_address_keeps_i
     page.get_by_test_id("reset").click()
     sees(page, "count", "22 memories")
     page.get_by_test_id("filter-pinned").click()
-    sees(page, "count", "One memory")
+    sees(page, "count", "1 memory")
     page.get_by_test_id("filter-words").fill("no such words anywhere")
     sees(page, "empty", "Nothing fits these filters")
 
@@ -246,6 +246,7 @@ def test_a_memory_made_of_its_fields_says_each_of_them_once(page: Page) -> None:
     assert "Optimal params" not in text  # nobody told it
     fields = sees(page, "fields").inner_text()
     assert "150,000" in fields
+    assert "2 min" in fields
     assert "Documentation" not in fields
 
 
@@ -453,6 +454,7 @@ def test_the_summary_is_written_by_hand_and_the_days_log_grows(page: Page, site:
     sees(page, "body", "大阪")
     assert "大阪" in (site.home / "user/default/rolling_summary.md").read_text(encoding="utf-8")
     go(page, "#/new")
+    sees(page, "new-more").click()
     sees(page, "new-daily_log").check()
     page.get_by_test_id("field-content").fill("Tasted the first 龙井 of the year.")
     page.get_by_test_id("save").click()

@@ -40,7 +40,7 @@ def test_whoever_signs_in_comes_back_to_where_they_were_and_can_sign_out(browser
         page.get_by_text("anna", exact=True).first.wait_for()
         key = page.evaluate("sessionStorage.getItem('runebook.key')")
         assert key.startswith("rs_")
-        page.get_by_role("button", name="Forget").click()
+        page.get_by_role("button", name="Remove key").click()
         page.get_by_test_id("sign-in").wait_for()
         answer = page.request.get(f"{inn.origin}/api/memory/about", headers={"authorization": f"Bearer {key}"})
         assert answer.status == 401

@@ -78,6 +78,9 @@ export function errorTitle(error) {
   return current === 'en' || /[\u4e00-\u9fff]/.test(error.message) ? '' : named(`status.${error.status}`, '');
 }
 
+/** With a capital letter, as choices begin. */
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** A number as the language writes it; options as for Intl.NumberFormat. */
 export function number(value, options = {}) {
   return new Intl.NumberFormat(locale(), { maximumFractionDigits: 2, ...options }).format(value);
@@ -99,17 +102,34 @@ export function day(iso) {
   return moment(iso, { dateStyle: 'medium' });
 }
 
-const STEPS = [['year', 31_557_600], ['month', 2_629_800], ['week', 604_800], ['day', 86_400], ['hour', 3_600], ['minute', 60]];
+const DAY_MS = 86_400_000;
+const CALENDAR = [['year', 365.25], ['month', 30.44], ['week', 7], ['day', 1]];
+const CLOCK = [['hour', 3_600_000], ['minute', 60_000]];
+/** So far one counts in days, and so near in hours, be it over midnight. */
+const MOST_DAYS = 13;
+const NEAR_MS = DAY_MS / 2;
 
-/** How long ago, or how soon: "3 days ago", "3天前". */
+/** A space between a digit and a Chinese character. */
+const spaced = (text) => text.replace(/(\d)(?=[\u4e00-\u9fff])/g, '$1 ');
+
+/** How long ago, or how soon, by the calendar from half a day on: "3 days ago", "3 天前"; "yesterday" is the day before. */
 export function ago(iso, now = Date.now()) {
-  const seconds = (dateOf(iso).getTime() - now) / 1000;
-  if (Number.isNaN(seconds)) return '';
-  const format = new Intl.RelativeTimeFormat(locale(), { numeric: 'auto' });
-  for (const [unit, size] of STEPS) {
-    if (Math.abs(seconds) >= size) return format.format(Math.trunc(seconds / size), unit);
-  }
-  return t('time.now');
+  const at = dateOf(iso);
+  const passed = at.getTime() - now;
+  if (Number.isNaN(passed)) return '';
+  const days = Math.round((new Date(at).setHours(12, 0, 0, 0) - new Date(now).setHours(12, 0, 0, 0)) / DAY_MS);
+  const byClock = days === 0 || Math.abs(passed) < NEAR_MS;
+  const [unit, size] = byClock ? CLOCK.find((each) => Math.abs(passed) >= each[1]) ?? []
+    : CALENDAR.find((each) => Math.abs(days) >= each[1] && (each[1] === 1 || Math.abs(days) > MOST_DAYS));
+  if (!unit) return t('time.now');
+  const format = new Intl.RelativeTimeFormat(locale(), { numeric: Math.abs(days) === 1 && !byClock ? 'auto' : 'always' });
+  return spaced(format.format(Math.trunc((byClock ? passed : days) / size), unit));
+}
+
+/** Milliseconds as seconds, minutes or hours: "2 min". */
+export function duration(count) {
+  const [size, unit] = count < 60_000 ? [1000, 'second'] : count < 3_600_000 ? [60_000, 'minute'] : [3_600_000, 'hour'];
+  return spaced(number(count / size, { style: 'unit', unit, unitDisplay: 'short', maximumFractionDigits: 1 }));
 }
 
 /** Bytes as kB or MB. */

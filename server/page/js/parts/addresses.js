@@ -22,7 +22,7 @@ export function sessionLink(id, line) {
 export function nameOf(uri) {
   const message = MESSAGE.exec(uri);
   if (message) {
-    return message[2] === undefined ? t('address.session', { id: message[1] }) : t('address.line', { id: message[1], line: Number(message[2]) });
+    return message[2] === undefined ? t('address.session', { id: message[1] }) : t('address.line', { id: message[1], line: Number(message[2]) + 1 });
   }
   const last = uri.replace(/#\d+$/, '').replace(/\/+$/, '').split('/').at(-1) ?? uri;
   if (last === '.abstract.md' || last === '.overview.md') {

@@ -114,12 +114,15 @@ export function growthCurve(points, { label, tick }) {
     s('line', { x1: String(left), x2: String(width - 12), y1: y(part * most).toFixed(1), y2: y(part * most).toFixed(1), class: 'chart-grid' }),
     s('text', { x: String(left - 8), y: (y(part * most) + 4).toFixed(1), class: 'chart-text', 'text-anchor': 'end' }, tick(Math.round(part * most))),
   ]);
-  const named = points.map((point, at) => [point, at]).filter(([, at]) => at === points.length - 1 || (at % Math.ceil(points.length / 4) === 0 && at < points.length * 0.8));
   return s('svg', { class: 'chart-curve', viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': label, 'data-testid': 'growth-curve' },
     grid, s('path', { d: `M${left} ${y(0)}${line}L${width - 12} ${y(0)}Z`, class: 'chart-under tone-1' }), s('path', { d: `M${left} ${y(0)}${line}`, class: 'chart-line' }),
     points.map(({ total, title }, at) => s('circle', { cx: x(at).toFixed(1), cy: y(total).toFixed(1), r: '3.5', class: 'chart-fill tone-1' }, s('title', {}, title))),
-    named.map(([{ name }, at]) => s('text', { x: x(at).toFixed(1), y: String(height - 6), class: 'chart-text', 'text-anchor': at === points.length - 1 ? 'end' : 'middle' }, name)));
+    points.length > 1 && s('text', { x: String(left), y: String(height - 6), class: 'chart-text' }, points[0].name),
+    s('text', { x: String(width - 12), y: String(height - 6), class: 'chart-text', 'text-anchor': 'end' }, points.at(-1).name));
 }
+
+/** What stands at the two ends of a chart, below it. */
+export const ends = (first, last) => h('p', { class: 'chart-ends' }, h('span', {}, first), h('span', {}, last));
 
 /**
  * The forgetting curve exp(-rate x days) with points on it. Points that would cover each other become one, with a count.

@@ -42,15 +42,22 @@ export function commitLines(commit) {
     steps.length > NAMED ? ` ${t('did.more', { count: steps.length - NAMED })}` : null));
 }
 
-/** The same as plain text, for a heading. */
+/** The same for a heading. */
 export function commitTitle(commit) {
-  return commitLines(commit).map((line) => line.textContent).join(' · ') || kindName(commit.kind);
+  const lines = commitLines(commit);
+  return lines.length ? lines.map((line, at) => [at ? ' · ' : null, ...line.childNodes]) : kindName(commit.kind);
 }
 
 function fileLink(step) {
   if (step.action === 'deleted' || step.withheld) return h('span', { class: 'file-gone', title: step.uri }, nameOf(step.uri));
   return h('a', { href: linkOf(step.uri), title: step.uri }, nameOf(step.uri));
 }
+
+/** Kinds of which the sentence of what was done says enough. */
+const PLAIN = new Set(['commit', 'messages', 'edit', 'delete', 'archive', 'restore', 'forget', 'purge']);
+
+/** The kind of a commit as a badge, where its sentence does not say it. */
+export const kindBadge = ({ kind }) => (PLAIN.has(kind) ? null : h('span', { class: 'badge' }, kindName(kind)));
 
 /** A kind of commit in words; kinds that are not known by their own name. */
 export const kindName = (kind) => named(`kind.${kind}`, kind);

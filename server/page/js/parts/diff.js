@@ -41,7 +41,6 @@ export function diffTable(rows, { left, right, name, expand } = {}) {
   const box = h(
     'div',
     { class: 'diff', role: 'group', 'aria-label': name ?? t('diff.title'), 'data-testid': 'diff' },
-    summary(shown),
     h(
       'table',
       { class: 'diff-table' },
@@ -74,20 +73,13 @@ export function countRows(rows) {
   return counts;
 }
 
-/** '+3 −1 ±2', each with its word for those who cannot see the sign. */
+/** '4 lines added, 1 changed' of the text itself; of the stored details where only they changed. */
 export function summary(rows) {
-  const counts = countRows(rows);
-  const parts = Object.entries(counts)
-    .filter(([, count]) => count)
-    .map(([kind, count]) =>
-      h(
-        'span',
-        { class: `diff-count diff-count-${kind}` },
-        h('span', { 'aria-hidden': 'true' }, `${SIGNS[kind]}${count}`),
-        h('span', { class: 'visually-hidden' }, t(`diff.count.${kind}`, { count })),
-      ),
-    );
-  return h('p', { class: 'diff-summary' }, ...parts);
+  const body = countRows((rows ?? []).slice(0, trailerStart(rows ?? [])));
+  const counts = Object.entries(Object.values(body).some(Boolean) ? body : countRows(rows)).filter(([, count]) => count);
+  const parts = counts.map(([kind, count], at) =>
+    h('span', { class: `diff-count-${kind}` }, t(`diff.count.${kind}${at ? '.more' : ''}`, { count })));
+  return h('span', { class: 'diff-summary' }, parts.map((part, at) => [at ? t('list.comma') : null, part]));
 }
 
 function trailerStart(rows) {

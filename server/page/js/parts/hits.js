@@ -1,10 +1,10 @@
 // One found item: what it is, the picture of its score, what speaks against it, and in words on demand why it is here.
 
 import { h } from '../dom.js';
-import { ago, moment, number, percent, t } from '../i18n.js';
+import { number, percent, t } from '../i18n.js';
 import { linkOf, nameOf } from './addresses.js';
 import { legend, stackedBar } from './charts.js';
-import { plainLine, typeBadge, typeName } from './marks.js';
+import { plainLine, typeBadge, typeName, when } from './marks.js';
 import { explainScore } from './score.js';
 
 /** How each part of a score is drawn, in the order of the bar. */
@@ -23,12 +23,10 @@ const WORDS_SHOWN = 4;
 const MARKS = ['exact', 'speaker', 'date', 'project', 'rerank'];
 const part2 = (value) => number(value, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
-/** What the colours of the bars mean, as far as these hits use them. */
-export function scoreLegend(hits, search) {
-  const parts = hits.map((hit) => explainScore(hit, search));
-  const used = Object.keys(LOOKS).filter((key) => parts.some((each) => each.parts.some((part) => part.key === key)));
-  const entries = used.map((key) => ({ ...LOOKS[key], text: t(`why.${key}`) }));
-  if (parts.some((each) => each.lost.length)) entries.push({ tone: 'tone-lost', striped: true, text: t('why.lost') });
+/** What the colours of a bar mean. */
+function scoreLegend({ parts, lost }) {
+  const entries = parts.map(({ key }) => ({ ...LOOKS[key], text: t(`why.${key}`) }));
+  if (lost.length) entries.push({ tone: 'tone-lost', striped: true, text: t('why.lost') });
   return legend(entries);
 }
 
@@ -41,7 +39,7 @@ export function hitCard(hit, search, query) {
       h('a', { class: 'hit-link', href: linkOf(hit.uri), dataset: { testid: 'hit-link', listItem: '' } }, titleOf(hit)),
       typeBadge(hit.memory_type),
       hit.project ? h('span', { class: 'badge badge-project' }, hit.project) : null,
-      h('span', { class: 'hit-score', dataset: { testid: 'hit-score' }, title: t('search.score') }, part2(hit.score))),
+      h('span', { class: 'hit-score', title: t('search.score') }, h('small', { class: 'muted' }, t('search.score.short')), ' ', h('span', { dataset: { testid: 'hit-score' } }, part2(hit.score)))),
     h('p', { class: 'hit-abstract', dataset: { testid: 'hit-passage' } }, hit.passage ? marked(hit.passage, hit.marks) : plainLine(hit.abstract)),
     h('p', { class: 'hit-line', dataset: { testid: 'hit-line' } }, lineOf(hit, search)),
     bar(hit, explained),
@@ -49,7 +47,7 @@ export function hitCard(hit, search, query) {
       MARKS.filter((mark) => hit.why[mark] !== undefined).map((mark) =>
         h('span', { class: `mark mark-${mark}`, title: t(`why.${mark}.more`) }, t(`why.${mark}.mark`))),
       hit.confidence < 1 ? h('span', { class: 'mark' }, t('search.confidence', { share: percent(hit.confidence) })) : null,
-      hit.updated_at ? h('time', { datetime: hit.updated_at, title: moment(hit.updated_at) }, ago(hit.updated_at)) : null,
+      when(hit.updated_at, 'mark.changed'),
       hit.accesses ? h('span', {}, t('mark.accesses', { count: hit.accesses })) : null),
     rivals.map((rival) => h('p', { class: 'hit-rival', dataset: { testid: 'hit-rival' } },
       h('span', { class: 'hit-rival-verb' }, t(rival.relation === 'replaced_by' ? 'search.replaced' : 'search.contradicted')), ' ',
@@ -58,7 +56,7 @@ export function hitCard(hit, search, query) {
     (hit.also ?? []).length ? h('p', { class: 'hit-also' }, t('search.also', { count: hit.also.length }), ' ',
       hit.also.slice(0, 3).map((uri, at) => [at ? t('list.comma') : null, h('a', { href: linkOf(uri) }, nameOf(uri))])) : null,
     h('details', { class: 'hit-why', dataset: { testid: 'hit-why' } },
-      h('summary', {}, t('search.why')),
+      h('summary', {}, t('search.why')), scoreLegend(explained),
       h('ul', {}, reasons(hit, explained, search, query).map((line) => h('li', {}, line)))));
 }
 

@@ -55,12 +55,15 @@ export function importanceMark(salience) {
     t('importance.short', { level: t(`importance.${level}`) }));
 }
 
+/** The steps of freshness: from which share on, and the colour. */
+export const FRESH = [[0.75, 'tone-1'], [0.5, 'tone-3'], [0.25, 'tone-2'], [0, 'tone-lost']];
+
 /** "Freshness 82%" with a short bar: what time has left of it; `named: false` where a label beside it says what it is. */
 export function decayBar(decay, { named: said = true } = {}) {
   if (typeof decay !== 'number') return null;
   const share = Math.max(0, Math.min(1, decay));
   return h('span', { class: 'fresh', title: t('mark.fresh', { share: percent(share) }) },
-    h('span', { class: 'decay', 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(share * 100)}%` } })),
+    h('span', { class: `decay ${FRESH.find(([from]) => share >= from)[1]}`, 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(share * 100)}%` } })),
     said ? t('mark.fresh.short', { share: percent(share) }) : percent(share));
 }
 

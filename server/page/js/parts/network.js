@@ -48,7 +48,7 @@ async function begin(box, nodes, edges, choose, enter, held) {
   const { default: cytoscape } = await import('/ui/vendor/cytoscape.js');
   if (held.stopped) return;
   const colour = reader(box);
-  const short = (name) => (name.length > LABEL_CHARS ? `${name.slice(0, LABEL_CHARS - 1)}…` : name);
+  const short = (name) => (name.length > LABEL_CHARS ? `${name.slice(0, LABEL_CHARS - 1).trimEnd()}…` : name);
   held.drawing = cytoscape({
     container: box,
     minZoom: 0.2,
@@ -59,9 +59,10 @@ async function begin(box, nodes, edges, choose, enter, held) {
       ...edges.map((edge, at) => ({ data: { id: `edge ${at}`, source: edge.source, target: edge.target, label: named(`relation.${edge.relation}`, edge.relation), width: 1 + 3 * edge.strength, hue: colour(edge.relation === 'contradicts' ? '--bad' : '--line-strong'), dash: ['mentions', 'told in'].includes(edge.relation) ? 'dotted' : 'solid', arrow: ['similar', 'contradicts'].includes(edge.relation) ? 'none' : 'triangle' } })),
     ],
     style: [
-      { selector: 'node', style: { width: 'data(size)', height: 'data(size)', shape: 'data(shape)', 'background-color': 'data(hue)', label: 'data(label)', color: colour('--text'), 'font-size': LABEL_PX, 'text-valign': 'bottom', 'text-margin-y': 3, 'text-wrap': 'wrap', 'text-max-width': `${LABEL_WIDTH_PX}px`, 'text-outline-width': 2, 'text-outline-color': colour('--surface') } },
+      { selector: '*', style: { 'font-family': getComputedStyle(box).fontFamily, 'text-background-color': colour('--surface'), 'text-background-opacity': 1, 'text-background-padding': 2 } },
+      { selector: 'node', style: { width: 'data(size)', height: 'data(size)', shape: 'data(shape)', 'background-color': 'data(hue)', label: 'data(label)', color: colour('--text'), 'font-size': LABEL_PX, 'text-valign': 'bottom', 'text-margin-y': 3, 'text-wrap': 'wrap', 'text-max-width': `${LABEL_WIDTH_PX}px` } },
       { selector: 'node.chosen', style: { 'border-width': 4, 'border-color': colour('--accent') } },
-      { selector: 'edge', style: { width: 'data(width)', 'line-color': 'data(hue)', 'line-style': 'data(dash)', 'target-arrow-shape': 'data(arrow)', 'target-arrow-color': 'data(hue)', 'curve-style': 'bezier', label: box.clientWidth < NARROW_PX ? '' : 'data(label)', 'font-size': LABEL_PX - 2, color: colour('--muted'), 'text-rotation': 'autorotate', 'text-outline-width': 2, 'text-outline-color': colour('--surface') } },
+      { selector: 'edge', style: { width: 'data(width)', 'line-color': 'data(hue)', 'line-style': 'data(dash)', 'target-arrow-shape': 'data(arrow)', 'target-arrow-color': 'data(hue)', 'curve-style': 'bezier', label: box.clientWidth < NARROW_PX ? '' : 'data(label)', 'font-size': LABEL_PX - 2, color: colour('--muted'), 'text-rotation': 'autorotate' } },
       { selector: 'edge.chosen', style: { label: 'data(label)', 'line-color': colour('--accent'), 'target-arrow-color': colour('--accent') } },
     ],
     layout: { name: 'preset' },

@@ -9,12 +9,22 @@ export function loading(lines = 4) {
     Array.from({ length: lines }, (_, index) => h('div', { class: `skeleton-line w${(index * 37) % 4}` })));
 }
 
+const BOOK = 'M4 5.5A1.5 1.5 0 0 1 5.5 4H12v16H5.5A1.5 1.5 0 0 1 4 18.5zM20 5.5A1.5 1.5 0 0 0 18.5 4H12v16h6.5a1.5 1.5 0 0 0 1.5-1.5zM7 8h2M7 11h2';
+
 /** Nothing here, why, and what to do about it. */
 export function empty(title, text = '', ...actions) {
+  return emptyBox(BOOK, title, text, ...actions);
+}
+
+/** The same with a picture of its own. */
+export function emptyBox(path, title, text = '', ...actions) {
   return h('div', { class: 'empty', dataset: { testid: 'empty' } },
-    icon('M4 5.5A1.5 1.5 0 0 1 5.5 4H12v16H5.5A1.5 1.5 0 0 1 4 18.5zM20 5.5A1.5 1.5 0 0 0 18.5 4H12v16h6.5a1.5 1.5 0 0 0 1.5-1.5zM7 8h2M7 11h2', { class: 'icon large' }),
+    icon(path, { class: 'icon large' }),
     h('h2', {}, title), text && h('p', {}, text), actions.length > 0 && h('div', { class: 'actions center' }, actions));
 }
+
+/** That a language model is missing, and where to set one up. */
+export const noModel = () => [t('queue.no_model'), ' ', h('a', { href: '#/settings' }, t('queue.no_model.set'))];
 
 /** What went wrong, what to do next, and a button to try again. */
 export function failure(error, retry = null) {

@@ -2,7 +2,7 @@
 
 import { get, send } from '../api.js';
 import { fill, h } from '../dom.js';
-import { ago, day, moment, t } from '../i18n.js';
+import { ago, capital, day, moment, t } from '../i18n.js';
 import { confirmed, dialog } from './dialogs.js';
 import { failure, pending } from './states.js';
 import { toast, toastError } from './toast.js';
@@ -50,9 +50,9 @@ async function issue(facts, given = {}, error = null) {
   const label = h('input', { id: 'token-label', type: 'text', required: true, maxlength: 64, autocomplete: 'off', value: given.label ?? '', dataset: { testid: 'token-label' } });
   const user = h('input', { id: 'token-user', type: 'text', maxlength: 64, autocomplete: 'off', value: given.user_space ?? facts.user_space });
   const shared = sharing(given.shared ?? []);
-  const rights = h('select', { id: 'token-rights', value: given.read_only ? 'reads' : 'writes', dataset: { testid: 'token-rights' } }, ['writes', 'reads'].map((each) => h('option', { value: each }, t(`tokens.${each}`))));
+  const rights = h('select', { id: 'token-rights', value: given.read_only ? 'reads' : 'writes', dataset: { testid: 'token-rights' } }, ['writes', 'reads'].map((each) => h('option', { value: each }, capital(t(`tokens.${each}`)))));
   const expiry = h('select', { id: 'token-expiry', value: String(given.expires_days ?? ''), dataset: { testid: 'token-expiry' } },
-    h('option', { value: '' }, t('tokens.unlimited')), DAYS.map((count) => h('option', { value: String(count) }, t('settings.days', { count }))));
+    h('option', { value: '' }, capital(t('tokens.unlimited'))), DAYS.map((count) => h('option', { value: String(count) }, t('settings.days', { count }))));
   const field = (key, control, help = null) => h('div', { class: 'field' }, h('label', { for: control.id }, t(key)), control, help && h('span', { class: 'help' }, t(help)));
   const answer = await dialog(t('tokens.issue'), [
     error && failure(error), field('tokens.label', label, 'tokens.label.help'), field('tokens.rights', rights), field('tokens.expiry', expiry), field('tokens.space', user, 'tokens.space.help'), shared.node,
@@ -73,7 +73,7 @@ function sharing(given) {
   const list = h('ul', { class: 'stack tight plain-list' });
   const row = (text = '') => {
     const name = h('input', { type: 'text', maxlength: 64, autocomplete: 'off', 'aria-label': t('tokens.shared.name'), placeholder: t('tokens.shared.name'), value: text.replace(/:read$/, ''), dataset: { testid: 'token-shared' } });
-    const rights = h('select', { 'aria-label': t('tokens.shared.rights'), value: text.endsWith(':read') ? 'reads' : 'writes', dataset: { testid: 'token-shared-rights' } }, ['writes', 'reads'].map((each) => h('option', { value: each }, t(`tokens.${each}`))));
+    const rights = h('select', { 'aria-label': t('tokens.shared.rights'), value: text.endsWith(':read') ? 'reads' : 'writes', dataset: { testid: 'token-shared-rights' } }, ['writes', 'reads'].map((each) => h('option', { value: each }, capital(t(`tokens.${each}`)))));
     const line = h('li', { class: 'row tight' }, name, rights, h('button', { type: 'button', class: 'button small quiet', 'aria-label': t('tokens.shared.remove'), title: t('tokens.shared.remove'), on: { click: () => { line.remove(); add.focus(); } } }, '×'));
     line.said = () => (name.value.trim() && rights.value === 'reads' ? `${name.value.trim()}:read` : name.value.trim());
     return line;

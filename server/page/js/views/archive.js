@@ -8,13 +8,14 @@ import { receiptBox } from '../parts/commits.js';
 import { fromField, growing } from '../parts/lists.js';
 import { listKeys } from '../parts/memoryrow.js';
 import { archivedBecause } from '../parts/notes.js';
-import { empty, failure, loading } from '../parts/states.js';
+import { emptyBox, failure, loading } from '../parts/states.js';
 import { toastError } from '../parts/toast.js';
 import { href, remember } from '../router.js';
 import { about } from '../state.js';
 
 const SHOWN = 30;
 const MOST = 300;
+const BOX = 'M4 5h16v4H4zM5.500 9v10h13V9M10 13h4';
 
 /** `query.words`: only what holds them. */
 export async function view({ query: { words = '' }, signal }) {
@@ -40,7 +41,7 @@ async function show(list, words, facts) {
   try {
     const { archived, more } = await get('/archive', { words, limit: MOST });
     if (!archived.length) {
-      fill(list, words ? empty(t('archive.nothing'), t('archive.nothing.more', { words })) : empty(t('archive.none'), t('archive.none.more')));
+      fill(list, words ? emptyBox(BOX, t('archive.nothing'), t('archive.nothing.more', { words })) : emptyBox(BOX, t('archive.none'), t('archive.none.more')));
       return;
     }
     fill(list, h('p', { class: 'muted small', role: 'status' }, t('archive.count', { count: archived.length })),

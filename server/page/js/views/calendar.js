@@ -8,7 +8,7 @@ import { linkOf } from '../parts/addresses.js';
 import { HUES } from '../parts/marks.js';
 import { failure } from '../parts/states.js';
 
-const SHOWN = 4;
+const SHOWN = 2;
 const two = (value) => String(value).padStart(2, '0');
 const keyOf = (date) => `${date.getFullYear()}-${two(date.getMonth() + 1)}`;
 
@@ -24,6 +24,7 @@ export async function view({ query, signal }) {
     load();
   };
   const button = (key, act, sign) => h('button', { type: 'button', class: 'button small', 'aria-label': t(`calendar.${key}`), dataset: { testid: `calendar-${key}` }, on: { click: act } }, sign);
+  const now = h('button', { type: 'button', class: 'button small', on: { click: () => { state.month = keyOf(new Date()); step(0); } } }, t('calendar.today'));
 
   async function load() {
     const asked = state.month;
@@ -32,7 +33,8 @@ export async function view({ query, signal }) {
       if (asked !== state.month) return;
       const first = new Date(`${asked}-01T12:00`);
       fill(heading, first.toLocaleDateString(locale(), { month: 'long', year: 'numeric' }));
-      fill(body, grid(first, found), found.events.length === 0 && h('p', { class: 'muted' }, t('calendar.none')));
+      now.disabled = asked === keyOf(new Date());
+      fill(body, found.events.length === 0 && Object.keys(found.made).length === 0 && h('p', { class: 'muted' }, t('calendar.none')), grid(first, found));
     } catch (error) {
       if (error.name !== 'AbortError') fill(body, failure(error, load));
     }
@@ -43,7 +45,7 @@ export async function view({ query, signal }) {
   return h('section', { class: 'view view-calendar' },
     h('header', { class: 'view-head' }, h('h1', {}, t('calendar.title')), h('p', { class: 'lede' }, t('calendar.lede'))),
     h('div', { class: 'row' }, button('earlier', () => step(-1), '‹'), heading, button('later', () => step(1), '›'),
-      h('button', { type: 'button', class: 'button small quiet', on: { click: () => { state.month = keyOf(new Date()); step(0); } } }, t('calendar.today'))),
+      now),
     body);
 }
 

@@ -4,7 +4,7 @@ import { get, send } from '../api.js';
 import { fill, h } from '../dom.js';
 import { ago, moment, t } from '../i18n.js';
 import { isSummary, linkOf, nameOf } from '../parts/addresses.js';
-import { byWhom, commitTitle, kindName, marks, receiptBox, verbOf } from '../parts/commits.js';
+import { byWhom, commitTitle, kindBadge, marks, receiptBox, verbOf } from '../parts/commits.js';
 import { diffTable, summary } from '../parts/diff.js';
 import { sentence } from '../parts/sentences.js';
 import { failure, pending } from '../parts/states.js';
@@ -23,19 +23,21 @@ async function drawn(id) {
   const [{ commit, files }, facts] = await Promise.all([get(`/commits/${encodeURIComponent(id)}`), about()]);
   const own = files.filter((file) => !isSummary(file.uri));
   const summaries = files.filter((file) => isSummary(file.uri));
+  const { begin, panel } = undoPanel(commit, facts);
   return [
     h('header', { class: 'view-head' },
       h('p', { class: 'small' }, h('a', { href: '#/history' }, t('commit.back'))),
-      h('h1', {}, commitTitle(commit)),
-      h('p', { class: 'row muted small' }, h('span', { class: 'badge' }, kindName(commit.kind)),
-        h('time', { datetime: commit.at }, `${moment(commit.at)} (${ago(commit.at)})`), h('span', {}, byWhom(commit)),
-        h('code', { dataset: { testid: 'commit-id' } }, commit.commit_id), marks(commit))),
-    undoPanel(commit, facts),
+      h('div', { class: 'split' }, h('h1', {}, commitTitle(commit)), begin),
+      h('p', { class: 'row muted small' }, kindBadge(commit),
+        h('time', { datetime: commit.at }, `${moment(commit.at)} (${ago(commit.at)})`), h('span', {}, byWhom(commit)), marks(commit))),
+    panel,
     reasons(commit),
-    own.slice(0, MOST_FILES).map((file, at) => fileDiff(commit, file, at < OPEN_FILES)),
+    own.slice(0, MOST_FILES).map((file, at) => fileDiff(commit, file, at < OPEN_FILES, own.length > 1)),
     own.length > MOST_FILES ? h('p', { class: 'note' }, t('commit.more', { count: own.length - MOST_FILES })) : null,
     summaries.length ? h('details', { class: 'summaries', on: { toggle: opens(() => summaries.slice(0, MOST_FILES).map((file) => fileDiff(commit, file, false))) } },
       h('summary', {}, t('commit.summaries', { count: summaries.length }))) : null,
+    h('details', { class: 'small' }, h('summary', {}, t('memory.standing')),
+      [commit.commit_id, ...own.slice(0, MOST_FILES).map((file) => file.uri)].map((each) => h('p', {}, h('code', {}, each)))),
   ];
 }
 
@@ -49,17 +51,17 @@ function opens(draw) {
   };
 }
 
-function fileDiff(commit, file, open) {
+/** `naming`: what was done to which file, where the title does not say it. */
+function fileDiff(commit, file, open, naming = true) {
   const table = () => (file.withheld ? h('p', { class: 'note' }, t(file.withheld === 'purged' ? 'commit.purged' : 'commit.withheld'))
     : diffTable(file.rows, { name: t('commit.diff_of', { name: nameOf(file.uri) }), expand: () => allRows(commit, file) }));
   const verb = verbOf(commit.kind, file);
   const box = h('details', { class: 'file-diff', dataset: { testid: 'file-diff', uri: file.uri }, on: { toggle: open ? () => {} : opens(table) } },
     h('summary', {},
-      h('span', { class: `verb verb-${verb}` }, t(`did.${verb}`)), ' ',
-      h('strong', {}, nameOf(file.uri)), ' ',
+      naming && [h('span', { class: `verb verb-${verb}` }, t(`did.${verb}`)), ' ',
+        file.action === 'deleted' ? h('strong', {}, nameOf(file.uri)) : h('a', { href: linkOf(file.uri) }, nameOf(file.uri)), ' '],
       file.moved_from ? h('span', { class: 'muted small' }, t('commit.moved_from', { name: file.moved_from })) : null,
-      file.withheld ? null : summary(file.rows)),
-    h('p', { class: 'small file-uri' }, file.action === 'deleted' ? h('code', {}, file.uri) : h('a', { href: linkOf(file.uri) }, h('code', {}, file.uri))));
+      file.withheld ? null : summary(file.rows)));
   if (open) {
     box.open = true;
     box.append(table());
@@ -81,14 +83,15 @@ function reasons(commit) {
 }
 
 function undoPanel(commit, facts) {
-  if (!facts.writable) return h('p', { class: 'note' }, t('commit.read_only'));
-  if (commit.undone_by) return null;
+  if (!facts.writable) return { panel: h('p', { class: 'note' }, t('commit.read_only')) };
+  if (commit.undone_by) return {};
   const panel = h('div', { class: 'undo-panel', 'aria-live': 'polite' });
   const path = `/commits/${encodeURIComponent(commit.commit_id)}/undo`;
   const ask = (body) => send('POST', path, body);
   const begin = h('button', { type: 'button', class: 'button', dataset: { testid: 'undo' }, on: { click: () => preview() } }, t('commit.undo'));
   const cancel = () => {
-    fill(panel, begin);
+    fill(panel);
+    begin.hidden = false;
     begin.focus();
   };
   const preview = async () => {
@@ -98,6 +101,7 @@ function undoPanel(commit, facts) {
       const sure = h('button', { type: 'button', class: 'button primary', dataset: { testid: 'undo-confirm' }, on: { click: () => undo(sure) } }, t('commit.undo_now'));
       const back = h('button', { type: 'button', class: 'button', on: { click: cancel } }, t('action.cancel'));
       const possible = receipt.results.some((result) => CHANGES.has(result.action));
+      begin.hidden = true;
       fill(panel, h('div', { class: 'card stack', dataset: { testid: 'undo-preview' } },
         h('h2', {}, t(possible ? 'commit.undo_would' : 'commit.undo_cannot')), receiptBox(receipt),
         h('div', { class: 'actions' }, possible ? sure : null, back)));
@@ -118,8 +122,9 @@ function undoPanel(commit, facts) {
       refused(error);
     }
   };
-  const refused = (error) => fill(panel, h('div', { class: 'card stack' },
-    error.data?.receipt ? receiptBox(error.data.receipt) : failure(error), h('div', { class: 'actions' }, begin)));
-  fill(panel, begin);
-  return panel;
+  const refused = (error) => {
+    begin.hidden = false;
+    fill(panel, h('div', { class: 'card stack' }, error.data?.receipt ? receiptBox(error.data.receipt) : failure(error)));
+  };
+  return { begin, panel };
 }

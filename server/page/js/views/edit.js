@@ -131,7 +131,7 @@ function inputs(draft, touched) {
     on: { input: () => { draft.tags = tags.value; touched(); } } });
   return [
     fields.filter((field) => settable(field)).map((field) => {
-      if (field.merge_op === 'immutable') return fixed(field, t('edit.fixed'));
+      if (field.merge_op === 'immutable') return String(field.value) !== nameOf(draft.entry) && fixed(field, t('edit.fixed'));
       if (counted(field)) return null; // the system counts it
       return fieldInput(field, draft.values[field.name] ?? field.value, set);
     }),

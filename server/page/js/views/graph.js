@@ -3,8 +3,8 @@
 
 import { get, pathOf, send } from '../api.js';
 import { fill, h } from '../dom.js';
-import { named, percent, t } from '../i18n.js';
-import { href, remember } from '../router.js';
+import { capital, named, percent, t } from '../i18n.js';
+import { go, href, remember } from '../router.js';
 import { about } from '../state.js';
 import { HUES, ORDER, plainLine, typeBadge, typeName } from '../parts/marks.js';
 import { receiptToast } from '../parts/receipt.js';
@@ -25,7 +25,7 @@ export async function view({ query, signal }) {
   const canvas = h('div', { class: 'graph-canvas', role: 'img', 'aria-label': t('graph.picture'), dataset: { testid: 'graph' } });
   const side = h('aside', { class: 'graph-side stack', 'aria-live': 'polite', dataset: { testid: 'graph-side' } });
   const list = h('div');
-  const status = h('p', { class: 'muted', role: 'status', dataset: { testid: 'graph-count' } });
+  const status = h('p', { class: 'muted small', role: 'status', dataset: { testid: 'graph-count' } });
 
   async function load() {
     remember(href('/graph', asked));
@@ -47,21 +47,21 @@ export async function view({ query, signal }) {
     const tied = new Set(found.edges.flatMap((edge) => [edge.source, edge.target]));
     state.drawn = tied.size > 0 ? found.nodes.filter((node) => tied.has(node.uri)) : found.nodes;
     const loose = found.nodes.length - state.drawn.length;
-    fill(status, t('home.count', { count: memories }), loose > 0 && ` · ${t('graph.loose', { count: loose })}`, found.left_out > 0 && ` · ${t('graph.left_out', { count: found.left_out })}`);
+    fill(status, loose > 0 ? `${t('graph.shown', { count: memories - loose })} · ${t('graph.loose', { count: loose })}` : t('home.count', { count: memories }), found.left_out > 0 && ` · ${t('graph.left_out', { count: found.left_out })}`);
     canvas.parentElement.hidden = memories === 0;
     fill(list, memories === 0 ? empty(t('graph.none'), t('graph.none.text')) : nodeList());
     await draw();
     showSide();
   }
 
-  const filters = h('div', { class: 'chips', role: 'group', 'aria-label': t('filter.title') });
+  const filters = h('div', { class: 'chip-rows' });
   function drawFilters() {
     const chip = (name, value, label) => h('button', { type: 'button', class: 'chip', 'aria-pressed': String(asked[name] === value), dataset: { testid: `graph-${name}-${value || 'any'}` },
       on: { click: () => { asked[name] = value; load(); } } }, label);
     const held = ORDER.filter((type) => facts.counts?.[type] > 0);
-    fill(filters, chip('type', '', t('filter.all')), held.map((type) => chip('type', type, typeName(type))), h('span', { class: 'chip-gap' }),
-      chip('time', '', t('search.any_time')), TIMES.map((days) => chip('time', days, t(`filter.time.${days}`))),
-      asked.around && h('button', { type: 'button', class: 'chip', dataset: { testid: 'graph-all' }, on: { click: () => { asked.around = ''; load(); } } }, t('graph.all'), ' ×'));
+    const row = (label, ...chips) => [h('span', { class: 'muted small' }, label), h('div', { class: 'chips', role: 'group', 'aria-label': label }, chips)];
+    fill(filters, row(t('filter.type'), chip('type', '', t('filter.all')), held.map((type) => chip('type', type, typeName(type)))),
+      row(t('filter.time'), chip('time', '', t('search.any_time')), TIMES.map((days) => chip('time', days, t(`filter.time.${days}`))), asked.around && h('button', { type: 'button', class: 'chip', dataset: { testid: 'graph-all' }, on: { click: () => { asked.around = ''; load(); } } }, t('graph.all'), ' ×')));
   }
 
   function choose(uri) {
@@ -74,7 +74,7 @@ export async function view({ query, signal }) {
     const { drawGraph } = await import('../parts/network.js');
     if (signal.aborted || canvas.parentElement.hidden) return;
     state.drawing?.stop();
-    state.drawing = drawGraph(canvas, { nodes: state.drawn, edges: state.found.edges }, choose, (uri) => { asked.around = uri; state.chosen = uri; load(); });
+    state.drawing = drawGraph(canvas, { nodes: state.drawn, edges: state.found.edges }, choose, (uri) => go(`#/memory/${pathOf(uri)}`));
     state.drawing.mark(state.chosen);
   }
 
@@ -113,7 +113,7 @@ export async function view({ query, signal }) {
       own && facts.writable && h('div', { class: 'row tight' },
         h('select', { value: edge.relation, 'aria-label': t('graph.relation'), dataset: { testid: 'graph-change' }, on: { change: ({ target }) =>
           store({ uri: edge.source, other: edge.target, relation: target.value, strength: edge.strength, ...(target.value === edge.relation ? {} : { instead: edge.relation }) }) } },
-        RELATIONS.map((name) => h('option', { value: name }, named(`relation.${name}`, name)))),
+        RELATIONS.map((name) => h('option', { value: name }, capital(named(`relation.${name}`, name))))),
         h('label', { class: 'row tight small' }, h('input', { type: 'range', min: 0, max: 1, step: 0.1, value: edge.strength, dataset: { testid: 'graph-strength' },
           on: { change: ({ target }) => store({ uri: edge.source, other: edge.target, relation: edge.relation, strength: Number(target.value) }) } }), t('memory.strength', { share: percent(edge.strength) })),
         h('button', { type: 'button', class: 'button small quiet', dataset: { testid: 'graph-remove' }, on: { click: () => store({ uri: edge.source, other: edge.target, relation: edge.relation, remove: true }) } }, t('graph.remove'))));
@@ -131,7 +131,7 @@ export async function view({ query, signal }) {
         fill(choices, [...known.keys()].map((name) => h('option', { value: name })));
       }, CHOICES_MS);
     } } });
-    const relation = h('select', { id: 'graph-new', dataset: { testid: 'graph-new' } }, RELATIONS.map((name) => h('option', { value: name }, named(`relation.${name}`, name))));
+    const relation = h('select', { id: 'graph-new', dataset: { testid: 'graph-new' } }, RELATIONS.map((name) => h('option', { value: name }, capital(named(`relation.${name}`, name)))));
     const form = h('form', { class: 'stack tight', dataset: { testid: 'graph-add' } }, h('h3', {}, t('graph.add')),
       h('div', { class: 'field' }, h('label', { for: 'graph-new' }, t('graph.relation')), relation),
       h('div', { class: 'field' }, h('label', { for: 'graph-other' }, t('graph.other')), field, choices),
@@ -165,8 +165,8 @@ export async function view({ query, signal }) {
   const zoom = h('div', { class: 'graph-zoom', role: 'group', 'aria-label': t('graph.zoom') }, [['+', 1.3, 'in'], ['−', 1 / 1.3, 'out'], ['⤢', 0, 'fit']].map(([sign, factor, key]) =>
     h('button', { type: 'button', class: 'button small', 'aria-label': t(`graph.zoom.${key}`), title: t(`graph.zoom.${key}`), on: { click: () => state.drawing?.zoom(factor) } }, sign)));
   const page = h('section', { class: 'view view-graph' },
-    h('header', { class: 'view-head split' }, h('div', { class: 'stack tight' }, h('h1', {}, t('graph.title')), h('p', { class: 'lede' }, t('graph.lede'))), status),
-    filters, h('div', { class: 'graph-columns' }, h('div', { class: 'stack' }, h('div', { class: 'graph-frame' }, canvas, zoom), list), side));
+    h('header', { class: 'view-head split' }, h('div', { class: 'stack tight' }, h('h1', {}, t('graph.title')), h('p', { class: 'lede' }, t('graph.lede')))),
+    filters, h('div', { class: 'graph-columns' }, h('div', { class: 'stack tight' }, status, h('div', { class: 'graph-frame' }, canvas, zoom), list), side));
   requestAnimationFrame(load); // the picture needs its place to have a size
   return page;
 }

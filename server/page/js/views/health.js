@@ -95,10 +95,11 @@ function figures(stats, facts) {
       figure('health.importance', stats.mean_salience === null ? '–' : number(stats.mean_salience), stats.mean_confidence === null ? '' : t('health.confidence', { value: number(stats.mean_confidence) }))),
     h('div', { class: 'pictures' },
       picture('health.by_type', rows(stats.by_type, typeName)),
-      picture('health.latency', latency(retrieval)),
-      picture('health.caches', caches(retrieval, index, facts.model?.embedding === 'none')),
       picture('health.sizes', rows(stats.size_bytes, (name) => named(`size.${name}`, name), bytes)),
-      picture('health.commits', rows(stats.commits, kindName))));
+      picture('health.commits', rows(stats.commits, kindName))),
+    h('details', { class: 'stack' }, h('summary', {}, t('health.technical')), h('div', { class: 'pictures' },
+      picture('health.latency', latency(retrieval)),
+      picture('health.caches', caches(retrieval, index, facts.model?.embedding === 'none')))));
 }
 
 const figure = (key, value, more = '', link = null) => h('div', { class: 'figure' },

@@ -5,9 +5,9 @@ import { get } from '../api.js';
 import { h } from '../dom.js';
 import { day, moment, number, percent, t } from '../i18n.js';
 import { linkOf, nameOf, sessionLink } from '../parts/addresses.js';
-import { barRows, dayStrip, decayCurve, growthCurve, legend, markDot, stackedBar } from '../parts/charts.js';
+import { barRows, dayStrip, decayCurve, ends, growthCurve, legend, markDot, stackedBar } from '../parts/charts.js';
 import { growing } from '../parts/lists.js';
-import { typeName } from '../parts/marks.js';
+import { FRESH, typeName } from '../parts/marks.js';
 import { listKeys } from '../parts/memoryrow.js';
 import { empty, pending } from '../parts/states.js';
 
@@ -41,10 +41,10 @@ function whole({ months, recalls, freshness }) {
   return h('div', { class: 'pictures', dataset: { testid: 'growth' } },
     picture('growth.title', points.length ? [growthCurve(points, { label: t('growth.label', { count: total }), tick: number }),
       table(['growth.column.month', 'growth.column.new', 'growth.column.total'], points.map(({ name, count, total: sum }) => [name, number(count), number(sum)]))] : h('p', { class: 'muted' }, t('growth.none'))),
-    picture('growth.use', h('p', { class: 'muted small' }, t('growth.use.said', { count: asked })), dayStrip(days, { label: t('growth.use.said', { count: asked }) }),
+    picture('growth.use', h('p', { class: 'muted small' }, t('growth.use.said', { count: asked })), dayStrip(days, { label: t('growth.use.said', { count: asked }) }), ends(days[0].name, days.at(-1).name),
       table(['growth.column.day', 'growth.column.asked'], days.filter(({ count }) => count).map(({ name, count }) => [name, number(count)]))),
     picture('growth.fresh', h('p', { class: 'muted small' }, t('growth.fresh.said')),
-      barRows(freshness.map(({ count }, at) => ({ name: t(`growth.fresh.${at}`), value: count, text: `${number(count)} · ${percent(count / all)}`, tone: ['tone-1', 'tone-3', 'tone-2', 'tone-lost'][at] })), { testid: 'freshness' })));
+      barRows(freshness.map(({ count }, at) => ({ name: t(`growth.fresh.${at}`), value: count, text: `${number(count)} · ${percent(count / all)}`, tone: FRESH[at][1] })), { max: all, testid: 'freshness' })));
 }
 
 const picture = (key, ...content) => h('section', { class: 'card stack picture' }, h('h2', {}, t(key)), content);
@@ -77,7 +77,7 @@ function lastDays(recalls) {
 function warmth(facts) {
   const segments = [...facts.segments].sort((one, other) => other.heat - one.heat);
   const box = h('section', { class: 'card stack', 'aria-labelledby': 'heat-topics' },
-    h('h2', { id: 'heat-topics' }, t('heat.topics')), h('p', { class: 'muted' }, t('heat.formula', { tau: facts.tau_hours })));
+    h('h2', { id: 'heat-topics' }, t('heat.topics')), h('p', { class: 'muted' }, t('heat.formula', { span: t('settings.days', { count: Math.round(facts.tau_hours / 1.2) / 10 }) })));
   if (!segments.length) {
     box.append(empty(t('heat.none'), t('heat.none.more')));
     return box;
@@ -100,7 +100,7 @@ function row(segment, facts, max) {
   };
   const parts = PARTS.map(([key, look]) => ({ ...look, value: made[key], title: `${t(`heat.${key}`)}: ${tenth(made[key])}` }));
   const hot = segment.heat >= facts.threshold;
-  const said = t('heat.said', { heat: tenth(segment.heat), visits: segment.visits, interactions: segment.interactions, age: age(segment.hours / 24) });
+  const said = t('heat.said', { heat: tenth(segment.heat), visits: tenth(made.visits), interactions: tenth(made.interactions), recency: tenth(made.recency), age: age(segment.hours / 24) });
   return h('li', { class: 'heat-row', dataset: { testid: 'heat-row', uri: segment.uri } },
     h('div', { class: 'heat-name' },
       h('a', { href: linkOf(segment.uri), dataset: { listItem: '' } }, segment.title || nameOf(segment.uri)),

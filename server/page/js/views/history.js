@@ -2,9 +2,9 @@
 
 import { get } from '../api.js';
 import { h } from '../dom.js';
-import { day, moment, t } from '../i18n.js';
-import { authorName, commitLines, kindName, mainFiles, marks } from '../parts/commits.js';
-import { dayStrip } from '../parts/charts.js';
+import { dateOf, day, moment, t } from '../i18n.js';
+import { authorName, commitLines, kindBadge, mainFiles, marks } from '../parts/commits.js';
+import { dayStrip, ends } from '../parts/charts.js';
 import { nameOf } from '../parts/addresses.js';
 import { listKeys } from '../parts/memoryrow.js';
 import { empty, pending } from '../parts/states.js';
@@ -33,7 +33,7 @@ function timeline(uri, first) {
   const foot = h('div', { class: 'timeline-foot' });
   const add = ({ commits: more, more: left }) => {
     commits.push(...more);
-    for (const commit of more) placed(list, days, commit).append(commitItem(commit));
+    for (const commit of more) inOrder(placed(list, days, commit), commitItem(commit), commit.at);
     strip.replaceChildren(...density(commits, days));
     foot.replaceChildren(...(left ? [moreButton(uri, commits.at(-1), add)] : [h('p', { class: 'muted small' }, t('history.end'))]));
   };
@@ -54,14 +54,20 @@ function moreButton(uri, last, add) {
   return button;
 }
 
-/** The list of the day of a commit, made where it is not there yet; commits come newest first. */
+/** Put it before what happened earlier: commits come in the order in which they were made, not always in that of their times. */
+function inOrder(list, item, at) {
+  item.dataset.at = new Date(at).toISOString();
+  list.insertBefore(item, [...list.children].find((each) => each.dataset.at < item.dataset.at) ?? null);
+}
+
+/** The list of the day of a commit, made where it is not there yet. */
 function placed(list, days, commit) {
   const name = dayKey(new Date(commit.at));
   if (!days.has(name)) {
     const items = h('ol', { class: 'commits' });
     const section = h('section', { class: 'day', id: `day-${name}` }, h('h2', { tabindex: '-1' }, day(commit.at)), items);
     days.set(name, { section, items });
-    list.append(section);
+    inOrder(list, section, dateOf(name));
   }
   return days.get(name).items;
 }
@@ -72,7 +78,7 @@ function commitItem(commit) {
     h('div', { class: 'commit-head' },
       h('a', { class: 'commit-link', href: `#/commit/${encodeURIComponent(commit.commit_id)}`, dataset: { testid: 'commit-link', listItem: '' } },
         h('time', { datetime: commit.at }, moment(commit.at, { timeStyle: 'short' }))),
-      h('span', { class: 'badge' }, kindName(commit.kind)),
+      kindBadge(commit),
       h('span', { class: 'muted small' }, authorName(commit), ' · ', t('history.files', { count: files })),
       marks(commit)),
     commitLines(commit));
@@ -93,7 +99,7 @@ function density(commits, days) {
     at.setDate(at.getDate() - (span - 1 - index));
     const name = dayKey(at);
     const count = counts.get(name) ?? 0;
-    return { name, count, title: t('history.day', { day: day(at.toISOString()), count }) };
+    return { name, count, on: day(at.toISOString()), title: t('history.day', { day: day(at.toISOString()), count }) };
   });
   const label = t('history.strip', { days: span, count: columns.reduce((sum, column) => sum + column.count, 0) });
   const pick = ({ name }) => {
@@ -101,7 +107,7 @@ function density(commits, days) {
     section?.scrollIntoView({ block: 'start' });
     section?.querySelector('h2')?.focus({ preventScroll: true });
   };
-  return [dayStrip(columns, { label, onPick: pick }), h('p', { class: 'muted small' }, label)];
+  return [dayStrip(columns, { label, onPick: pick }), ends(columns[0].on, columns.at(-1).on), h('p', { class: 'muted small' }, label)];
 }
 
 function dayKey(at) {

@@ -2,10 +2,11 @@
 
 import { get, pathOf, send } from '../api.js';
 import { fill, h, icon, rendered } from '../dom.js';
-import { day, moment, number, t } from '../i18n.js';
+import { day, duration, moment, number, t } from '../i18n.js';
 import { go, href } from '../router.js';
 import { linkOf } from '../parts/addresses.js';
 import { confirmed } from '../parts/dialogs.js';
+import { counted } from '../parts/fields.js';
 import { fieldName, importanceMark, decayBar, nameOf, standingMarks, typeBadge, when } from '../parts/marks.js';
 import { editedSince, relations, sources, versions } from '../parts/provenance.js';
 import { receiptToast } from '../parts/receipt.js';
@@ -14,6 +15,7 @@ import { empty } from '../parts/states.js';
 import { toast, toastError } from '../parts/toast.js';
 
 const UNITS = { success_rate: '%', avg_time: ' s' };
+const saidOf = ({ name, value }) => (typeof value !== 'number' ? String(value) : name === 'total_time_ms' ? duration(value) : number(value) + (UNITS[name] ?? ''));
 
 export async function view({ path, signal }) {
   const place = linkOf(`viking://${decodeURIComponent(path)}`);
@@ -66,7 +68,7 @@ function entryView(first, path, signal) {
   return h('article', { class: 'memory', dataset: { testid: 'memory' } }, head,
     h('div', { class: 'memory-columns' },
       h('div', { class: 'stack wide' }, body,
-        told.length > 0 && section(t('memory.fields'), fieldTable(told)),
+        told.length > 0 && section(t(told.every(counted) ? 'memory.totals' : 'memory.fields'), fieldTable(told)),
         entry.memory_type && section(t('memory.relations'), relations(entry.links), entry.editable !== false && h('p', {}, h('a', { href: href('/graph', { around: entry.uri }), dataset: { testid: 'to-graph' } }, t('graph.open')))),
         entry.memory_type && section(t('memory.sources'), sources(entry), edited),
         section(t('memory.history'), past),
@@ -84,6 +86,7 @@ function headOf(entry, standing, held) {
   const pin = () => standing.change({ pinned: !entry.pinned });
   const bound = entry.editable === false;
   return [
+    h('p', { class: 'small' }, h('a', { href: '#/' }, t('memory.back'))),
     h('div', { class: 'memory-meta' }, entry.memory_type && [typeBadge(entry.memory_type), standingMarks(entry), importanceMark(entry.salience)]),
     h('h1', { dataset: { testid: 'title' } }, nameOf(entry)),
     h('div', { class: 'actions' },
@@ -122,7 +125,7 @@ async function remove(entry) {
 
 function fieldTable(fields) {
   return h('table', { class: 'data', dataset: { testid: 'fields' } }, h('tbody', {}, fields.map((field) =>
-    h('tr', {}, h('th', { scope: 'row' }, fieldName(field.name)), h('td', { class: 'prewrap' }, typeof field.value === 'number' ? number(field.value) + (UNITS[field.name] ?? '') : String(field.value))))));
+    h('tr', {}, h('th', { scope: 'row' }, fieldName(field.name)), h('td', { class: 'prewrap' }, saidOf(field))))));
 }
 
 function atAGlance(entry) {

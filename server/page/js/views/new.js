@@ -2,7 +2,7 @@
 
 import { pathOf, send } from '../api.js';
 import { fill, h, rendered } from '../dom.js';
-import { named, t } from '../i18n.js';
+import { capital, named, t } from '../i18n.js';
 import { go, setGuard } from '../router.js';
 import { drafts, types } from '../state.js';
 import { confirmed } from '../parts/dialogs.js';
@@ -14,7 +14,8 @@ import { complain, failure } from '../parts/states.js';
 const DRAFT = 'new';
 const LOG = { name: 'daily_log', description: '', fields: [{ name: 'content', type: 'string', description: '', merge_op: 'patch' }] };
 const LEVELS = ['low', 'normal', 'high', 'critical'];
-const FIRST = ['notes', 'daily_log', ...ORDER];
+const COMMON = ['notes', 'preferences', 'facts', 'entities', 'events', 'tasks'];
+const FIRST = [...COMMON, 'daily_log', ...ORDER];
 
 export async function view({ query, signal }) {
   const known = [...await types(), LOG].sort((left, right) => rank(left.name) - rank(right.name));
@@ -30,11 +31,13 @@ export async function view({ query, signal }) {
   });
   window.addEventListener('beforeunload', (event) => { if (drafts.has(DRAFT)) event.preventDefault(); }, { signal });
 
-  const picker = h('fieldset', { class: 'types' }, h('legend', { class: 'visually-hidden' }, t('new.lede')), known.map((type) =>
-    h('label', { class: 'type-choice' },
-      h('input', { type: 'radio', name: 'type', value: type.name, checked: type.name === draft.type, dataset: { testid: `new-${type.name}` },
-        on: { change: () => { draft.type = type.name; form(); } } }),
-      h('span', {}, typeName(type.name)))));
+  const choice = (type) => h('label', { class: 'type-choice' },
+    h('input', { type: 'radio', name: 'type', value: type.name, checked: type.name === draft.type, dataset: { testid: `new-${type.name}` },
+      on: { change: () => { draft.type = type.name; form(); } } }),
+    h('span', {}, typeName(type.name)));
+  const [common, others] = [known.filter((type) => COMMON.includes(type.name)), known.filter((type) => !COMMON.includes(type.name))];
+  const picker = h('fieldset', { class: 'types' }, h('legend', { class: 'visually-hidden' }, t('new.lede')), h('div', { class: 'type-row' }, common.map(choice)),
+    h('details', { open: others.some((type) => type.name === draft.type) }, h('summary', { dataset: { testid: 'new-more' } }, t('new.more')), h('div', { class: 'type-row' }, others.map(choice))));
   const hint = h('p', { class: 'type-hint', role: 'status' });
 
   const form = () => {
@@ -54,10 +57,11 @@ function formFor(type, draft, dirty, signal) {
   const own = fields.filter((field) => !counted(field));
   const counts = fields.filter(counted);
   const hasText = own.some((field) => field.name === 'content');
-  const preview = h('div', { class: 'card page', dataset: { testid: 'preview' } });
+  const nothing = () => h('p', { class: 'muted' }, t('new.preview'));
+  const preview = h('div', { class: 'card page', dataset: { testid: 'preview' } }, nothing());
   const live = livePreview(preview, async (abort) => {
     const text = String(draft.values.content ?? '');
-    return text.trim() === '' ? [] : rendered((await send('POST', '/preview', { markdown: text }, { signal: abort })).html);
+    return text.trim() === '' ? nothing() : rendered((await send('POST', '/preview', { markdown: text }, { signal: abort })).html);
   });
   signal.addEventListener('abort', live.stop);
   const problem = h('div');
@@ -67,7 +71,7 @@ function formFor(type, draft, dirty, signal) {
     else drafts.delete(DRAFT);
     if (name === 'content') live.soon();
   };
-  const create = h('button', { type: 'submit', class: 'button primary', dataset: { testid: 'save' } }, t('new.create'));
+  const create = h('button', { type: 'submit', class: 'button primary', dataset: { testid: 'save' } }, t('action.save'));
   const form = h('form', { class: 'stack', novalidate: true },
     own.map((field) => fieldInput(field, draft.values[field.name], touched, { required: field.merge_op === 'immutable' })),
     counts.length > 0 && h('details', {}, h('summary', {}, t('new.counts')),
@@ -126,7 +130,7 @@ async function remember(type, draft, fields) {
 
 function importance(draft) {
   const select = h('select', { id: 'new-priority', value: draft.priority, dataset: { testid: 'new-priority' }, on: { change: () => { draft.priority = select.value; } } },
-    LEVELS.map((level) => h('option', { value: level }, t(`importance.${level}`))));
+    LEVELS.map((level) => h('option', { value: level }, capital(t(`importance.${level}`)))));
   return h('div', { class: 'field' }, h('label', { for: 'new-priority' }, t('importance.label')), select);
 }
 

@@ -1,14 +1,14 @@
 // What waits: conversations whose memories are still to be extracted, and proposals that wait for their owner.
 
 import { get, send } from '../api.js';
-import { coded, fill, h } from '../dom.js';
+import { fill, h } from '../dom.js';
 import { ago, day, moment, t } from '../i18n.js';
 import { linkOf, nameOf, sessionLink } from '../parts/addresses.js';
 import { receiptBox } from '../parts/commits.js';
 import { growing } from '../parts/lists.js';
 import { fieldName } from '../parts/marks.js';
 import { reasonText } from '../parts/notes.js';
-import { empty, failure, pending } from '../parts/states.js';
+import { empty, failure, noModel, pending } from '../parts/states.js';
 import { about } from '../state.js';
 
 /** So many of the latest conversations are called by what they are about. */
@@ -31,8 +31,8 @@ function extractions(facts, waiting, titles) {
   const able = facts.model?.llm !== 'none';
   const draw = (rows) => fill(box,
     h('div', { class: 'row' }, h('h2', { id: 'queue-extractions' }, t('queue.extractions')), h('span', { class: 'count' }, String(rows.length)), h('span', { class: 'spacer' }),
-      rows.length && facts.writable ? extractButton(t('queue.extract_all'), undefined, 'extract-all') : null),
-    rows.length && facts.writable && !able ? h('p', { class: 'hint', id: 'queue-no-model', dataset: { testid: 'no-model' } }, t('queue.no_model'), ' ', coded(t('queue.no_model.hint'))) : null,
+      rows.length && facts.writable ? h('div', { class: 'row' }, able ? null : h('span', { class: 'hint', id: 'queue-no-model', dataset: { testid: 'no-model' } }, noModel()),
+        extractButton(t('queue.extract_all'), undefined, 'extract-all')) : null),
     outcome,
     rows.length ? growing(rows, row, { size: 25, props: { class: 'queue-rows' } }) : empty(t('queue.none'), t('queue.none.more')));
   const extractButton = (label, session_id, testid) => {
@@ -58,12 +58,10 @@ function extractions(facts, waiting, titles) {
   const row = (entry) => h('li', { class: 'queue-row', dataset: { testid: 'queue-row' } },
     h('div', { class: 'row' },
       h('a', { href: sessionLink(entry.session_id) }, titles.get(entry.session_id) ?? entry.session_id),
-      h('span', { class: 'badge' }, t('queue.messages', { count: entry.messages })),
-      h('span', { class: 'spacer' }),
-      facts.writable && able ? extractButton(t('queue.extract'), entry.session_id, 'extract') : null),
+      facts.writable && able ? [h('span', { class: 'spacer' }), extractButton(t('queue.extract'), entry.session_id, 'extract')] : null),
     whyOf(entry),
     h('p', { class: 'muted small' },
-      h('time', { datetime: entry.since, title: moment(entry.since) }, t('queue.since', { day: day(entry.since), when: ago(entry.since) })),
+      h('time', { datetime: entry.since, title: moment(entry.since) }, t('queue.since', { messages: t('queue.messages', { count: entry.messages }), day: day(entry.since), when: ago(entry.since) })),
       entry.attempts ? ` · ${t('queue.attempts', { count: entry.attempts })}` : null,
       retry(entry)));
   draw(waiting);

@@ -2,8 +2,8 @@
 
 import { send } from '../api.js';
 import { fill, h } from '../dom.js';
-import { number, t } from '../i18n.js';
-import { hitCard, scoreLegend } from '../parts/hits.js';
+import { t } from '../i18n.js';
+import { hitCard } from '../parts/hits.js';
 import { fromField } from '../parts/lists.js';
 import { typeName } from '../parts/marks.js';
 import { listKeys } from '../parts/memoryrow.js';
@@ -25,12 +25,12 @@ export async function view({ query, signal }) {
   const [facts, known] = await Promise.all([about(), types()]);
   const usual = RANKS.includes(facts.rank) ? facts.rank : 'balanced';
   const asked = { q: '', rank: usual, type: '', days: '', importance: '', project: '', ...query };
-  const status = h('p', { class: 'search-status', role: 'status', dataset: { testid: 'search-status' } });
+  const status = h('span', { role: 'status', dataset: { testid: 'search-status' } });
   const state = { asked, usual, status, limit: FIRST_HITS, call: null };
   const results = h('div', { class: 'search-results', 'aria-busy': 'false', dataset: { testid: 'results' } });
   const run = () => search(state, results, facts);
   const form = searchForm(state, known.map((type) => type.name), run);
-  const page = h('section', { class: 'view view-search' }, h('h1', {}, t('search.title')), form, status, results);
+  const page = h('section', { class: 'view view-search' }, h('h1', {}, t('search.title')), form, results);
   fromField(page, 'input[type=search]', '.hit-link');
   listKeys(page, signal);
   window.addEventListener('committed', () => { if (asked.q && !results.contains(document.activeElement)) run(); }, { signal });
@@ -64,7 +64,7 @@ function searchForm(state, names, run) {
     if (!event.isComposing) typing = setTimeout(typed, TYPING_MS);
   });
   input.addEventListener('compositionend', () => { typing = setTimeout(typed, TYPING_MS); });
-  const hint = h('p', { class: 'hint', id: 'rank-about' }, t(`search.rank.${asked.rank}.about`));
+  const hint = h('span', { id: 'rank-about' }, t(`search.rank.${asked.rank}.about`));
   const rank = chipSelect('rank', t('search.rank'), RANKS.map((each) => [each, t(`search.rank.${each}`)]), state.usual, asked, () => {
     fill(hint, t(`search.rank.${asked.rank}.about`));
     start();
@@ -86,7 +86,7 @@ function searchForm(state, names, run) {
     choice('importance', t('search.importance'), [['', t('search.any')], ['normal', t('search.from_normal')], ['high', t('search.from_high')]]),
     h('label', { class: ['chip', 'chip-select', asked.project && 'active'] }, h('span', {}, t('search.project')), project),
     rank),
-  hint);
+  h('p', { class: 'hint' }, state.status, hint));
 }
 
 /** A filter as a chip: its name, its value to choose, and a button to drop it once it is set. */
@@ -154,9 +154,9 @@ function show(state, results, found, facts) {
   const notes = found.notes ?? [];
   const said = notes.filter((note) => !saysNothingFound(note));
   const how = { rank, rate: facts.decay_lambda, hybrid: hits.some((hit) => hit.why.semantic !== undefined) };
-  const took = found.milliseconds ?? 0;
-  fill(state.status, t('search.found', { count: hits.length }), ' · ',
-    h('span', { dataset: { testid: 'search-time' } }, t('search.took', { time: number(took, { maximumFractionDigits: took < 100 ? 1 : 0 }) })));
+  const kinds = groups(hits);
+  fill(state.status, t('search.found', { count: hits.length }),
+    kinds.length > 1 && t('search.found.of', { groups: kinds.map(([group, members]) => t(`search.found.${group}`, { count: members.length })).join(t('list.comma')) }), ' · ');
   const again = () => search(state, results, facts);
   const noted = said.map((note) => h('p', { class: 'note', dataset: { testid: 'search-note' } }, noteText(note), ' ',
     /again in a moment/.test(note) ? h('button', { type: 'button', class: 'button small', on: { click: again } }, t('search.again')) : null));
@@ -165,9 +165,9 @@ function show(state, results, found, facts) {
     fill(results, noted, empty(t('search.nothing'), why, ...ways(state, results, facts)));
     return;
   }
-  fill(results, noted, scoreLegend(hits, how), groups(hits).map(([group, members]) =>
+  fill(results, noted, kinds.map(([group, members]) =>
     h('section', { class: 'hit-group', dataset: { testid: `hits-${group}` } },
-      h('h2', {}, t(`search.group.${group}`), ' ', h('span', { class: 'count' }, number(members.length))),
+      h('h2', {}, t(`search.group.${group}`)),
       h('ol', { class: 'hits' }, members.map((hit) => hitCard(hit, how, q))))),
   hits.length >= state.limit && state.limit < MOST_HITS ? h('button', {
     type: 'button', class: 'button', dataset: { testid: 'search-more' }, on: { click: () => {

@@ -27,13 +27,15 @@ export async function view({ id, query: { line, offset, words = '' }, signal }) 
 
 function list({ sessions, total }, start) {
   if (!sessions.length) return empty(t('sessions.none'), t('sessions.none.more'));
+  const all = sessions.every((session) => session.waiting);
+  const waits = (props) => h('a', { ...props, href: '#/queue' }, t('sessions.waiting'));
   return [
-    h('p', { class: 'muted small' }, t('sessions.count', { count: total })),
+    h('p', { class: 'muted small' }, t('sessions.count', { count: total }), all && [' · ', waits()]),
     h('ul', { class: 'session-list card' }, sessions.map((session) => h('li', { class: 'session-item', dataset: { testid: 'session' } },
       h('a', { class: 'session-link', href: sessionLink(session.session_id), dataset: { testid: 'session-link', listItem: '' } }, session.title ?? session.session_id),
       h('span', { class: 'muted small session-facts' }, h('time', { datetime: session.updated_at, title: moment(session.updated_at) }, ago(session.updated_at)), ' · ',
         t('sessions.messages', { count: session.messages }), countOf(session.segments) > 0 && [' · ', t('sessions.segments', { count: countOf(session.segments) })]),
-      session.waiting ? h('a', { class: 'badge warn', href: '#/queue' }, t('sessions.waiting', { count: session.waiting })) : null))),
+      session.waiting && !all ? waits({ class: 'badge warn' }) : null))),
     pager(start, LIST_PAGE, total, (offset) => href('/sessions', { offset: offset || '' })),
   ];
 }
@@ -55,9 +57,10 @@ async function conversation(id, line, words) {
   const messages = h('div', { class: 'messages', dataset: { testid: 'messages' } });
   const aside = h('aside', { class: 'session-aside', 'aria-label': t('session.segments') });
   const named = (found) => {
+    const at = found.messages.find((message) => message.time)?.time;
+    if (!state.words) fill(under, at && [day(at), ' · '], t('sessions.messages', { count: found.total }));
     if (!found.title) return;
     fill(title, found.title);
-    fill(under, id);
     document.title = `${found.title} · Runebook`;
   };
   const open = (at) => openAt(state, at, messages, aside, named);
@@ -123,7 +126,7 @@ function turn(state, offset) {
   const to = (line) => sessionLink(state.id, line);
   return h('nav', { class: 'pager', 'aria-label': t('pager.label') },
     offset > 0 ? h('a', { class: 'button small', href: to(Math.max(0, offset - MESSAGE_PAGE)) }, t('pager.earlier')) : null,
-    h('span', { class: 'muted small' }, t('pager.range', { first: offset, last: Math.min(state.total, offset + MESSAGE_PAGE) - 1, total: state.total })),
+    h('span', { class: 'muted small' }, t('pager.range', { first: offset + 1, last: Math.min(state.total, offset + MESSAGE_PAGE), total: state.total })),
     offset + MESSAGE_PAGE < state.total ? h('a', { class: 'button small', href: to(offset + MESSAGE_PAGE) }, t('pager.later')) : null);
 }
 
@@ -140,7 +143,7 @@ function spoken({ id, line, words, told }, messages) {
       h('p', { class: 'turn-head' },
         h('strong', {}, speakerOf(message)),
         message.time ? h('time', { class: 'muted small', datetime: message.time }, moment(message.time, { timeStyle: 'short' })) : null,
-        h('a', { class: 'muted small turn-line', href: sessionLink(id, message.line), title: t('session.line_of', { line: message.line }) }, `#${message.line}`)),
+        h('a', { class: 'muted small turn-line', href: sessionLink(id, message.line), title: t('session.line_of', { line: message.line + 1 }) }, `#${message.line + 1}`)),
       h('div', { class: 'turn-text' }, message.text ? highlighted(message.text, words) : t('session.no_text')),
       toldHere(told, message.line));
   });
@@ -167,20 +170,29 @@ function memoryList({ id, told }) {
     h('ul', { class: 'segment-list', dataset: { testid: 'session-memories' } }, told.map((memory) => h('li', { class: 'segment' },
       h('a', { href: linkOf(memory.uri) }, memory.name), ' ', typeBadge(memory.memory_type),
       h('p', { class: 'small muted' }, plainLine(memory.abstract)),
-      memory.lines.length > 0 && h('p', { class: 'small' }, t('session.from'), ' ', memory.lines.map((line, at) => [at ? t('list.comma') : null, h('a', { href: sessionLink(id, line) }, `#${line}`)])))))];
+      memory.lines.length > 0 && h('p', { class: 'small' }, t('session.from'), ' ', memory.lines.map((line, at) => [at ? t('list.comma') : null, h('a', { href: sessionLink(id, line) }, `#${line + 1}`)])))))];
 }
 
 const speakerOf = ({ speaker, role }) => (speaker && speaker !== role ? speaker : named(`role.${role}`, role));
 
 function segmentList(state, segments) {
   if (!segments.length) return h('p', { class: 'muted small' }, t('session.no_segments'));
-  return [
-    h('h2', {}, t('session.segments')),
+  return h('details', { open: !matchMedia('(max-width: 860px)').matches },
+    h('summary', {}, h('h2', {}, t('session.segments'))),
     h('ul', { class: 'segment-list' }, segments.slice(0, SEGMENTS_SHOWN).map((segment) => h('li', { class: 'segment' },
       h('a', { href: linkOf(segment.uri) }, segment.title || nameOf(segment.uri)),
       segment.summary ? h('p', { class: 'small muted clamped' }, segment.summary) : null,
-      segment.pages?.length ? h('p', { class: 'small' }, segment.pages.slice(0, 12).map(([first, last], at) => [
-        at ? t('list.comma') : null, h('a', { href: sessionLink(state.id, first) }, last > first ? `#${first}–${last}` : `#${first}`)])) : null))),
-    segments.length > SEGMENTS_SHOWN ? h('p', { class: 'muted small' }, t('did.more', { count: segments.length - SEGMENTS_SHOWN })) : null,
-  ];
+      segment.pages?.length ? h('p', { class: 'small' }, joined(segment.pages).slice(0, 12).map(([first, last], at) => [
+        at ? t('list.comma') : null, h('a', { href: sessionLink(state.id, first) }, t(last > first ? 'session.span' : 'session.span.single', { first: first + 1, last: last + 1 }))])) : null))),
+    segments.length > SEGMENTS_SHOWN ? h('p', { class: 'muted small' }, t('did.more', { count: segments.length - SEGMENTS_SHOWN })) : null);
+}
+
+/** Spans of lines, those that touch as one. */
+function joined(pages) {
+  const spans = [];
+  for (const [first, last] of pages) {
+    if (spans.at(-1)?.[1] === first - 1) spans.at(-1)[1] = last;
+    else spans.push([first, last]);
+  }
+  return spans;
 }

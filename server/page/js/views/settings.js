@@ -21,7 +21,7 @@ export async function view() {
       choice('language', LANGUAGES.map((each) => [each, NAMES[each]]), language(), setLanguage),
       choice('theme', ['auto', 'light', 'dark'].map((each) => [each, t(`shell.theme.${each}`)]), theme(), setTheme),
       h('section', { class: 'card stack tight' }, h('h2', {}, t('settings.key')),
-        h('p', {}, t(key() ? 'settings.key.set' : 'settings.key.none')), h('p', { class: 'muted small' }, t('settings.key.help')),
+        h('p', {}, t(key() ? 'settings.key.set' : 'settings.key.none')), key() && h('p', { class: 'muted small' }, t('settings.key.help')),
         h('div', { class: 'actions' },
           h('button', { type: 'button', class: 'button', on: { click: renew } }, t('settings.key.other')),
           key() && h('button', { type: 'button', class: 'button', on: { click: async () => { await signOut(); forget(); show(); } } }, t('settings.key.forget')))),

@@ -8,7 +8,7 @@ import { growing } from '../parts/lists.js';
 import { typeName } from '../parts/marks.js';
 import { undo } from '../parts/receipt.js';
 import { sentence } from '../parts/sentences.js';
-import { empty, failure } from '../parts/states.js';
+import { empty, failure, noModel } from '../parts/states.js';
 import { tagChoices } from '../parts/tags.js';
 import { show } from '../router.js';
 import { about, forget } from '../state.js';
@@ -27,7 +27,17 @@ const card = (title, ...content) => h('section', { class: 'card stack', 'aria-la
 const button = (key, testid, act, kind = '') => h('button', { type: 'button', class: `button ${kind}`, dataset: { testid }, on: { click: act } }, t(key));
 const box = () => h('div', { class: 'stack tight', 'aria-live': 'polite' });
 const fileInput = (id, label, chosen, accept = null) => h('div', { class: 'field' }, h('label', { for: id }, t(label)),
-  h('input', { id, type: 'file', accept, dataset: { testid: id }, on: { change: chosen } }));
+  fileChoice(id, accept, chosen));
+/** A button of the page's own: the browser's speaks the browser's language. */
+function fileChoice(id, accept, chosen) {
+  const name = h('span', { class: 'muted' }, t('transfer.none_chosen'));
+  const input = h('input', { id, type: 'file', class: 'visually-hidden', accept, dataset: { testid: id }, on: { change: () => {
+    name.textContent = input.files[0]?.name ?? t('transfer.none_chosen');
+    chosen();
+  } } });
+  return h('div', { class: 'row file-choice' }, input, h('label', { class: 'button', for: id }, t('transfer.choose')), name);
+}
+
 const option = (id, label, checked = false) => {
   const input = h('input', { id, type: 'checkbox', checked, dataset: { testid: id } });
   return [input, h('label', { class: 'switch', for: id }, input, t(label))];
@@ -98,7 +108,7 @@ function importing(facts, { projects }, signal) {
   return card('transfer.import', h('p', { class: 'muted' }, t('transfer.import.lede')), field,
     h('details', {}, h('summary', { dataset: { testid: 'import-options' } }, t('transfer.options')), h('div', { class: 'stack tight' },
       h('div', { class: 'field' }, h('label', { for: 'import-project' }, t('transfer.project')), project, tagChoices('import-projects', projects), h('span', { class: 'help' }, t('transfer.project.help'))),
-      h('div', { class: 'field' }, withExtract, h('span', { class: 'help' }, able ? t('transfer.extract.help') : [t('queue.no_model'), ' ', coded(t('queue.no_model.hint'))])),
+      h('div', { class: 'field' }, withExtract, h('span', { class: 'help' }, able ? t('transfer.extract.help') : noModel())),
       h('div', { class: 'field' }, h('label', { for: 'import-conflict' }, t('transfer.conflict')), conflict))),
     h('div', { class: 'actions' }, look), out);
 }
