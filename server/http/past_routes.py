@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -27,7 +27,6 @@ from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import SCHEME, MemoryUri
 from memory_core.core.search.context_sources import source_lines, words_said
 from memory_core.core.search.memory_list import LIMIT_MOST, EntryFilter, EntrySummary
-from memory_core.core.store.files import FileStat
 from memory_core.core.text.analysis import fold
 from memory_core.core.text.text_diff import Row, side_by_side
 from memory_core.features.doctor import DOCTOR, DoctorRequest
@@ -145,8 +144,6 @@ _SHOWN_SEGMENTS = 200
 _TITLE_TOPICS, _TITLE_CHARS = 2, 90
 #: At most so many memories of a conversation are shown; they are compared with the last so many messages.
 _MEMORIES_MOST, _READ_MESSAGES = 100, 2_000
-#: A larger log without topics is not read for a title.
-_TITLE_BYTES = 262_144
 
 
 @route(conversations, "GET", "/sessions", "SessionsAnswer", nulls=True)
@@ -159,9 +156,11 @@ def sessions(
     memory.opened.look()
     memory.indexer.follow()
     logs = _logs(memory)
-    said = memory.indexer.catalog.last_said([str(log) for log, _ in logs])
-    logs.sort(key=lambda each: (said.get(str(each[0])) or _stored_at(each[1]), each[1].mtime_ns), reverse=True)
-    shown = [_session_facts(memory, log, stat, said.get(str(log))) for log, stat in logs[offset : offset + limit]]
+    said = memory.indexer.catalog.last_said([str(log) for log in logs])
+    stored = memory.extractor.queue.grown_at(logs)
+    last = {log: said.get(str(log)) or stored.get(log, "") for log in logs}
+    logs.sort(key=lambda log: (last[log], stored.get(log, ""), str(log)), reverse=True)
+    shown = [_session_facts(memory, log, last[log]) for log in logs[offset : offset + limit]]
     return {"sessions": shown, "total": len(logs)}
 
 
@@ -178,6 +177,7 @@ def conversation(
 ) -> Any:
     """What was said in a conversation, message by message, and what it was about."""
     log, messages = _conversation(memory, session_id)
+    memory.indexer.follow()
     wanted = fold(words).split()
     shown = [
         (line, each)
@@ -188,7 +188,7 @@ def conversation(
     return {
         "session_id": session_id,
         "uri": str(log),
-        "title": _title(segments, messages),
+        "title": _title(memory, log, segments),
         "messages": [message_facts(line, each, _message_text(each)) for line, each in shown[offset : offset + limit]],
         "segments": [_segment_facts(each) for each in segments],
         "total": len(shown),
@@ -235,13 +235,11 @@ def _memory_uris(memory: Runebook, session: str) -> list[str]:
     return list(islice(chain.from_iterable(found), _MEMORIES_MOST))
 
 
-def _title(segments: Sequence[StoredSegment], messages: Iterable[tuple[int, Message]]) -> str | None:
-    """What a conversation was about: the topics that it spoke of most, else how it began; None where nobody knows."""
+def _title(memory: Runebook, log: MemoryUri, segments: Sequence[StoredSegment]) -> str | None:
+    """What a conversation was about: what the user began with, else the topics that it spoke of most."""
+    first = summary_line(memory.indexer.catalog.opening(str(log)), _TITLE_CHARS)
     most = sorted(segments, key=lambda each: -len(each.segment.pages))[:_TITLE_TOPICS]
-    if most:
-        return " · ".join(each.segment.title for each in most)
-    first = next((each.text for _, each in messages if each.role == "user" and each.text.strip()), "")
-    return summary_line(first, _TITLE_CHARS) or None
+    return first or " · ".join(each.segment.title for each in most) or None
 
 
 @route(conversations, "GET", "/heat", "HeatAnswer", nulls=True)
@@ -289,25 +287,20 @@ def consolidate(memory: Writer, asked: Consolidation | None = None) -> Any:
     return {"receipts": receipts, "waiting": len(memory.extractor.waiting())}
 
 
-def _logs(memory: Runebook) -> list[tuple[MemoryUri, FileStat]]:
+def _logs(memory: Runebook) -> list[MemoryUri]:
     place, files = memory.commits.sessions, memory.store.files
     if not files.is_dir(place):
         return []
     logs = (entry.uri.child(MESSAGES_NAME) for entry in files.entries(place) if entry.is_dir)
-    return [(log, stat) for log in logs if (stat := files.stat(log)) is not None]
+    return [log for log in logs if files.stat(log) is not None]
 
 
-def _stored_at(stat: FileStat) -> str:
-    return datetime.fromtimestamp(stat.mtime_ns // 10**9, UTC).isoformat()
-
-
-def _session_facts(memory: Runebook, log: MemoryUri, stat: FileStat, said: str | None) -> dict[str, Any]:
+def _session_facts(memory: Runebook, log: MemoryUri, last: str) -> dict[str, Any]:
     row = memory.extractor.queue.get(log)
     try:
         stored = row.stored if row is not None else len(memory.extractor.sessions.messages(log))
         found = segments_in(memory.store, log).used
-        begins = numbered(memory.store.text(log) or "") if not found and stat.size_bytes <= _TITLE_BYTES else ()
-        title = _title(found, begins)
+        title = _title(memory, log, found)
     except RunebookError:  # a damaged log is listed all the same
         stored, found, title = 0, (), None
     return {
@@ -317,7 +310,7 @@ def _session_facts(memory: Runebook, log: MemoryUri, stat: FileStat, said: str |
         "waiting": 0 if row is None else row.waiting,
         "segments": len(found),
         "title": title,
-        "updated_at": said or _stored_at(stat),
+        "updated_at": last,
     }
 
 

@@ -51,6 +51,17 @@ def test_when_something_was_last_said_is_told_where_a_message_says_it(place: Pla
     assert memory.indexer.catalog.last_said([str(LOG), other]) == {str(LOG): "2026-05-02T01:00:00+00:00"}
 
 
+def test_a_conversation_opens_with_what_the_user_says_after_the_greeting(place: Place) -> None:
+    memory = place.open()
+    talk = said("Hi!", "Hello.", "I moved to Berlin, and I look for a flat near the lake.", "Since when?")
+    memory.commit(CommitRequest(messages=talk, session_id="s1"))
+    memory.commit(CommitRequest(messages=said("Hi!", "Hello."), session_id="s2"))
+    memory.indexer.follow(None)
+    opening = memory.indexer.catalog.opening
+    assert opening(str(LOG)) == "I moved to Berlin, and I look for a flat near the lake."
+    assert opening(str(LOG).replace("/s1/", "/s2/")) == "Hi!"
+
+
 def test_what_waits_is_handed_in_once_and_waits_again_when_that_is_undone(place: Place) -> None:
     one, other = place.open(), place.open()
     one.commit(CommitRequest(messages=said("I moved to Berlin."), session_id="s1", brief=True))

@@ -94,7 +94,7 @@ class ExtractionTrigger:
 
         One that grew in the future, under a clock that was wrong, has ended, too: nobody can tell when it grew.
         """
-        grown = read_moment(self.queue.grown_at(log))
+        grown = read_moment(self.queue.grown_at([log]).get(log))
         return grown is not None and abs(now - grown) >= timedelta(minutes=self.config.idle_minutes)
 
     def why(self, row: Extraction) -> str:

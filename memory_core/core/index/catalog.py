@@ -106,6 +106,7 @@ class Saying(NamedTuple):
 _COLUMNS = [each.name for each in fields(Document) if each.name not in ("heading", "previous", "passages")]
 #: The scope term of no space: their numbers begin at 1.
 _NO_SPACE = "space0"
+_OPENING_TURNS = 20
 
 
 def words_of(document: Document) -> tuple[str, str]:
@@ -311,6 +312,19 @@ class Catalog:
             f"SELECT value, ({latest} ORDER BY part DESC LIMIT 1) FROM json_each(?)", (json.dumps(list(logs)),)
         )
         return {log: at for log, at in rows if at is not None}
+
+    def opening(self, log: str) -> str:
+        """What the user says first in a conversation, greetings apart; empty where nobody says anything."""
+        row = (
+            self.connection()
+            .execute(
+                "SELECT own FROM documents WHERE uri = ? AND role = 'user' AND part < ? "
+                "ORDER BY substance < 0.5, part LIMIT 1",
+                (log, _OPENING_TURNS),
+            )
+            .fetchone()
+        )
+        return "" if row is None else str(row[0])
 
     def happened_between(
         self, space: str, start: str, end: str, limit: int, condition: Condition | None = None

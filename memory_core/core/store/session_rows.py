@@ -75,10 +75,10 @@ class ExtractionQueue(Table):
         """Where a session stands, or None if it never was in the queue."""
         return next(iter(self._where("log = ?", str(log))), None)
 
-    def grown_at(self, log: MemoryUri) -> str | None:
-        """When a log was last changed, ISO 8601; None if the ledger does not know it."""
-        found: str | None = self._value("SELECT at FROM commits JOIN files USING (seq) WHERE uri = ?", str(log))
-        return found
+    def grown_at(self, logs: Iterable[MemoryUri]) -> dict[MemoryUri, str]:
+        """When logs were last changed, ISO 8601; those that the ledger does not know are left out."""
+        asked = "SELECT uri, at FROM commits JOIN files USING (seq) WHERE uri IN (SELECT value FROM json_each(?))"
+        return {MemoryUri.parse(uri): at for uri, at in self._rows(asked, json.dumps([*map(str, logs)]))}
 
     def waiting(self, space: MemoryUri, limit: int = 100, due_at: str | None = None) -> list[Extraction]:
         """Sessions with messages to extract, longest waiting first.
