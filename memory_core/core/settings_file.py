@@ -26,7 +26,24 @@ Kind = Literal["text", "number", "flag", "choice", "list"]
 _KINDS: Mapping[Any, Kind] = {Literal: "choice", tuple: "list", int: "number", float: "number", bool: "flag"}
 #: They say who may come in or where memories and keys are sent, or name folders and programs: whoever may write the
 #: file changes them, nobody over HTTP.
-_FILE_ONLY = frozenset({"home", "store.url", "llm.command", "llm.base_url", "index.url", "schema_dirs", "prompt_dirs"})
+_FILE_ONLY = frozenset(
+    {
+        *(
+            "home",
+            "user_space",
+            "agent_space",
+            "schema_dirs",
+            "prompt_dirs",
+            "store.url",
+            "llm.command",
+            "llm.base_url",
+        ),
+        *("index.mode", "index.url", "index.tenant", "index.database"),
+    }
+)
+#: Models by the name that a hub has for them, or by a folder, which likewise the file alone may name.
+_MODELS = frozenset({"embedding.model", "search.rerank_model"})
+_ON_A_HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(?:/[A-Za-z0-9_.-]{1,96})?")
 _FILE_ONLY_SECTION = "http."
 #: What has opened a store keeps these, and whole sections of them, until it is started anew.
 _AT_START = frozenset(
@@ -140,6 +157,8 @@ class SettingsFile:
             raise InvalidInput(f"there is no setting {name!r}.", hint="See them with runebook config.")
         if (locked := known[name].locked) is not None:
             raise InvalidInput(f"setting '{name}' cannot be changed here.", hint=_UNLOCKING[locked])
+        if name in _MODELS and isinstance(value, str) and value and not _is_on_a_hub(value):
+            raise InvalidInput(f"setting '{name}' cannot name a folder here.", hint=_UNLOCKING["file"])
         try:
             return self.write({name: value})
         except ConfigInvalid as error:
@@ -193,6 +212,11 @@ _UNLOCKING: Mapping[str, str] = {
     "file": "It says who may come in or where data is sent, or names a folder or a program: "
     "change it in the settings file.",
 }
+
+
+def _is_on_a_hub(model: str) -> bool:
+    """Whether a model has a name of a hub, and no folder has it, too."""
+    return _ON_A_HUB.fullmatch(model) is not None and not Path(model).exists()
 
 
 def _setting(name: str, value: Any, default: Any, about: str, origin: Origin) -> Setting:

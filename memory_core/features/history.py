@@ -8,6 +8,7 @@ and each of its lines behind a diff's mark, so none can pose as a heading or as 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 HISTORY_URI = f"{SCHEME}history"
 #: As a commit's id: the newest one.
 LAST = "last"
+#: What can be one, or its beginning: no database is asked for anything else.
+_ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 LIMIT_COMMITS = 1_000
 _SHOWN_FILES = 2
 _HINT = "List them: read viking://history, or runebook history."
@@ -177,7 +180,7 @@ class History:
                 whose = "" if author is None else " of yours"
                 raise NotFound(f"there is no commit{whose} yet.", hint=_HINT)
             return newest[0]
-        found = self._ledger.past.named(self._spaces, commit_id) if commit_id.strip() else []
+        found = self._ledger.past.named(self._spaces, commit_id) if _ID.fullmatch(commit_id) else []
         if not found:
             raise _no_commit(commit_id)
         if found[0].commit_id != commit_id and len(found) > 1:

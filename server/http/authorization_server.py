@@ -74,8 +74,8 @@ _GUESSES = 10
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 #: Schemes that a browser itself does something with.
 _NO_APP = frozenset(
-    {"about", "blob", "chrome", "data", "file", "filesystem", "ftp", "http", "javascript", "mailto", "tel", "vbscript"}
-    | {"view-source", "ws", "wss"}
+    {"about", "blob", "chrome", "data", "feed", "file", "filesystem", "ftp", "http", "javascript", "mailto", "tel"}
+    | {"vbscript", "view-source", "ws", "wss"}
 )
 _URL: TypeAdapter[AnyUrl] = TypeAdapter(AnyUrl)
 
@@ -272,10 +272,10 @@ class OwnLogin(Login):
             await self.write(partial(self._logins.revoke, held.grant))
 
     async def _authorize(self, handler: AuthorizationHandler, request: Request) -> Response:
-        """Begin; errors lead to a site only if somebody let its client in: else anybody could register where to."""
+        """Begin; errors lead off this machine, or to an app, only if somebody let the client in: anybody registers."""
         answer = await handler.handle(request)
         place = answer.headers.get("location", "")
-        if not place.startswith("https://") or place.startswith(f"{self.url}/"):
+        if not place or place.startswith(f"{self.url}/") or _without_port(place) is not None:
             return answer
         given = await request.form() if request.method == "POST" else request.query_params
         known = await self._look(partial(self._logins.is_let_in, str(given.get("client_id"))))

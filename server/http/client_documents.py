@@ -60,8 +60,11 @@ def is_public(address: Address) -> bool:
 #: All that IPv6 has given out for the internet. What was once for sites alone (``fec0::/10``), and IPv4 addresses in
 #: the form of others (``::ffff:0:0/96``, ``64:ff9b::/96``), lie beside it.
 _UNICAST = ipaddress.ip_network("2000::/3")
-#: Relays to 6to4, examples in documents, and what a large cloud answers its machines at: not every Python knows them.
-_NOT_PUBLIC = tuple(ipaddress.ip_network(each) for each in ("192.88.99.0/24", "168.63.129.16/32", "3fff::/20"))
+#: Relays to 6to4, examples in documents, addresses of protocols, and what large clouds answer their machines at: not
+#: every Python knows them.
+_NOT_PUBLIC = tuple(
+    ipaddress.ip_network(each) for each in ("192.88.99.0/24", "192.0.0.0/24", "168.63.129.16/32", "3fff::/20")
+)
 
 
 class ClientDocuments:

@@ -48,6 +48,7 @@ _METADATA = "/.well-known/oauth-protected-resource"
 _RESOURCES = ("", "/mcp", "/sse")
 _CLAIM_CHARS = 1_024
 _LABEL_CHARS = 64
+_TOLD_APART_CHARS = 8
 _SLUG_CHARS = 32
 _HASH_CHARS = 26
 #: A secret of the environment: of the page, where it is a client that needs one.
@@ -315,10 +316,13 @@ class ProviderLogin(Login):
             return None
         if name == "email" and claims.get("email_verified") is not True:
             return None  # anybody may write anybody's address into a profile
-        space = self._spaces.get(value) or space_of(self._config.issuer, value)
+        own = space_of(self._config.issuer, value)
+        space = self._spaces.get(value) or own
+        # What somebody wrote is theirs alone, whatever a token, the page or a longer claim is called.
+        told_apart = own.rpartition("-")[2][:_TOLD_APART_CHARS]
         return Bearer(
             f"oauth {space}",
-            value[:_LABEL_CHARS],
+            f"{value[:_LABEL_CHARS]}·{told_apart}",
             space,
             space,
             shared=self._shared(claims),

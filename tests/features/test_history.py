@@ -34,6 +34,17 @@ def test_commits_say_when_by_whom_and_what_newest_first(memory: Runebook) -> Non
         history_of(memory).commits(limit=0)
 
 
+def test_what_cannot_be_the_id_of_a_commit_is_looked_up_nowhere(memory: Runebook) -> None:
+    note(memory, "猫", "The cat sleeps.")
+    history = history_of(memory)
+    for wrong in (" ", "\ud800", "\0", "20%", "猫", "2" * 65):
+        for look in (history.commit, history.diff, lambda given: history.commits(before=given)):
+            with pytest.raises(NotFound, match="there is no commit"):
+                look(wrong)
+        with pytest.raises(NotFound, match="there is no commit"):
+            memory.commit(CommitRequest(alone={"undo": wrong}))
+
+
 def test_a_list_of_large_commits_counts_all_files_and_reads_the_texts_of_the_first(memory: Runebook) -> None:
     writes = [
         {"memory_data": {"memory_type": "notes", "fields": {"title": f"N{number:02}", "content": f"Says {number}."}}}

@@ -69,7 +69,11 @@ def test_private_mode_is_switched_on_for_everybody_and_off_again(desk: Desk) -> 
     assert desk.anna.keep("All of this.")
 
 
-def test_what_does_not_suit_is_refused_and_nothing_is_written(desk: Desk, tmp_path: Path) -> None:
+def test_what_does_not_suit_is_refused_and_nothing_is_written(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "here").mkdir(parents=True)
     for name, value, said in (
         ("search.rank", "best", "'relevance', 'balanced', 'decay' or 'weighted'"),
         ("search.hot_limit", 1000, "takes a whole number from 1 up to 100, not 1000."),
@@ -78,6 +82,14 @@ def test_what_does_not_suit_is_refused_and_nothing_is_written(desk: Desk, tmp_pa
         ("llm.command", ["sh"], "cannot be changed here"),
         ("llm.base_url", "https://elsewhere.example", "cannot be changed here"),
         ("index.url", "https://elsewhere.example", "cannot be changed here"),
+        *((name, "http", "cannot be changed here") for name in ("index.mode", "index.tenant", "index.database")),
+        *((name, "carl", "cannot be changed here") for name in ("user_space", "agent_space")),
+        *(
+            ("embedding.model", folder, "cannot name a folder here")
+            for folder in ("/tmp", "./model", "~/model", "a/b/c")
+        ),
+        ("search.rerank_model", str(tmp_path), "cannot name a folder here"),
+        ("search.rerank_model", "models/here", "cannot name a folder here"),
         ("search.nothing", 1, "there is no setting"),
     ):
         refused = desk.owner.ask("PUT", f"/settings/{name}", {"value": value})
@@ -94,8 +106,11 @@ def test_what_does_not_suit_is_refused_and_nothing_is_written(desk: Desk, tmp_pa
 
 
 def test_what_is_kept_until_the_next_start_is_said_and_changes_nothing_now(desk: Desk) -> None:
-    assert desk.owner.facts("PUT", "/settings/user_space", {"value": "elsewhere"})["setting"]["at_start"] is True
-    assert desk.owner.facts("GET", "/about")["user_space"] == "default"
+    assert desk.owner.facts("PUT", "/settings/llm.model", {"value": "acme/fast"})["setting"]["at_start"] is True
+    assert (
+        desk.owner.facts("PUT", "/settings/embedding.model", {"value": "acme/near-3.1"})["setting"]["origin"] == "file"
+    )
+    assert desk.owner.facts("GET", "/about")["model"]["llm_model"] == ""
 
 
 def test_a_token_is_issued_shown_once_used_and_revoked(desk: Desk) -> None:

@@ -260,8 +260,10 @@ def test_a_code_is_worth_nothing_without_what_belongs_to_it(house: House, more: 
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_an_error_leads_to_no_site_that_nobody_let_in(house: House, method: str) -> None:
-    site = f"https://{method.lower()}.example/back"
+@pytest.mark.parametrize(
+    "site", ["https://site.example/back", "cursor://app/back", "ms-word:ofe,u,https://x.example/x"]
+)
+def test_an_error_leads_to_no_site_or_app_that_nobody_let_in(house: House, site: str, method: str) -> None:
     client = house.known(redirect_uris=[site])
     wrong = {"client_id": client, "redirect_uri": site, "response_type": "token", "code_challenge": CHALLENGE}
 
@@ -386,7 +388,7 @@ def test_clients_are_given_no_secret_whatever_they_ask_for(house: House) -> None
     "redirect_uris",
     [
         *([], [f"{BACK}#fragment"], ["http://app.example/callback"], ["http://10.0.0.1/callback"]),
-        *(["javascript:alert(1)"], ["data:text/html,x"], ["file:///tmp/x"], ["https://user@app.example/"]),
+        *(["javascript:alert(1)"], ["data:text/html,x"], ["feed:javascript:alert(1)"], ["https://user@app.example/"]),
         *([BACK, "http://127.0.0.1:80@evil.example/"], [f"{BACK}/{n}" for n in range(21)]),
     ],
 )

@@ -204,6 +204,7 @@ def test_only_public_addresses_are_asked(site: Site, certificate: Path, names: d
         *((each, False) for each in ("100.64.0.1", "0.0.0.0", "224.0.0.1", "240.0.0.1", "255.255.255.255")),
         *((each, False) for each in ("::1", "::", "fe80::1", "fc00::1", "ff02::1", "::ffff:1.1.1.1")),
         *((each, False) for each in ("fec0::1", "3fff::1", "::7f00:1", "192.88.99.1", "168.63.129.16", "4000::1")),
+        *((each, False) for each in ("192.0.0.9", "192.0.0.170", "192.0.0.192")),
         *((each, False) for each in ("64:ff9b::7f00:1", "2002:7f00:1::", "2001:0:7f00:1::", "192.0.2.1", "198.18.0.1")),
     ],
 )

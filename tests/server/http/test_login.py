@@ -27,6 +27,7 @@ from starlette.testclient import TestClient
 from memory_core.core.config import Config, HttpConfig, OAuthConfig, is_space
 from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError, StoreBusy
 from memory_core.core.record import RecordInvalid
+from memory_core.core.store.issued_tokens import SharedSpace
 from memory_core.core.store.logins import Logins
 from memory_core.runebook import open_memory
 from server.http import authentication, identity_provider
@@ -36,7 +37,7 @@ from server.http.identity_provider import IdentityProvider
 from server.http.login import open_login, space_of
 from server.http.rate_limits import OpenRequests, RequestRates
 from server.protocol.session import ServedStore
-from tests.server.bearers import HEADERS, OPENING, ledger_of
+from tests.server.bearers import HEADERS, OPENING, issue, ledger_of
 from tests.server.http.conftest import SETTINGS, Page, client_of, path_of
 from tests.server.http.issuers import BOTH, Issuer, running
 from tests.waiting import PATIENCE_SECONDS
@@ -542,6 +543,10 @@ def test_a_space_that_is_anothers_but_for_its_spelling_is_refused(
         pass
 
 
+def author_of(issuer: Issuer, claim: str) -> str:
+    return f"{claim}·{space_of(issuer.url, claim)[-26:-18]}"
+
+
 GROUPS = {"groups_claim": "groups", "group_spaces": ("crew=team", "guests=team:read", "ops=ops")}
 
 
@@ -549,14 +554,14 @@ def test_groups_of_a_claim_open_shared_spaces_as_long_as_they_are_named(tmp_path
     with office_at(tmp_path / "home", issuer, **GROUPS) as office:
         note = {"content": "The swordfish sleeps.", "memory_type": "notes"}
         receipt = office.as_("anna", groups=["crew"]).facts("POST", "/entries?space=team", note)
-        assert (receipt["space"], receipt["author"]) == ("team", "anna")
+        assert (receipt["space"], receipt["author"]) == ("team", author_of(issuer, "anna"))
         place = path_of(receipt["results"][0]["uri"])
         rights: list[tuple[Any, bool]] = [(["guests"], False), (["guests", "crew"], True), ("crew", True)]
         for groups, writable in rights:
             bob = office.as_("bob", groups=groups)
             assert bob.facts("GET", "/about")["spaces"][1:] == [{"space": "team", "writable": writable}]
             (hit,) = bob.facts("POST", "/search", {"query": "swordfish"})["hits"]
-            assert (hit["space"], hit["author"], hit["passage"]) == ("team", "anna", note["content"])
+            assert (hit["space"], hit["author"], hit["passage"]) == ("team", receipt["author"], note["content"])
             assert note["content"] in json.dumps(bob.entry(place))
         reader = office.as_("bob", groups=["guests"])
         assert reader.ask("POST", "/entries?space=team", note).status_code == 403
@@ -569,6 +574,22 @@ def test_groups_of_a_claim_open_shared_spaces_as_long_as_they_are_named(tmp_path
             assert carl.ask("GET", "/entries?space=team").status_code == 404
         own = {"space": space_of(issuer.url, "carl"), "writable": True}
         assert office.as_("carl").facts("GET", "/about")["spaces"] == [own]
+
+
+@pytest.mark.parametrize("other", ["a token", "a longer claim"])
+def test_the_last_commit_of_somebody_is_nobody_elses(tmp_path: Path, issuer: Issuer, other: str) -> None:
+    name, note = "d" * 64, {"content": "The swordfish sleeps.", "memory_type": "notes"}
+    with office_at(tmp_path / "home", issuer, **GROUPS) as office:
+        if other == "a token":
+            first = office.page(issue(tmp_path / "home", name, user_space="x", shared=[SharedSpace("team")]))
+        else:
+            first = office.as_(f"{name}ora", groups=["crew"])
+        first.facts("POST", "/entries?space=team", note)
+        dora = office.as_(name, groups=["crew"])
+        assert dora.ask("POST", "/commits/last/undo?space=team", {}).status_code == 404
+        own = dora.facts("POST", "/entries?space=team", {**note, "content": "The cat does not."})
+        assert own["author"] == author_of(issuer, name)
+        assert dora.facts("POST", "/commits/last/undo?space=team", {})["status"] == "committed"
 
 
 @pytest.mark.parametrize("wrong", ["crew", "crew=", "=team", "crew=../x", "crew=team:write"])
