@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -81,6 +82,7 @@ class OpenedStore:
         self.before_close: list[Callable[[], None]] = []
         self._closed = False
         self._large = threading.Lock()
+        self._large_of: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self.adopted = threading.Event()
         self._adopter = threading.Thread(target=self._adopt, name="runebook-adopt", daemon=True)
         self._adopter.start()
@@ -159,15 +161,15 @@ class OpenedStore:
             _log.info("pages are made later: %s", error.message)
 
     @contextmanager
-    def by_turns(self, messages: Sequence[Any]) -> Iterator[None]:
-        """Long conversations are stored one after the other, each once what was before is indexed.
+    def by_turns(self, messages: Sequence[Any], user_space: str) -> Iterator[None]:
+        """Long conversations are stored one after the other, each once what was before is indexed; users take turns.
 
         Whoever stores one after another waits, and those who search beside them find what they stored themselves.
         """
         if len(messages) < _LONG_MESSAGES and sum(len(str(message)) for message in messages) < _LONG_CHARS:
             yield
             return
-        with self._large:
+        with self._large_of[user_space], self._large:
             with suppress(RunebookError):  # the index is nobody's reason not to store
                 self.indexer.follow(None)
             yield

@@ -431,7 +431,7 @@ class Runebook:
         scope = ProjectScope(assignment.project)
         self.opened.wait_for_adoption()
         if request.messages is not None:
-            with self.opened.by_turns(request.messages):
+            with self.opened.by_turns(request.messages, self.config.user_space):
                 receipt = self.recorder.record(
                     request.messages,
                     session_id=request.session_id,

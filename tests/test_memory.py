@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -198,3 +199,22 @@ def test_a_receipt_names_the_look_alike_also_without_a_model(
         receipt = memory.commit(CommitRequest(second))
         assert [near.uri for near in receipt.similar] == list(kept.changed_uris)
         assert memory.read(ReadRequest(kept.changed_uris[0])).content.startswith(first)
+
+
+def test_long_conversations_are_stored_by_turns_of_their_users(tmp_path: Path) -> None:
+    long, order = [{"content": "x" * 300_000}], []
+    with open_memory(words_only(tmp_path)) as memory:
+        by_turns = memory.opened.by_turns
+
+        def store(user: str) -> None:
+            with by_turns(long, user):
+                order.append(user)
+
+        with by_turns(long, "anna"):
+            threads = [threading.Thread(target=store, args=(user,)) for user in ("anna", "anna", "anna", "bob")]
+            for thread in threads:
+                thread.start()
+                time.sleep(0.1)
+        for thread in threads:
+            thread.join(30)
+    assert order.index("bob") <= 1

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,19 @@ def test_a_writer_waits_for_the_other_one_and_readers_wait_for_nobody(rows: Plac
         assert not done.is_set()
     writer.join(30)
     assert one.read(ReadRequest(URI)).content.startswith("Seven gulls.")
+
+
+def test_writers_who_wait_hold_no_connection(rows: Place) -> None:
+    memory = rows.open()
+    with memory.store.exclusive():
+        writers = [threading.Thread(target=lambda: memory.commit(CommitRequest("Waits."))) for _ in range(20)]
+        for writer in writers:
+            writer.start()
+        time.sleep(1.0)  # they wait by now; if not, this proves less
+        assert memory.view("bob").commit(CommitRequest("Bob waits for nobody.")).status is Status.COMMITTED
+        assert memory.view("bob").find(FindRequest("nobody")).memories != ()
+    for writer in writers:
+        writer.join(60)
 
 
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(rows: Place) -> None:

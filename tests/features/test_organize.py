@@ -119,12 +119,13 @@ def test_no_more_is_changed_at_once_than_others_should_wait_for(memory: Runebook
     uris = [note(memory, f"Long {number}", "long text " * 26_000) for number in range(19)]
     results = memory.run(ORGANIZE, OrganizeRequest(uris, tags=["x"])).results
     changed = [result.uri for result in results if result.action is Action.UPDATED]
-    assert changed == uris[:17]
-    assert [result.action for result in results[17:]] == [Action.REJECTED] * 2
+    assert 5 < len(changed) < 19
+    assert changed == uris[: len(changed)]
+    assert {result.action for result in results[len(changed) :]} == {Action.REJECTED}
     assert "another commit" in (results[18].hint or "")
     removed = {"delete_operations": [{"uri": uri} for uri in uris]}
     receipt = memory.commit(CommitRequest(operations=removed))
-    assert [result.action for result in receipt.results].count(Action.DELETED) == 17
+    assert 5 < [result.action for result in receipt.results].count(Action.DELETED) < 19
 
 
 def test_while_a_dry_run_looks_at_many_memories_others_write(memory: Runebook) -> None:

@@ -20,7 +20,14 @@ from memory_core.core.commit.conflicts import check_fields, check_removal, check
 from memory_core.core.commit.links import link, link_replacement
 from memory_core.core.commit.merge_fields import FieldMerge, TextStands, write_fields
 from memory_core.core.commit.patch import MemoryPatchHandler, is_patch
-from memory_core.core.commit.working_copy import PlanContext, WorkingCopy, WriteMode, expect_sound
+from memory_core.core.commit.working_copy import (
+    MERGE_WORK,
+    OPERATION_WORK,
+    PlanContext,
+    WorkingCopy,
+    WriteMode,
+    expect_sound,
+)
 from memory_core.core.errors import (
     ContentRejected,
     FieldRejected,
@@ -119,6 +126,7 @@ class _Planner:
         if self._results and len(self._results) % _TOLD_EVERY == 0:
             tell("deciding what the operations do", len(self._results), unit="operations")
         try:
+            self._copy.work(OPERATION_WORK)
             outcome = decide()
         except StoreBusy:  # no operation is at fault; the same request may succeed in a moment
             raise
@@ -344,6 +352,7 @@ class _Planner:
         ``mode`` is that of a write; None is an edit, whose values are patches.
         """
         expect_sound(memory)
+        self._copy.work(MERGE_WORK * len(memory.text))
         assignment, project = self._context.assignment, memory.project
         assignment.check_existing(memory_type, str(memory.uri), project, replaces=mode is not None)
         merged = write_fields(memory_type, memory.fields, given, mode or WriteMode.REPLACE)

@@ -21,7 +21,9 @@ from memory_core.core.memory.results import FileChange, text_sha256
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
 
-_NAMED_CHARS = 4_194_304
+#: What a commit may cost, and what an operation costs: of itself, for each character it reads and for each it merges.
+_WORK_MOST = 6_291_456
+OPERATION_WORK, READ_WORK, MERGE_WORK = 8_192, 2, 8
 
 
 class WriteMode(StrEnum):
@@ -94,7 +96,7 @@ class WorkingCopy:
         self.snapshot = snapshot
         self.context = context
         self._before: dict[MemoryUri, str | None] = {}
-        self._named: dict[MemoryUri, int] = {}
+        self._work = 0
         self._after: dict[MemoryUri, str | None] = {}
         self._memories: dict[tuple[MemoryUri, str], Memory] = {}
         self._aliases: dict[MemoryUri, MemoryUri] = {}
@@ -109,26 +111,23 @@ class WorkingCopy:
 
         Raises:
             InvalidUri: If it may not.
-            TooLarge: As ``expect_room``.
+            TooLarge: As ``work``.
         """
+        self.work(0)
         uri = self.context.owned(text)
         uri = self._aliases.get(uri, uri)
-        self.expect_room(uri)
+        self.work(READ_WORK * len(self.before(uri) or ""))
         return uri
 
-    def expect_room(self, uri: MemoryUri) -> None:
-        """Count a file that is to be changed: others wait until all of them are read, merged and written.
+    def work(self, amount: int) -> None:
+        """Count work that other writers wait for: what an operation costs, and the characters that it reads or merges.
 
         Raises:
-            TooLarge: If they are more than others should wait for.
+            TooLarge: If it is as much already as they should wait for, about a second.
         """
-        if uri not in self._named:
-            if sum(self._named.values()) > _NAMED_CHARS:
-                raise TooLarge(
-                    f"the commit changes {_NAMED_CHARS:,} stored characters already.",
-                    hint="Change the rest in another commit.",
-                )
-            self._named[uri] = len(self.before(uri) or "")
+        if self._work > _WORK_MOST:
+            raise TooLarge("the commit changes as much as one may already.", hint="Change the rest in another commit.")
+        self._work += amount
 
     def alias(self, asked: MemoryUri, given: MemoryUri) -> None:
         """Note that the memory asked for under one URI was created under another."""
@@ -188,7 +187,9 @@ class WorkingCopy:
         Raises:
             FieldRejected: If its trailer is damaged.
         """
+        self.work(0)
         memory, _ = self.typed(uri)
+        self.work(READ_WORK * len(memory.text))
         expect_sound(memory)
         return memory
 

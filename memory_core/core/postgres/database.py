@@ -365,7 +365,8 @@ class PostgresDatabase:
                 answers.append([] if cursor.description is None else cursor.fetchall())
             return answers
 
-        with self._server.connection(self._half, run) as (raw, answers):
+        turn = self._server.writer(self._half, self.tenant) if writes else nullcontext()
+        with turn, self._server.connection(self._half, run) as (raw, answers):
             newest = int(answers[-1][0][0]) if writes else None
             kept = dict(zip(ahead, answers[-len(ahead) :], strict=True)) if ahead else {}
             self._local.transaction = transaction = Transaction(raw, kept=kept if consistent else None, newest=newest)
@@ -399,6 +400,8 @@ class PostgresServer:
         self._pools = {half: self._pool(f"runebook {half}") for half in _HALVES}
         # A lock is held by a connection of its own while a model thinks: it takes none from those who only ask.
         self._locks = self._pool("runebook locks")
+        self._guard = threading.Lock()
+        self._writers: dict[tuple[Half, str], threading.Lock] = {}
 
     def close(self) -> None:
         """Close all connections; safe to call twice."""
@@ -411,6 +414,22 @@ class PostgresServer:
             f"{self._role}SET LOCAL search_path = runebook_{half}, runebook, public; "
             f"SELECT set_config('runebook.tenant', '{tenant}', true); "
         )
+
+    @contextmanager
+    def writer(self, half: Half, tenant: str) -> Iterator[None]:
+        """The turn of a tenant's writer among those of this process: who waits for it holds no connection.
+
+        Raises:
+            StoreBusy: If it was not free in time.
+        """
+        with self._guard:
+            turn = self._writers.setdefault((half, tenant), threading.Lock())
+        if not turn.acquire(timeout=_LOCK_SECONDS):
+            raise StoreBusy("another writer has held the store for too long.", hint=AGAIN)
+        try:
+            yield
+        finally:
+            turn.release()
 
     @contextmanager
     def connection(self, half: Half, first: Callable[[Connection], Answer]) -> Iterator[tuple[Connection, Answer]]:

@@ -217,10 +217,18 @@ class Overflow:
         return _SortPlan(text, stored, sorting.result(), left)
 
     def _plan(self, snapshot: Snapshot, log: MemoryUri, now: datetime, read: _SortPlan, *, mend: bool) -> ChangeSet:
-        """What sorting changes, on the store as it is."""
-        text = snapshot.text(log) or ""
-        if text != read.text or segments_in(self._memory.store, log) != read.segments:
-            read = self._proposed(text, log, now, mend=mend)
+        """What sorting changes, on the store as it is; nothing where it was another meanwhile: it is sorted again soon.
+
+        Messages that came meanwhile wait for the next time.
+        """
+        if (
+            not (snapshot.text(log) or "").startswith(read.text)
+            or segments_in(self._memory.store, log) != read.segments
+        ):
+            with self._guard:
+                self._waiting[log] = (now, mend or self._waiting.get(log, (now, False))[1])
+            self._memory.opened.background.later(self._sort_waiting)
+            return ChangeSet((), ())
         self._left[log] = read.left
         used = {str(each.uri): each.segment for each in read.segments.used}
         draft = WorkingCopy(snapshot, self._memory.plan_context(now))

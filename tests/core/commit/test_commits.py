@@ -210,3 +210,24 @@ def test_of_two_older_files_whose_names_fold_alike_the_one_that_is_named_is_upda
         added(memory, "entities", entity_name="於海", content="new")
         assert memory.read(ReadRequest(f"{USER}/entities/于海.md")).content == "于海 as it was"
         assert memory.read(ReadRequest(f"{USER}/entities/於海.md")).content.startswith("於海 as it was\n\nnew")
+
+
+def _rejected(memory: Runebook, operations: dict[str, Any]) -> int:
+    receipt = memory.commit(CommitRequest(operations=operations))
+    refused = [result for result in receipt.results if "as much as one may" in (result.reason or "")]
+    assert all("another commit" in (result.hint or "") for result in refused)
+    return len(refused)
+
+
+def test_a_commit_does_no_more_work_than_others_should_wait_for(memory: Runebook) -> None:
+    lines = "\n".join(f"Sentence {number} says {number} things." for number in range(6_000))
+    uri = only(memory.commit(CommitRequest(lines, memory_type="notes", fields={"title": "Long"}))).uri
+    patches = [{"content": [{"search": f"Sentence {at} says", "replace": f"Sentence {at} told"}]} for at in range(20)]
+    assert _rejected(memory, {"edit_operations": [{"uri": uri, "patches": patch} for patch in patches]}) > 10
+    added_to = [{"memory_type": "notes", "fields": {"title": "Long", "content": f"{at} more."}} for at in range(20)]
+    assert _rejected(memory, {"write_operations": [{"memory_data": each} for each in added_to]}) > 5
+    new = [{"memory_type": "notes", "fields": {"title": f"New {at}", "content": "New."}} for at in range(1_000)]
+    assert 100 < _rejected(memory, {"write_operations": [{"memory_data": each} for each in new]}) < 500
+    few = [{"memory_type": "notes", "fields": {"title": f"Few {at}", "content": "New."}} for at in range(50)]
+    links = [{"uri": f"viking://user/default/memories/notes/New {at}.md", "relation": "similar"} for at in range(200)]
+    assert _rejected(memory, {"write_operations": [{"memory_data": {**each, "links": links}} for each in few]}) > 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,7 +15,7 @@ import pytest
 from memory_core.core.config import RetrieveConfig, TiersConfig
 from memory_core.core.errors import StoreBusy
 from memory_core.core.llm.client import ScriptedLLM
-from memory_core.core.memory.requests import FindRequest, ListRequest, ReadRequest, RetrieveRequest
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.core.store.local import Store
 from memory_core.features.forgetting import FORGET, ForgetRequest
@@ -35,6 +36,7 @@ from tests.features.tiers.talks import (
     firsts,
     log,
     maintain,
+    messages,
     say,
     segments,
     small,
@@ -114,6 +116,26 @@ def test_a_long_conversation_is_sorted_in_several_commits_and_whole(
         say(memory, *TEMPLES, *PAYMENTS, ("Bye!", "Bye!"))
         assert firsts(memory) == [[0, 2, 4], [6, 8]]
         assert kinds(memory) == ["segment", "segment", "segment", "messages"]
+
+
+def test_a_conversation_that_grows_while_it_is_sorted_is_not_sorted_anew_while_others_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proposed, callers = overflow.Overflow._proposed, []
+
+    def growing(self: overflow.Overflow, *arguments: Any, **more: Any) -> Any:
+        callers.append(sys._getframe(1).f_code.co_name)
+        found = proposed(self, *arguments, **more)
+        if len(callers) == 1:
+            memory.commit(CommitRequest(messages=messages(("Bye!", "Bye!")), session_id="s1", now=NOW))
+        return found
+
+    monkeypatch.setattr(overflow.Overflow, "_proposed", growing)
+    with opened(tmp_path, **small()) as (memory, _):
+        say(memory, *TEMPLES, *PAYMENTS)
+        memory.opened.background.finish()
+        assert firsts(memory) == [[0, 2, 4], [6, 8]]
+        assert set(callers) == {"sort_once"}
 
 
 @pytest.mark.parametrize("step", ["planned", "acknowledged", "renamed"])
