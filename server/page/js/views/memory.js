@@ -55,7 +55,8 @@ function entryView(first, path, signal) {
     fill(head, headOf(entry, standing, held));
     const text = rendered(entry.html);
     for (const item of text.querySelectorAll('li')) if (/^[^:]+:$/.test(item.textContent.trim())) item.remove(); // a field without a value
-    if (text.firstElementChild?.matches('h1, h2') && text.firstElementChild.textContent.trim() === nameOf(entry)) text.firstElementChild.remove(); // the title says it
+    const first = text.firstElementChild?.textContent.trim().replace(/^Tool: /, '');
+    if (first === nameOf(entry) && text.childElementCount > 1) text.firstElementChild.remove(); // the title says it
     fill(body, text);
     fill(facts, atAGlance(entry));
     raw.textContent = entry.text;
