@@ -338,7 +338,7 @@ def open_pack(path: Path, form: Form) -> Iterator[Pack]:
     """
     with reading(path, form), contextlib.ExitStack() as opened:
         if path.is_dir():
-            yield Pack(form, (path / form.manifest).open("rb"), lambda name: _open_inside(path, name))
+            yield Pack(form, _open_inside(path, form.manifest), lambda name: _open_inside(path, name))
             return
         archive = opened.enter_context(zipfile.ZipFile(path))
         links = any(stat.S_ISLNK(info.external_attr >> 16) for info in archive.infolist())
@@ -351,7 +351,11 @@ def _open_inside(root: Path, name: str) -> IO[bytes]:
     path = root.joinpath(*name.split("/"))
     if not path.resolve().is_relative_to(root.resolve()):
         raise FileNotFoundError(name)
-    return path.open("rb")
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a pipe, say, would be waited for
+        os.close(descriptor)
+        raise FileNotFoundError(name)
+    return os.fdopen(descriptor, "rb")
 
 
 def sound_entries(archive: zipfile.ZipFile, hint: str) -> tuple[dict[str, zipfile.ZipInfo], list[Problem]]:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol
 
 from memory_core.core.errors import InvalidInput, RunebookError, StorageFailed
 from memory_core.core.store import atomic
-from memory_core.features.imports.markdown import RULES_BEGIN, RULES_END
+from memory_core.features.imports.markdown import RULES, RULES_BEGIN, RULES_END
 from server.foreign_json import value_at
 from server.hosts import jsonc, toml
 from server.hosts.jsonc import BY_HAND, replaced
@@ -31,7 +31,7 @@ _OURS = r"(?:^|[\\/\s\"'])(?:runebook(?:\.exe)?|server\.cli)[\"']?"
 #: The program by its own name, or through uvx, pipx or Python; and a command line of one of its hooks.
 _PROGRAM = re.compile(rf"{_OURS}(?=\s|$)", re.IGNORECASE)
 _HOOK = re.compile(rf"{_OURS}\s+hook\s+[a-z-]+", re.IGNORECASE)
-_BLOCK = re.compile(rf"(?:\r?\n)?{re.escape(RULES_BEGIN)}.*?{re.escape(RULES_END)}(?:\r?\n)?", re.DOTALL)
+_BLOCK = re.compile(rf"(?:\r?\n)?{RULES}(?:\r?\n)?", re.DOTALL)
 
 
 class Edit(Protocol):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
 import signal
 import sqlite3
+import threading
 import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -271,6 +273,26 @@ def test_a_file_that_is_gone_from_a_backup_is_noticed_though_the_manifest_agrees
     manifest["files"] = [facts for facts in manifest["files"] if "支付系统" not in facts["path"]]
     (path / "backup.json").write_text(json.dumps(manifest), encoding="utf-8")
     with pytest.raises(InvalidInput, match="is missing or not what was committed"):
+        verify(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("backup.json", "there is no backup"), ("home/config.json", "missing or damaged")],
+)
+def test_a_pipe_in_a_backup_is_not_read(memory: Runebook, tmp_path: Path, name: str, told: str) -> None:
+    path = back_up(memory.store, tmp_path / "backups").path
+    content = (path / name).read_bytes()
+    (path / name).unlink()
+    os.mkfifo(path / name)
+
+    def feed() -> None:  # what the file had, so that it is not waited for in vain
+        with contextlib.suppress(BrokenPipeError):
+            (path / name).write_bytes(content)
+
+    threading.Thread(target=feed, daemon=True).start()
+    with pytest.raises(InvalidInput, match=told):
         verify(path)
 
 

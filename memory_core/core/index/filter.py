@@ -7,7 +7,7 @@ ops eq, ne, in, gt, gte, lt, lte, contains. Values only ever become bound parame
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -111,10 +111,7 @@ def compile_filter(tree: Mapping[str, Any] | None, depth: int = 0) -> Condition 
         raise InvalidFilter("a filter must be an object.", hint=_EXAMPLE)
     if depth > _DEPTH_LIMIT:
         raise InvalidFilter("the filter is nested too deeply.", hint="Flatten it.")
-    found = _joined([_node(name, value, depth) for name, value in tree.items()], "AND")
-    if len(found.parameters) > _TESTS_LIMIT:  # SQLite takes no expression that is deeper than 1,000
-        raise InvalidFilter(f"the filter compares more than {_TESTS_LIMIT} values.", hint="Ask in several searches.")
-    return found
+    return _bounded((_node(name, value, depth) for name, value in tree.items()), "AND")
 
 
 def mentions(tree: Any, names: Collection[str]) -> bool:
@@ -128,7 +125,7 @@ def _node(name: str, value: Any, depth: int) -> Condition:
     if name in ("and", "or"):
         if not isinstance(value, list) or not value:
             raise InvalidFilter(f"'{name}' takes a list of filters that is not empty.", hint=_EXAMPLE)
-        return _joined([_required(item, depth) for item in value], name.upper())
+        return _bounded((_required(item, depth) for item in value), name.upper())
     if name == "not":
         inner = _required(value, depth)
         return Condition(f"{inner.sql} IS NOT TRUE", inner.parameters)
@@ -137,7 +134,7 @@ def _node(name: str, value: Any, depth: int) -> Condition:
     tests = value if isinstance(value, Mapping) else {"eq": value}
     if not tests:
         raise InvalidFilter(f"the filter on {name!r} tests nothing.", hint=_EXAMPLE)
-    return _joined([_comparison(name, op, operand) for op, operand in tests.items()], "AND")
+    return _bounded((_comparison(name, op, operand) for op, operand in tests.items()), "AND")
 
 
 def _required(tree: Any, depth: int) -> Condition:
@@ -153,7 +150,7 @@ def _comparison(name: str, op: str, operand: Any) -> Condition:
     if op == "in":
         if not isinstance(operand, list) or not operand:
             raise InvalidFilter(f"'in' on {name!r} takes a list that is not empty.", hint=_EXAMPLE)
-        return _joined([_comparison(name, "eq", item) for item in operand], "OR")
+        return _bounded((_comparison(name, "eq", item) for item in operand), "OR")
     value = _scalar(name, operand)
     if value is None and (op not in ("eq", "ne") or name == "tags"):
         raise InvalidFilter(f"{op!r} on {name!r} needs a value.", hint=_EXAMPLE)
@@ -206,6 +203,20 @@ def _tag(op: str, value: Any) -> Condition:
     negation = "NOT " if op == "ne" else ""
     sql = f"{negation}EXISTS (SELECT 1 FROM json_each(d.tags) t WHERE lower(t.value) = lower(?))"
     return Condition(sql, (str(value),))
+
+
+def _bounded(parts: Iterable[Condition], operator: str) -> Condition:
+    """Parts of a filter, of which none is made once there are too many."""
+    made: list[Condition] = []
+    values = 0
+    for part in parts:
+        values += len(part.parameters)
+        if values > _TESTS_LIMIT:  # SQLite takes no expression that is deeper than 1,000
+            raise InvalidFilter(
+                f"the filter compares more than {_TESTS_LIMIT} values.", hint="Ask in several searches."
+            )
+        made.append(part)
+    return _joined(made, operator)
 
 
 def _joined(parts: list[Condition], operator: str) -> Condition:

@@ -28,7 +28,10 @@ _BULLET = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s+(?:\[(?P<box>[ xX])\]\s+)?")
 _DATED = re.compile(r"\[?(\d{4}-\d{2}-\d{2})\]?\s*[:：-]?\s+(?=\S)")
 #: Between these marks stand our own rules for a host's model, which are nobody's memories.
 RULES_BEGIN, RULES_END = "<!-- runebook:begin -->", "<!-- runebook:end -->"
-_RULES = re.compile(rf"{re.escape(RULES_BEGIN)}.*?{re.escape(RULES_END)}", re.DOTALL)
+_BEGIN, _END = re.escape(RULES_BEGIN), re.escape(RULES_END)
+#: No text is read twice for it, however many begin and never end.
+RULES = rf"{_BEGIN}(?:(?!{_BEGIN}|{_END}).)*+{_END}"
+_RULES = re.compile(RULES, re.DOTALL)
 _COMMENT = re.compile(r"<!--(?:(?!-->).)*-->", re.DOTALL)
 _NOTHING = frozenset({"", "none", "暂无记录", "empty"})
 

@@ -466,6 +466,19 @@ def test_a_filter_that_means_nothing_is_refused_with_an_example(tree: Any) -> No
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"and": [{"tags": "a"}] * 501 + [{"colour": "red"}]},
+        {"or": [{"and": [{"tags": "a"}] * 300}, {"not": {"tags": {"in": ["a"] * 201}}}, {"colour": "red"}]},
+        {"tags": {"in": ["a"] * 501 + [7]}},
+    ],
+)
+def test_a_filter_of_too_many_values_is_read_no_further(tree: Any) -> None:
+    with pytest.raises(InvalidFilter, match="compares more than 500 values"):
+        compile_filter(tree)
+
+
 def test_a_filter_finds_the_one_match_among_very_many(memory: Runebook) -> None:
     words = random.Random(7)
     writes = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -109,6 +110,16 @@ def test_names_in_an_archive_and_links_in_a_folder_lead_nowhere(memory: Runebook
     assert grown == before
     for name in kept_files(tmp_path / "home"):
         assert name.startswith("user/default/memories/")
+
+
+def test_rules_that_begin_very_often_and_never_end_cost_seconds_at_most(memory: Runebook, tmp_path: Path) -> None:
+    begin, end = "<!-- runebook:begin -->", "<!-- runebook:end -->"
+    ours = f"{begin}\nNobody's memory.\n{end}\n"
+    path = write(tmp_path / "a.md", f"## Known Facts\n- 没事\n\n{ours}{begin * 20_000}\n")
+    started = time.process_time()
+    done = brought(memory, path, dry_run=True)
+    assert time.process_time() - started < 10
+    assert done.total(Action.CREATED) == 1  # what never ends is too long for a memory
 
 
 def test_a_damaged_archive_and_a_path_that_is_not_there_are_refused_in_words(memory: Runebook, tmp_path: Path) -> None:

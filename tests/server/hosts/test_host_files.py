@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,14 @@ def test_link_stays_a_link_and_the_file_keeps_its_mode(tmp_path: Path) -> None:
     take_out(path, [SERVER], dry_run=False, purge=False)
     assert path.is_symlink()
     assert stored.read_text(encoding="utf-8") == "{}\n"
+
+
+def test_rules_that_begin_very_often_and_never_end_cost_seconds_at_most_and_stay(tmp_path: Path) -> None:
+    path, theirs = tmp_path / "AGENTS.md", "# 我的\n" + "<!-- runebook:begin -->" * 20_000 + "\n"
+    path.write_text(theirs, encoding="utf-8")
+    started = time.process_time()
+    assert put_in(path, [Rules("Remember.")], dry_run=False).action == "changed"
+    assert put_in(path, [Rules("Remember.")], dry_run=False).action == "unchanged"
+    assert take_out(path, [Rules("")], dry_run=False, purge=False).action in ("restored", "changed")
+    assert time.process_time() - started < 10
+    assert path.read_text(encoding="utf-8") == theirs
