@@ -29,7 +29,7 @@ from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.store import atomic
 from memory_core.core.store.files import FILE_LIMIT_BYTES, INDEX_NAME, LEDGER_NAME, STATE_NAME
-from memory_core.core.store.ledger import Ledger
+from memory_core.core.store.ledger import Ledger, migrations
 from memory_core.core.store.ledger_snapshot import LedgerSnapshot
 from memory_core.core.store.local import Store
 from memory_core.core.store.logins import TABLES as LOGINS
@@ -273,6 +273,7 @@ def verify(path: Path) -> int:
         problem = "it is missing" if own is None else damage(ledger)
         if problem is not None:
             raise InvalidInput(f"the backup's ledger is damaged: {problem}.", hint="Use another backup.")
+        _check_rules(ledger)
         excused = set(found.manifest.get("not_as_committed", ()))
         with LedgerSnapshot.of_file(ledger, frozen=True) as snapshot:
             for row in snapshot.files():
@@ -282,6 +283,27 @@ def verify(path: Path) -> int:
                         f"the backup's {row.uri!r} is missing or not what was committed.", hint="Use another backup."
                     )
         return len(found.files())
+
+
+def _check_rules(ledger: Path) -> None:
+    """Refuse a ledger with views, or triggers on the way to this version: reading or migrating it might never end.
+
+    Triggers of a ledger of this version never run, see ``_in_own_tables``.
+
+    Raises:
+        InvalidInput: If it has any.
+    """
+    with contextlib.closing(sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as found:
+        (version,) = found.execute("PRAGMA user_version").fetchone()
+        rules = found.execute(
+            "SELECT type, name, sql FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+        ).fetchall()
+    for kind, name, sql in rules:
+        if kind != "trigger" or (version < len(migrations()) and not any(sql in step for step in migrations())):
+            raise InvalidInput(
+                f"the backup's ledger is none of this program's: it has the {kind} {name!r}.",
+                hint="Restore another backup.",
+            )
 
 
 def _is_as_committed(found: Pack, packed: PackedFile | None, committed: str) -> bool:

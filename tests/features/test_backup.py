@@ -375,6 +375,33 @@ def test_a_table_of_a_backup_keeps_no_token_alive(memory: Runebook, tmp_path: Pa
         assert restored.store.ledger.newest_seq() == before + 1
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        ["ALTER TABLE usage RENAME TO used", "CREATE VIEW usage AS SELECT * FROM used"],
+        ["CREATE VIEW mine AS SELECT * FROM usage"],
+        ["CREATE TRIGGER again AFTER INSERT ON usage BEGIN SELECT 1; END", "PRAGMA user_version=7"],
+    ],
+    ids=["of a table's name", "another", "before a migration"],
+)
+def test_a_backup_whose_ledger_has_rules_that_would_run_is_refused(
+    memory: Runebook, tmp_path: Path, rules: list[str]
+) -> None:
+    path = back_up(memory.store, tmp_path / "backups").path
+    ledger = path / "home/.state/ledger.sqlite3"
+    with contextlib.closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
+        for rule in rules:
+            connection.execute(rule)
+    manifest = json.loads((path / "backup.json").read_text(encoding="utf-8"))
+    (own,) = (facts for facts in manifest["files"] if facts["path"] == "home/.state/ledger.sqlite3")
+    content = ledger.read_bytes()
+    own |= {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+    (path / "backup.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(InvalidInput, match="none of this program's"):
+        restore(path, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
 def test_a_restore_over_a_damaged_ledger_takes_what_the_backup_has(memory: Runebook, tmp_path: Path) -> None:
     token, _ = memory.store.ledger.tokens.issue("kept", user_space="default", agent_space="default")
     path = back_up(memory.store, tmp_path / "backups").path
