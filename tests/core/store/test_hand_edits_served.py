@@ -63,8 +63,10 @@ def test_many_files_at_once_do_not_block_the_search_and_it_says_so(
     with monkeypatch.context() as patched:
         patched.setattr(open_store, "_GLANCE_SECONDS", 0.001)  # some machines read them all in the usual time
         first = memory.find(FindRequest("boiler"))
+    read = [uri for uri in memory.store.ledger.stats() if "pulled" in uri]
     assert [hit.uri for hit in first.hits]
-    assert any("still being read" in note for note in first.notes)
+    # The background may have read all of them by then.
+    assert any("still being read" in note for note in first.notes) or len(read) == 500
     assert soon(lambda: not memory.find(FindRequest("dumplings")).notes and names(memory, "recipe number 499") != [])
     files = [uri for uri in memory.store.ledger.stats() if "pulled" in uri]
     assert len(files) == 500
