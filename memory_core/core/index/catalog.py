@@ -318,13 +318,13 @@ class Catalog:
         row = (
             self.connection()
             .execute(
-                "SELECT own FROM documents WHERE uri = ? AND role = 'user' AND part < ? "
+                "SELECT own, speaker FROM documents WHERE uri = ? AND role = 'user' AND part < ? "
                 "ORDER BY substance < 0.5, part LIMIT 1",
                 (log, _OPENING_TURNS),
             )
             .fetchone()
         )
-        return "" if row is None else str(row[0])
+        return "" if row is None else str(row[0]).removeprefix(f"{row[1]}: ")
 
     def happened_between(
         self, space: str, start: str, end: str, limit: int, condition: Condition | None = None
