@@ -27,19 +27,8 @@ _KINDS: Mapping[Any, Kind] = {Literal: "choice", tuple: "list", int: "number", f
 #: They say who may come in or where memories and keys are sent, or name folders and programs: whoever may write the
 #: file changes them, nobody over HTTP.
 _FILE_ONLY = frozenset(
-    {
-        *(
-            "home",
-            "user_space",
-            "agent_space",
-            "schema_dirs",
-            "prompt_dirs",
-            "store.url",
-            "llm.command",
-            "llm.base_url",
-        ),
-        *("index.mode", "index.url", "index.tenant", "index.database"),
-    }
+    {"home", "user_space", "agent_space", "schema_dirs", "prompt_dirs", "store.url", "llm.command", "llm.base_url"}
+    | {"index.mode", "index.url", "index.tenant", "index.database"}
 )
 #: Models by the name that a hub has for them, or by a folder, which likewise the file alone may name.
 _MODELS = frozenset({"embedding.model", "search.rerank_model"})

@@ -23,7 +23,7 @@ from memory_core.core.store.local import Snapshot
 
 #: What a commit may cost, and what an operation costs: of itself, for each character it reads and for each it merges.
 _WORK_MOST = 6_291_456
-OPERATION_WORK, READ_WORK, MERGE_WORK = 8_192, 2, 8
+OPERATION_WORK, _READ_WORK, MERGE_WORK = 8_192, 2, 8
 
 
 class WriteMode(StrEnum):
@@ -113,11 +113,15 @@ class WorkingCopy:
             InvalidUri: If it may not.
             TooLarge: As ``work``.
         """
-        self.work(0)
         uri = self.context.owned(text)
         uri = self._aliases.get(uri, uri)
-        self.work(READ_WORK * len(self.before(uri) or ""))
+        self.work_on(uri)
         return uri
+
+    def work_on(self, uri: MemoryUri) -> None:
+        """Count a file that is to be changed; raises as ``work``, and then the file is not even read."""
+        self.work(0)
+        self.work(_READ_WORK * len(self.text(uri) or ""))
 
     def work(self, amount: int) -> None:
         """Count work that other writers wait for: what an operation costs, and the characters that it reads or merges.
@@ -187,9 +191,8 @@ class WorkingCopy:
         Raises:
             FieldRejected: If its trailer is damaged.
         """
-        self.work(0)
+        self.work_on(uri)
         memory, _ = self.typed(uri)
-        self.work(READ_WORK * len(memory.text))
         expect_sound(memory)
         return memory
 

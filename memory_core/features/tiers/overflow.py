@@ -125,13 +125,16 @@ class Overflow:
         if not receipt.commit_id:
             return
         mend = not any(result.op == "messages" for result in receipt.results)
-        with self._guard:
-            for log in _logs(receipt):
-                self._waiting[log] = (now, mend or self._waiting.get(log, (now, False))[1])
+        self._await(_logs(receipt), now, mend=mend)
         if mend:  # what was forgotten must not stay in a segment
             self._sort_waiting()
         else:
             self._memory.opened.background.later(self._sort_waiting)
+
+    def _await(self, logs: Iterable[MemoryUri], now: datetime, *, mend: bool) -> None:
+        with self._guard:
+            for log in logs:
+                self._waiting[log] = (now, mend or self._waiting.get(log, (now, False))[1])
 
     def _sort_waiting(self) -> None:
         with self._guard:
@@ -225,8 +228,7 @@ class Overflow:
             not (snapshot.text(log) or "").startswith(read.text)
             or segments_in(self._memory.store, log) != read.segments
         ):
-            with self._guard:
-                self._waiting[log] = (now, mend or self._waiting.get(log, (now, False))[1])
+            self._await([log], now, mend=mend)
             self._memory.opened.background.later(self._sort_waiting)
             return ChangeSet((), ())
         self._left[log] = read.left

@@ -275,6 +275,16 @@ def test_command_lines_of_others_are_not_taken_for_hooks(line: str) -> None:
     assert not starts_us({"command": line, "args": ["serve.js"]})
 
 
+def _expect_refused(host: Host, machine: Machine, wanted: Wanted, mine: Path, *, dry_run: bool) -> None:
+    """Neither setting a host up nor taking that back follows the links to ``mine``."""
+    for changes in (
+        install(host, machine, wanted, dry_run=dry_run),
+        uninstall(host, machine, wanted, dry_run=dry_run, purge=True),
+    ):
+        assert {change.action for change in changes} == {"refused"}
+        assert all(str(mine) in change.reason for change in changes)
+
+
 @pytest.mark.parametrize("linked", ["file", "folder"])
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_links_of_a_project_lead_nowhere_else(machine: Machine, tmp_path: Path, linked: str, dry_run: bool) -> None:
@@ -300,12 +310,7 @@ def test_links_of_a_project_lead_nowhere_else(machine: Machine, tmp_path: Path, 
         if not link.is_symlink():
             link.symlink_to(target)
     before = files_below(mine)
-    for changes in (
-        install(host, machine, wanted, dry_run=dry_run),
-        uninstall(host, machine, wanted, dry_run=dry_run, purge=True),
-    ):
-        assert {change.action for change in changes} == {"refused"}
-        assert all(str(mine) in change.reason for change in changes)
+    _expect_refused(host, machine, wanted, mine, dry_run=dry_run)
     assert files_below(mine) == before
 
 
@@ -321,12 +326,7 @@ def test_a_backup_that_a_project_brings_leads_nowhere_else(machine: Machine, tmp
         backup_of(path).unlink(missing_ok=True)
         backup_of(path).symlink_to(mine)
     before = files_below(tmp_path)
-    for changes in (
-        install(host, machine, wanted, dry_run=dry_run),
-        uninstall(host, machine, wanted, dry_run=dry_run, purge=True),
-    ):
-        assert {change.action for change in changes} == {"refused"}
-        assert all(str(mine) in change.reason for change in changes)
+    _expect_refused(host, machine, wanted, mine, dry_run=dry_run)
     assert files_below(tmp_path) == before
     assert all(backup_of(path).is_symlink() for path in paths)
 

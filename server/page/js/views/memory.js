@@ -54,9 +54,10 @@ function entryView(first, path, signal) {
   function draw() {
     fill(head, headOf(entry, standing, held));
     const text = rendered(entry.html);
-    for (const item of text.querySelectorAll('li')) if (/^[^:]+:$/.test(item.textContent.trim())) item.remove(); // a field without a value
-    const first = text.firstElementChild?.textContent.trim().replace(/^Tool: /, '');
-    if (first === nameOf(entry) && text.childElementCount > 1) text.firstElementChild.remove(); // the title says it
+    const made = (entry.fields ?? []).some((field) => field.in_text && field.name !== 'content'); // of its fields, not written
+    if (made) for (const item of text.querySelectorAll('li')) if (/^[^:]+:$/.test(item.textContent.trim())) item.remove(); // a field without a value
+    const first = text.firstElementChild;
+    if (first?.matches(made ? 'h1, h2, p' : 'h1, h2') && first.textContent.trim().replace(made ? /^Tool: / : '', '') === nameOf(entry)) first.remove(); // the title says it
     fill(body, text);
     fill(facts, atAGlance(entry));
     raw.textContent = entry.text;
