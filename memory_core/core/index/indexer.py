@@ -158,8 +158,9 @@ class Follower:
             DatabaseDamaged: If the catalog cannot be trusted.
         """
         began = time.monotonic()
-        while (missing := self._missing()) is not None:
-            if missing == "commits" and spaces and not self._ledger.feed.touches(self._catalog.position().seq, spaces):
+        while (missing := self._missing(position := self._catalog.position())) is not None:
+            is_whole = missing == "commits" and position.filling is None
+            if is_whole and spaces and not self._ledger.feed.touches(position.seq, spaces):
                 return None
             limit = self._wait_of(missing, wait_seconds)
             left = began + limit - time.monotonic()
@@ -215,8 +216,7 @@ class Follower:
         self._unseen = (read, found)
         return found
 
-    def _missing(self) -> Literal["commits", "files"] | None:
-        position = self._catalog.position()
+    def _missing(self, position: Position) -> Literal["commits", "files"] | None:
         if position.ledger_id != self._ledger_id or self._has_other_kinds(position):
             return "files"
         if position.seq != self._ledger.newest_seq():

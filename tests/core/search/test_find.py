@@ -18,6 +18,7 @@ from memory_core.core.config import Config, EmbeddingConfig, IndexConfig
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.index import bundled as bundled_module
 from memory_core.core.index.bundled import open_model
+from memory_core.core.index.catalog import Position
 from memory_core.core.index.embedding_queue import Progress
 from memory_core.core.memory.requests import (
     CommitRequest,
@@ -470,3 +471,20 @@ def test_small_talk_finds_nothing_whatever_it_is_near_to(memory: Runebook) -> No
     for said in ("Thank you, good night!", "好的，谢谢你，晚安！"):
         assert memory.find(FindRequest(said)).hits == ()
     assert memory.find(FindRequest("who says good night in four languages?")).hits
+
+
+def test_commit_of_another_user_does_not_hide_that_ones_own_files_are_not_indexed_yet(tmp_path: Path) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        fact(memory, "Rock", "granite stays")
+        memory.indexer.follow(None)
+        memory.indexer.stop()
+        with memory.indexer.catalog.writing() as connection:  # as a first search of a large store leaves it
+            position = memory.indexer.catalog.position()
+            memory.indexer.catalog.clear(connection)
+            memory.indexer.catalog.advance(connection, Position(position.ledger_id, position.seq, ""))
+        with open_memory(words_only(tmp_path).with_spaces("other", "other")) as other:
+            other.indexer.stop()
+            fact(other, "Their rock", "basalt")
+        found = memory.find(FindRequest("granite"))
+    assert found.memories == ()
+    assert "the index is being rebuilt" in found.notes[0]
