@@ -39,6 +39,8 @@ _ALSO_SHOWN = 5
 _RIVALS_SHOWN = 3
 _LINKS_SHOWN = 20
 _LEAST_BUDGET_TOKENS = 200
+#: What becomes of a file is less than what is done to the memory.
+_DONE = {("archive", "deleted"): "archived", ("restore", "created"): "restored"}
 #: A hit of a lower lexical and semantic share seldom answers: what does comes to 0.3 and more, also across languages.
 _WEAK = 0.2
 
@@ -80,7 +82,8 @@ def receipt_text(receipt: CommitReceipt) -> str:
     """A receipt, a line for each operation."""
     lines = [_receipt_head(receipt)]
     for item in receipt.results:
-        line = f"- {item.action}: {item.uri or item.op}" + (f", in the project {item.project}" if item.project else "")
+        done = _DONE.get((item.op, item.action), item.action)
+        line = f"- {done}: {item.uri or item.op}" + (f", in the project {item.project}" if item.project else "")
         if item.reason:
             line += f". {item.reason.rstrip('.')}."
         if item.hint:

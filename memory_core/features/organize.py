@@ -17,7 +17,7 @@ from memory_core.core.errors import FieldRejected, InvalidInput, RunebookError
 from memory_core.core.feature import Feature
 from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.memory_type import MemoryType, ProjectMode
-from memory_core.core.memory.metadata import PINNED, TAG_CHARS, TAGS_MOST
+from memory_core.core.memory.metadata import FIELDS, PINNED, TAG_CHARS
 from memory_core.core.memory.operations import escaped, refusal
 from memory_core.core.memory.project import GLOBAL, project_name
 from memory_core.core.memory.requests import Now
@@ -101,9 +101,7 @@ def tag_name(text: str) -> str:
 def _tags(memory: Memory, given: Sequence[str], taken: set[str]) -> list[str] | None:
     """The tags that a memory has then; None for none."""
     tags = [tag for tag in dict.fromkeys((*memory.metadata.tags, *given)) if tag not in taken]
-    if len(tags) > TAGS_MOST:
-        raise FieldRejected(f"it would have {len(tags)} tags.", hint=f"A memory has at most {TAGS_MOST}.")
-    return tags or None
+    return FIELDS["tags"].stored(tags) or None
 
 
 def _ordered(copy: WorkingCopy, memory: Memory, memory_type: MemoryType, wanted: Mapping[str, Any]) -> Memory:

@@ -139,3 +139,11 @@ def test_while_a_dry_run_looks_at_many_memories_others_write(memory: Runebook) -
 
     assert memory.store.commit(plan, dry_run=True).status is Status.DRY_RUN
     assert len(kept) == 1
+
+
+def test_a_memory_that_would_have_too_many_tags_is_refused_alone(memory: Runebook) -> None:
+    tea, trip = note(memory, "Tea"), note(memory, "旅行")
+    memory.run(ORGANIZE, OrganizeRequest([tea], tags=[f"t{number}" for number in range(100)]))
+    receipt = memory.run(ORGANIZE, OrganizeRequest([tea, trip], tags=["one more"]))
+    assert [result.action for result in receipt.results] == [Action.REJECTED, Action.UPDATED]
+    assert receipt.results[0].hint == "A memory has at most 100, of 200 characters."

@@ -204,7 +204,7 @@ def test_the_archive_is_listed_without_a_word(run: Run) -> None:
     assert run("archive")[1] == "Nothing is archived.\n"
     assert run("archive", "list")[1] == "Nothing is archived.\n"
     uri = kept(run, "Tea is in the cupboard.")
-    assert run("archive", "add", uri.removeprefix("viking://"))[0] == 0
+    assert f"- archived: {uri}" in run("archive", "add", uri.removeprefix("viking://"))[1]
     assert uri.removeprefix("viking://") in run("archive")[1]
     assert "runebook archive add URI" in run("archive", "add")[2]
 

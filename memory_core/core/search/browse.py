@@ -145,8 +145,18 @@ class Browser:
                 lines = [f"{entry.uri}  {entry.abstract or ''}".rstrip() for entry in found.entries]
                 lines += [f"… and {found.left_out} more; list it with ls"] if found.left_out else []
                 return page_of(uri_text, "\n".join(lines), offset, limit, limit_chars)
+            if (memory := self._with_ending(uri)) is not None:
+                raise NotFound(f"there is nothing at {str(uri)!r}.", hint=f"Do you mean {memory}?")
             raise _absent(uri)
         return page_of(str(uri), text, offset, limit, limit_chars)
+
+    def _with_ending(self, uri: MemoryUri) -> MemoryUri | None:
+        """The memory whose address was given without its ending; None where there is none."""
+        try:
+            memory = uri.parent.child(f"{uri.name}.md")
+            return None if self.text(memory) is None else memory
+        except (InvalidUri, NotFound):
+            return None
 
     def text(self, uri: MemoryUri) -> str | None:
         """A whole file; None where there is none.

@@ -122,6 +122,9 @@ def test_a_line_of_a_conversation_is_read_by_its_address(filled: Runebook) -> No
 def test_an_absent_file_a_directory_and_a_broken_uri_are_told_apart(filled: Runebook) -> None:
     with pytest.raises(NotFound):
         filled.read(ReadRequest(f"{USER}/facts/absent.md"))
+    with pytest.raises(NotFound) as refused:
+        filled.read(ReadRequest(f"{USER}/facts/Closing time"))
+    assert refused.value.hint == f"Do you mean {USER}/facts/Closing time.md?"
     with pytest.raises(InvalidUri, match="directory"):
         filled.read(ReadRequest(f"{USER}/facts"))
     for uri in ("", "facts", f"{USER}/../x", f"{USER}/%2e%2e/x", f"{USER}//x", "viking://.state/ledger.sqlite3"):
