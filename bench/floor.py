@@ -76,8 +76,10 @@ def _by(calls: Calls | None, ours: float) -> float | None:
 
 FIGURES = (
     Figure("bare server: trivial call over stdio", "ms", None, lambda run: run.bare_ms),
+    Figure("bare server: synced write over stdio", "ms", None, lambda run: run.bare_write_ms),
     Figure("commit over stdio at 1,000", "ms", None, lambda run: run.served(1_000).commit),
     Figure("commit at 1,000 by bare call", "×", Goal(3), lambda run: run.served(1_000).commit / run.bare_ms),
+    Figure("commit at 1,000 by bare synced write", "×", None, lambda run: run.served(1_000).commit / run.bare_write_ms),
     Figure("server-memory: write at 1,000", "ms", None, lambda run: _written(run.server_memory)),
     Figure(
         "commit by server-memory's write", "×", Goal(1), lambda run: _by(run.server_memory, run.served(1_000).commit)

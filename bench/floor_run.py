@@ -30,6 +30,11 @@ class Run:
         return statistics.median(floor_stdio.bare_call(self._bare) for _ in range(3))
 
     @cached_property
+    def bare_write_ms(self) -> float:
+        """A write of the bare server, measured three times."""
+        return statistics.median(floor_stdio.bare_write(self._bare) for _ in range(3))
+
+    @cached_property
     def disk(self) -> floor_process.Disk:
         """The store of 1,000 notes is filled by this."""
         home = self._folder / str(SMALL)

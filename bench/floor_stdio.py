@@ -54,6 +54,13 @@ def bare_call(command: Sequence[str]) -> float:
         return latency(lambda _index: client.call("add", {"a": 1, "b": 2}), _CALLS).p50
 
 
+def bare_write(command: Sequence[str]) -> float:
+    """Milliseconds of a call that keeps a text in a synced database and in a file, the least of a safe write."""
+    with StdioClient(command) as client:
+        client.call("keep", {"name": "first", "text": told(0).text})
+        return latency(lambda index: client.call("keep", {"name": str(index), "text": told(index).text}), _CALLS).p50
+
+
 def served(home: Path, memories: int, options: Sequence[str] = ()) -> Calls:
     """Commit into, and search, a filled store; it gains some notes."""
     step = max(1, memories // _CALLS)

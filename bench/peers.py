@@ -19,17 +19,25 @@ from typing import Any
 Call = tuple[str, dict[str, Any]]
 _INSTALL_SECONDS = 300
 _BARE = """
-import sys
+import sqlite3, sys
+from pathlib import Path
 from mcp.server import MCPServer
 server = MCPServer("bare", version="1")
+folder = Path(__file__).parent
+@server.tool()
+def keep(name: str, text: str) -> str:
+    "Keep a text in a database, synced to the disk, and in a file."
+    with database:
+        database.execute("INSERT INTO kept VALUES (?, ?)", (name, text))
+    folder.joinpath(name + ".txt").write_text(text, encoding="utf-8")
+    return "kept"
 @server.tool()
 def add(a: int, b: int) -> int:
     "Add two numbers."
     return a + b
-@server.tool()
-def echo(text: str) -> str:
-    "Return the text."
-    return text
+database = sqlite3.connect(folder / "kept.sqlite3", check_same_thread=False)
+database.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
+    "CREATE TABLE IF NOT EXISTS kept (name TEXT, text TEXT)")
 if len(sys.argv) > 1:
     server.run("streamable-http", port=int(sys.argv[1]))
 else:
