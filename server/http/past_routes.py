@@ -448,6 +448,7 @@ def _summary_facts(memory: Runebook, response: Response) -> dict[str, Any]:
 
 insight = APIRouter(tags=["insight"])
 _NUMBERS = frozenset({"int64", "float32"})
+_DATED = ("day", "uri", "name", "memory_type")
 
 
 @route(insight, "GET", "/procedural", "ProceduralAnswer")
@@ -469,12 +470,12 @@ def calendar(
     memory: Reader,
     month: Annotated[str, Query(pattern=r"^[12]\d{3}-(0[1-9]|1[0-2])$", examples=["2026-05"])],
 ) -> Any:
-    """What happened in a month, as memories tell it, and how many memories were made on each day."""
+    """What happened in a month, as memories tell it, and which memories were made on each day."""
     memory.opened.look()
     memory.indexer.follow()
-    events, made = memory.memory_list.calendar(f"{month}-01", f"{month}-31")
-    named = [dict(zip(("day", "uri", "name", "memory_type"), each, strict=True)) for each in events]
-    return {"month": month, "events": named, "made": made}
+    *dated, made = memory.memory_list.calendar(f"{month}-01", f"{month}-31")
+    events, added = ([dict(zip(_DATED, each, strict=True)) for each in found] for found in dated)
+    return {"month": month, "events": events, "added": added, "made": made}
 
 
 @route(insight, "GET", "/growth", "GrowthAnswer")

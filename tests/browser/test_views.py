@@ -489,6 +489,17 @@ def test_the_calendar_shows_what_happened_month_by_month(tab: Page) -> None:
     _waits(tab, "[data-testid=title]:has-text('Osaka')")
 
 
+def test_the_calendar_names_what_was_added_and_says_only_where_it_is_so_that_nothing_is_dated(tab: Page) -> None:
+    at = datetime.now(UTC) - timedelta(days=30)
+    _go(tab, f"calendar?month={at:%Y-%m}")
+    added = _waits(tab, f"[data-testid=calendar-day][data-day='{at:%Y-%m-%d}'] [data-testid=calendar-added]")
+    assert any("+ Office" in each for each in added.all_inner_texts()), added.all_inner_texts()
+    assert tab.get_by_test_id("calendar-none").is_visible()
+    _go(tab, "calendar?month=2026-05")
+    _waits(tab, "[data-testid=calendar-event]")
+    assert not tab.get_by_test_id("calendar-none").is_visible()
+
+
 def test_growth_use_and_freshness_are_pictures_and_tables(tab: Page) -> None:
     _go(tab, "heat")
     box = tab.get_by_test_id("growth")
