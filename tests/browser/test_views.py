@@ -244,6 +244,15 @@ def test_a_commit_shows_the_changed_words_and_is_undone_after_a_preview(tab: Pag
     assert tab.locator("[data-testid=commit]").count() == before + 1
 
 
+def test_a_row_of_history_names_its_conversation_as_the_list_does_and_leads_to_its_undo(tab: Page) -> None:
+    _go(tab, "history")
+    row = _waits(tab, "[data-testid=commit]:has-text('Which roses stand half shade in the garden?')").last
+    assert "garden," not in row.inner_text()
+    row.get_by_test_id("commit-undo").click()
+    _waits(tab, "[data-testid=undo-preview]")
+    assert "Which roses stand half shade in the garden?" in tab.inner_text("main h1")
+
+
 def test_history_stands_in_the_order_of_the_times_that_it_shows(tab: Page) -> None:
     _go(tab, "history")
     times = _waits(tab, ".commit time").evaluate_all("all => all.map(each => Date.parse(each.dateTime))")
@@ -430,7 +439,7 @@ def test_the_graph_is_walked_and_a_relation_is_added_changed_and_removed(tab: Pa
     edge.locator(".link-button").click()
     tab.wait_for_selector(f'[data-testid=graph-edge][data-uri="{_OLD_OFFICE}"]')
     tab.click("[data-testid=graph-all]")
-    tab.wait_for_selector("[data-testid=graph-all]", state="detached")
+    tab.wait_for_selector("[data-testid=graph-all]", state="hidden")
     tab.click(".graph-list summary")
     tab.click(f'[data-testid=graph-node][data-uri="{GREEN_TEA}"]')
     tab.select_option("[data-testid=graph-new]", "supports")
@@ -451,10 +460,11 @@ def test_the_graph_is_filtered_by_type(tab: Page) -> None:
     tab.wait_for_selector("[data-testid=graph][data-drawn]")
     drawn, listed = int(tab.get_by_test_id("graph").get_attribute("data-drawn") or 0), tab.get_by_test_id("graph-node")
     assert 2 <= drawn < listed.count()  # what is connected with nothing is in the list alone
-    tab.get_by_text(f"{listed.count() - drawn} without connections are in the list below").wait_for()
-    tab.click("[data-testid=graph-type-facts]")
+    count = tab.get_by_test_id("graph-count")
+    assert re.match(r"\d+ memories, \d conversations? · memories without connections", count.inner_text())
+    tab.select_option("[data-testid=graph-type]", "facts")
     tab.wait_for_function("() => location.hash.includes('type=facts')")
-    tab.wait_for_selector("[data-testid=graph-count]:has-text('2 shown')")
+    tab.wait_for_selector("[data-testid=graph-count]:has-text('2 memories')")
     uris = tab.locator("[data-testid=graph-node]").evaluate_all("all => all.map(each => each.dataset.uri)")
     assert {"/facts/" in uri for uri in uris if "/memories/" in uri} == {True}
 

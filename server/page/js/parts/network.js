@@ -60,9 +60,9 @@ async function begin(box, nodes, edges, choose, enter, held) {
     ],
     style: [
       { selector: '*', style: { 'font-family': getComputedStyle(box).fontFamily, 'text-background-color': colour('--surface'), 'text-background-opacity': 1, 'text-background-padding': 2 } },
-      { selector: 'node', style: { width: 'data(size)', height: 'data(size)', shape: 'data(shape)', 'background-color': 'data(hue)', label: 'data(label)', color: colour('--text'), 'font-size': LABEL_PX, 'text-valign': 'bottom', 'text-margin-y': 3, 'text-wrap': 'wrap', 'text-max-width': `${LABEL_WIDTH_PX}px` } },
+      { selector: 'node', style: { width: 'data(size)', height: 'data(size)', shape: 'data(shape)', 'background-color': 'data(hue)', label: 'data(label)', color: colour('--text'), 'font-size': LABEL_PX, 'text-valign': 'bottom', 'text-margin-y': 3, 'text-wrap': 'wrap', 'text-overflow-wrap': 'anywhere', 'text-max-width': `${LABEL_WIDTH_PX}px` } },
       { selector: 'node.chosen', style: { 'border-width': 4, 'border-color': colour('--accent') } },
-      { selector: 'edge', style: { width: 'data(width)', 'line-color': 'data(hue)', 'line-style': 'data(dash)', 'target-arrow-shape': 'data(arrow)', 'target-arrow-color': 'data(hue)', 'curve-style': 'bezier', label: box.clientWidth < NARROW_PX ? '' : 'data(label)', 'font-size': LABEL_PX - 2, color: colour('--muted'), 'text-rotation': 'autorotate' } },
+      { selector: 'edge', style: { width: 'data(width)', 'line-color': 'data(hue)', 'line-style': 'data(dash)', 'target-arrow-shape': 'data(arrow)', 'target-arrow-color': 'data(hue)', 'curve-style': 'bezier', 'source-endpoint': 'outside-to-node-or-label', 'target-endpoint': 'outside-to-node-or-label', label: box.clientWidth < NARROW_PX ? '' : 'data(label)', 'font-size': LABEL_PX - 2, color: colour('--muted'), 'text-rotation': 'autorotate' } },
       { selector: 'edge.chosen', style: { label: 'data(label)', 'line-color': colour('--accent'), 'target-arrow-color': colour('--accent') } },
     ],
     layout: { name: 'preset' },
