@@ -113,6 +113,7 @@ def test_each_hit_draws_its_score_and_says_in_words_why(tab: Page) -> None:
     assert "results" in tab.inner_text("[data-testid=search-status]")
     for hit in hits.all():
         shown = float(hit.locator("[data-testid=hit-score]").inner_text())
+        assert not hit.locator("svg.chart-bar").is_visible()  # its parts are told on demand
         assert f"{shown:.2f}" in (hit.locator("svg.chart-bar").get_attribute("aria-label") or "")
         assert 100 * shown <= sum(hit.locator("svg.chart-bar").evaluate(_WIDTHS)) + 1
     contested = tab.locator(f'[data-uri="{_OLD_OFFICE}"]')
@@ -303,6 +304,16 @@ def test_a_conversation_opens_at_the_line_that_was_asked_for(tab: Page) -> None:
     assert tab.locator(".segment").count() >= 2
 
 
+def test_conversations_that_are_not_remembered_yet_are_counted_and_shown_alone(tab: Page) -> None:
+    _go(tab, "sessions")
+    every = _waits(tab, "[data-testid=session]").count()
+    assert tab.inner_text("[data-testid=sessions-all] .count") == str(every)
+    waiting = int(tab.inner_text("[data-testid=sessions-waiting] .count"))
+    tab.click("[data-testid=sessions-waiting]")
+    tab.wait_for_selector("[data-testid=sessions-waiting][aria-current=true]")
+    assert tab.locator("[data-testid=session]").count() == waiting > 0
+
+
 def test_the_address_of_a_log_opens_its_conversation(tab: Page) -> None:
     _go(tab, "memory/session/default/garden/messages.jsonl")
     tab.wait_for_function("() => location.hash === '#/session/garden'")
@@ -438,6 +449,7 @@ def test_the_graph_is_walked_and_a_relation_is_added_changed_and_removed(tab: Pa
     assert "contradicts" in edge.inner_text()
     edge.locator(".link-button").click()
     tab.wait_for_selector(f'[data-testid=graph-edge][data-uri="{_OLD_OFFICE}"]')
+    assert (tab.get_by_test_id("graph-open").get_attribute("href") or "").startswith("#/memory/")
     tab.click("[data-testid=graph-all]")
     tab.wait_for_selector("[data-testid=graph-all]", state="hidden")
     tab.click(".graph-list summary")

@@ -42,8 +42,7 @@ export function hitCard(hit, search, query) {
       h('span', { class: 'hit-score', title: t('search.score') }, h('span', { class: 'decay tone-1', 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(100 * Math.min(1, hit.score))}%` } })),
         h('span', { dataset: { testid: 'hit-score' } }, part2(hit.score)))),
     h('p', { class: 'hit-abstract', dataset: { testid: 'hit-passage' } }, hit.passage ? marked(hit.passage, hit.marks) : hit.abstract),
-    h('p', { class: 'hit-line', dataset: { testid: 'hit-line' } }, lineOf(hit, search)),
-    h('div', { class: 'hit-foot' },
+    h('div', { class: 'hit-foot' }, h('span', { dataset: { testid: 'hit-line' } }, lineOf(hit, search)),
       MARKS.filter((mark) => hit.why[mark] !== undefined).map((mark) =>
         h('span', { class: `mark mark-${mark}`, title: t(`why.${mark}.more`) }, t(`why.${mark}.mark`))),
       hit.confidence < 1 ? h('span', { class: 'mark' }, t('search.confidence', { share: percent(hit.confidence) })) : null,

@@ -72,6 +72,7 @@ export async function view({ query, signal }) {
     state.chosen = uri;
     state.drawing?.mark(uri);
     showSide();
+    if (matchMedia('(max-width: 1000px)').matches) side.scrollIntoView({ block: 'nearest' }); // it stands below the picture there
   }
 
   async function draw() {

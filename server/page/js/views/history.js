@@ -3,7 +3,7 @@
 import { get } from '../api.js';
 import { h } from '../dom.js';
 import { dateOf, day, moment, t } from '../i18n.js';
-import { authorName, commitLines, kindBadge, mainFiles, marks } from '../parts/commits.js';
+import { authorName, commitLines, kindBadge, marks } from '../parts/commits.js';
 import { nameOf } from '../parts/addresses.js';
 import { listKeys } from '../parts/memoryrow.js';
 import { empty, pending } from '../parts/states.js';
@@ -70,12 +70,11 @@ function placed(list, days, commit) {
 
 function commitItem(commit, writable) {
   const place = `/commit/${encodeURIComponent(commit.commit_id)}`;
-  const files = mainFiles(commit).length;
   return h('li', { class: ['commit', commit.undone_by && 'is-undone'], dataset: { testid: 'commit', kind: commit.kind } },
     h('div', { class: 'commit-head' },
       h('time', { class: 'commit-time', datetime: commit.at }, moment(commit.at, { timeStyle: 'short' })),
       kindBadge(commit),
-      h('span', { class: 'muted small' }, authorName(commit), ' · ', t('history.files', { count: files })),
+      h('span', { class: 'muted small' }, authorName(commit)),
       marks(commit)),
     commitLines(commit),
     h('p', { class: 'commit-acts small' },

@@ -2,7 +2,7 @@
 
 import { get, send } from '../api.js';
 import { fill, h } from '../dom.js';
-import { t } from '../i18n.js';
+import { number, t } from '../i18n.js';
 import { chipSelect } from '../parts/fields.js';
 import { hitCard } from '../parts/hits.js';
 import { fromField } from '../parts/lists.js';
@@ -136,8 +136,7 @@ function show(state, results, found, facts) {
   const said = notes.filter((note) => !saysNothingFound(note));
   const how = { rank, rate: facts.decay_lambda, hybrid: hits.some((hit) => hit.why.semantic !== undefined) };
   const kinds = groups(hits);
-  fill(state.status, t('search.found', { count: hits.length }),
-    kinds.length > 1 && t('search.found.of', { groups: kinds.map(([group, members]) => t(`search.found.${group}`, { count: members.length })).join(t('list.comma')) }), ' · ', t('search.score.said'), ' · ');
+  fill(state.status, t('search.found', { count: hits.length }), ' · ', hits.length > 0 && [t('search.score.said'), ' · ']);
   const again = () => search(state, results, facts);
   const noted = said.map((note) => h('p', { class: 'note', dataset: { testid: 'search-note' } }, noteText(note), ' ',
     /again in a moment/.test(note) ? h('button', { type: 'button', class: 'button small', on: { click: again } }, t('search.again')) : null));
@@ -148,7 +147,7 @@ function show(state, results, found, facts) {
   }
   fill(results, noted, kinds.map(([group, members]) =>
     h('section', { class: 'hit-group', dataset: { testid: `hits-${group}` } },
-      h('h2', {}, t(`search.group.${group}`)),
+      h('h2', {}, t(`search.group.${group}`), ' ', h('span', { class: 'count' }, number(members.length))),
       h('ol', { class: 'hits' }, members.map((hit) => hitCard(hit, how, q))))),
   hits.length >= state.limit && state.limit < MOST_HITS ? h('button', {
     type: 'button', class: 'button', dataset: { testid: 'search-more' }, on: { click: () => {
