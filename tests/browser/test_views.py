@@ -325,7 +325,7 @@ def test_the_queue_begins_with_what_the_reader_decides_and_says_once_what_an_ext
     rows = _waits(tab, "[data-testid=queue-row]")
     assert tab.locator("main h2").all_inner_texts()[:2] == [
         "For your review",
-        "Conversations not yet turned into memories",
+        "Conversations not yet remembered",
     ]
     assert all("waiting since" in said for said in rows.all_inner_texts())
     assert "We fly to Osaka on 2 May." in " ".join(rows.all_inner_texts())  # by its title, not by its id
@@ -382,7 +382,7 @@ def test_health_is_told_in_words_of_both_languages(tab: Page) -> None:
     assert "What is written in a file" in finding.inner_text()
     assert "save it as UTF-8" in finding.inner_text()
     figures = _waits(tab, "[data-testid=figures]").inner_text()
-    assert "To extract" in figures
+    assert "To remember" in figures
     tab.click("[data-testid=language]")
     tab.wait_for_selector("[data-testid=finding]:has-text('请另存为 UTF-8')")
     tab.click("[data-testid=language]")
