@@ -53,6 +53,7 @@ from server.http.api_answers import (
     answer_model,
 )
 from server.http.authentication import identity
+from server.http.conversation_titles import titles
 from server.http.page_files import plain, render
 
 #: Of a longer file (a conversation, not a memory) only the beginning is given.
@@ -462,7 +463,8 @@ def search(memory: Reader, asked: SearchQuestion) -> Any:
         for hit in found.hits
     ]
     taken = round(1_000 * (time.perf_counter() - started), 3)
-    return {"hits": hits, "total": len(hits), "notes": found.notes, "milliseconds": taken}
+    called = titles(memory, (hit.uri for hit in found.hits))
+    return {"hits": hits, "total": len(hits), "notes": found.notes, "milliseconds": taken, "titles": called}
 
 
 @route(looking, "GET", "/tree", "TreeAnswer", 404)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -20,7 +20,6 @@ from memory_core.core.index.documents import MESSAGES_NAME, memory_document
 from memory_core.core.index.indexer import numbered
 from memory_core.core.memory.message import Message, transcript_line
 from memory_core.core.memory.metadata import read_moment
-from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import as_json, text_sha256
 from memory_core.core.memory.trailer import split
@@ -51,6 +50,7 @@ from memory_core.runebook import Runebook
 from server.http.api import IfMatch, Reader, Refusal, Writer, expect_stored, route, seen_sha256
 from server.http.api_answers import Archiving, Consolidation, DryRun, Relation, Restoring, SummaryText, answer_from
 from server.http.authentication import identity
+from server.http.conversation_titles import title_of, titles
 from server.http.memory_routes import ROWS_MOST, EntryPath, field_facts, message_facts, past_of, stored
 from server.http.page_files import render
 from server.http.settings_routes import OWNER_ALONE
@@ -75,7 +75,10 @@ def history(
     """Commits, newest first."""
     memory.opened.look()
     found = past_of(memory).commits(uri, limit + 1, before, files_most=_FILES_LISTED)
-    return {"commits": [_listed(commit) for commit in found[:limit]], "more": len(found) > limit}
+    listed = [_listed(commit) for commit in found[:limit]]
+    memory.indexer.follow()
+    called = titles(memory, (file["uri"] for each in listed for file in each["files"] if not file.get("withheld")))
+    return {"commits": listed, "more": len(found) > limit, "titles": called}
 
 
 @route(history_routes, "GET", "/commits/{commit_id}", "CommitDiffAnswer", 404)
@@ -88,7 +91,11 @@ def read_commit(memory: Reader, commit_id: CommitId, context: Context = 3) -> An
     for diff in history.diff(commit.commit_id):
         rows, rows_left = _shown_rows(diff, context, rows_left)
         files.append({**as_json(diff.step), "rows": rows})
-    return {"commit": commit, "files": files}
+    return {
+        "commit": commit,
+        "files": files,
+        "titles": titles(memory, (file["uri"] for file in files if not file.get("withheld"))),
+    }
 
 
 @route(history_routes, "POST", "/commits/{commit_id}/undo", "CommitReceipt", 404, 409)
@@ -141,7 +148,6 @@ _HOT_MEMORIES = 50
 _SECONDS_PER_DAY = 86_400.0
 _HEAT_SEGMENTS = 500
 _SHOWN_SEGMENTS = 200
-_TITLE_TOPICS, _TITLE_CHARS = 2, 90
 #: At most so many memories of a conversation are shown; they are compared with the last so many messages.
 _MEMORIES_MOST, _READ_MESSAGES = 100, 2_000
 
@@ -151,17 +157,25 @@ def sessions(
     memory: Reader,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+    waiting: Annotated[bool, Query(description="Only those whose memories are still to be extracted.")] = False,
 ) -> Any:
     """Conversations, that in which something was said last first."""
     memory.opened.look()
     memory.indexer.follow()
-    logs = _logs(memory)
-    said = memory.indexer.catalog.last_said([str(log) for log in logs])
-    stored = memory.extractor.queue.grown_at(logs)
-    last = {log: said.get(str(log)) or stored.get(log, "") for log in logs}
+    every = _logs(memory)
+    wait = {row.log for row in memory.extractor.waiting(max(1, len(every)))}
+    logs = [log for log in every if log in wait] if waiting else every
+    last, stored = _last_said(memory, logs)
     logs.sort(key=lambda log: (last[log], stored.get(log, ""), str(log)), reverse=True)
     shown = [_session_facts(memory, log, last[log]) for log in logs[offset : offset + limit]]
-    return {"sessions": shown, "total": len(logs)}
+    return {"sessions": shown, "total": len(logs), "all": len(every), "waiting": len(wait.intersection(every))}
+
+
+def _last_said(memory: Runebook, logs: Sequence[MemoryUri]) -> tuple[dict[MemoryUri, str], Mapping[MemoryUri, str]]:
+    """When something was last said in each conversation, else when it was stored; and when each was stored."""
+    said = memory.indexer.catalog.last_said([str(log) for log in logs])
+    stored = memory.extractor.queue.grown_at(logs)
+    return {log: said.get(str(log)) or stored.get(log, "") for log in logs}, stored
 
 
 SessionId = Annotated[str, Path(max_length=400, examples=["2026-05-08-1f3a9c2e"])]
@@ -188,7 +202,8 @@ def conversation(
     return {
         "session_id": session_id,
         "uri": str(log),
-        "title": _title(memory, log, segments),
+        "title": title_of(memory, log, segments),
+        "updated_at": _last_said(memory, [log])[0][log],
         "messages": [message_facts(line, each, _message_text(each)) for line, each in shown[offset : offset + limit]],
         "segments": [_segment_facts(each) for each in segments],
         "total": len(shown),
@@ -233,13 +248,6 @@ def _memory_uris(memory: Runebook, session: str) -> list[str]:
     past = memory.store.ledger.past
     found = (past.files_saying(f"{SCHEME}{space}/memories", named, _MEMORIES_MOST) for space in spaces)
     return list(islice(chain.from_iterable(found), _MEMORIES_MOST))
-
-
-def _title(memory: Runebook, log: MemoryUri, segments: Sequence[StoredSegment]) -> str | None:
-    """What a conversation was about: what the user began with, else the topics that it spoke of most."""
-    first = summary_line(memory.indexer.catalog.opening(str(log)), _TITLE_CHARS)
-    most = sorted(segments, key=lambda each: -len(each.segment.pages))[:_TITLE_TOPICS]
-    return first or " · ".join(each.segment.title for each in most) or None
 
 
 @route(conversations, "GET", "/heat", "HeatAnswer", nulls=True)
@@ -300,7 +308,7 @@ def _session_facts(memory: Runebook, log: MemoryUri, last: str) -> dict[str, Any
     try:
         stored = row.stored if row is not None else len(memory.extractor.sessions.messages(log))
         found = segments_in(memory.store, log).used
-        title = _title(memory, log, found)
+        title = title_of(memory, log, found)
     except RunebookError:  # a damaged log is listed all the same
         stored, found, title = 0, (), None
     return {
@@ -448,6 +456,7 @@ def _summary_facts(memory: Runebook, response: Response) -> dict[str, Any]:
 
 insight = APIRouter(tags=["insight"])
 _NUMBERS = frozenset({"int64", "float32"})
+_DATED = ("day", "uri", "name", "memory_type")
 
 
 @route(insight, "GET", "/procedural", "ProceduralAnswer")
@@ -469,12 +478,12 @@ def calendar(
     memory: Reader,
     month: Annotated[str, Query(pattern=r"^[12]\d{3}-(0[1-9]|1[0-2])$", examples=["2026-05"])],
 ) -> Any:
-    """What happened in a month, as memories tell it, and how many memories were made on each day."""
+    """What happened in a month, as memories tell it, and which memories were made on each day."""
     memory.opened.look()
     memory.indexer.follow()
-    events, made = memory.memory_list.calendar(f"{month}-01", f"{month}-31")
-    named = [dict(zip(("day", "uri", "name", "memory_type"), each, strict=True)) for each in events]
-    return {"month": month, "events": named, "made": made}
+    *dated, made = memory.memory_list.calendar(f"{month}-01", f"{month}-31")
+    events, added = ([dict(zip(_DATED, each, strict=True)) for each in found] for found in dated)
+    return {"month": month, "events": events, "added": added, "made": made}
 
 
 @route(insight, "GET", "/growth", "GrowthAnswer")
@@ -491,7 +500,7 @@ def growth(memory: Reader) -> Any:
     }
 
 
-@route(insight, "GET", "/graph", "Graph", 404)
+@route(insight, "GET", "/graph", "GraphAnswer", 404)
 def memory_graph(
     memory: Reader,
     types: Annotated[list[str] | None, Query(max_length=50, description="Only memories of these types.")] = None,
@@ -503,7 +512,8 @@ def memory_graph(
     limit: Annotated[int, Query(ge=1, le=NODES_MOST)] = 150,
 ) -> Any:
     """Memories, the conversations they come from, and how they are connected; the most important ones first."""
-    return memory.run(GRAPH, GraphRequest(types or (), after, before, around, limit))
+    found = memory.run(GRAPH, GraphRequest(types or (), after, before, around, limit))
+    return {**as_json(found), "titles": titles(memory, (node.uri for node in found.nodes))}
 
 
 @route(insight, "POST", "/relations", "CommitReceipt", 404, 409)

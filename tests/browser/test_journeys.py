@@ -138,7 +138,7 @@ def test_a_line_in_a_list_keeps_its_numbers_dashes_and_subject(page: Page, site:
     keep(site, "Lin Yue", "Lin Yue keeps the stock.\n")
     keep(site, "Shopping", "- rice\n- tea\n\n## Later\n\nA pot.\n")
     shown = {"Database": "We use PostgreSQL 16. It runs at 2 - 3 sites; 4. is planned by ops__team."}
-    shown |= {"Lin Yue": "Lin Yue keeps the stock.", "Shopping": "rice · tea · Later A pot."}
+    shown |= {"Lin Yue": "Lin Yue keeps the stock.", "Shopping": "rice · tea · Later · A pot."}
     for title, line in shown.items():
         row = page.get_by_test_id("memory-row").filter(has=page.get_by_role("link", name=title, exact=True))
         assert row.locator(".memory-abstract").inner_text() == line
@@ -150,8 +150,10 @@ def test_an_edit_is_previewed_saved_shown_as_a_difference_and_undone(page: Page,
     go(page, place(uri))
     sees(page, "title", "待办 Kyoto")
     page.keyboard.press("e")
+    assert sees(page, "save").is_disabled()  # nothing is changed yet
     page.get_by_test_id("field-content").fill("Ask about the **garden**.\n\n- 抹茶\n- 团子\n")
     assert sees(page, "dirty").is_visible()
+    assert sees(page, "save").is_enabled()
     page.get_by_test_id("preview").locator("strong", has_text="garden").wait_for()
     assert "garden" in sees(page, "changes").get_by_test_id("diff").inner_text()
     assert "tea house" in text_on_disk(site, "notes/待办 Kyoto.md")

@@ -113,6 +113,7 @@ def test_each_hit_draws_its_score_and_says_in_words_why(tab: Page) -> None:
     assert "results" in tab.inner_text("[data-testid=search-status]")
     for hit in hits.all():
         shown = float(hit.locator("[data-testid=hit-score]").inner_text())
+        assert not hit.locator("svg.chart-bar").is_visible()  # its parts are told on demand
         assert f"{shown:.2f}" in (hit.locator("svg.chart-bar").get_attribute("aria-label") or "")
         assert 100 * shown <= sum(hit.locator("svg.chart-bar").evaluate(_WIDTHS)) + 1
     contested = tab.locator(f'[data-uri="{_OLD_OFFICE}"]')
@@ -244,6 +245,15 @@ def test_a_commit_shows_the_changed_words_and_is_undone_after_a_preview(tab: Pag
     assert tab.locator("[data-testid=commit]").count() == before + 1
 
 
+def test_a_row_of_history_names_its_conversation_as_the_list_does_and_leads_to_its_undo(tab: Page) -> None:
+    _go(tab, "history")
+    row = _waits(tab, "[data-testid=commit]:has-text('Which roses stand half shade in the garden?')").last
+    assert "garden," not in row.inner_text()
+    row.get_by_test_id("commit-undo").click()
+    _waits(tab, "[data-testid=undo-preview]")
+    assert "Which roses stand half shade in the garden?" in tab.inner_text("main h1")
+
+
 def test_history_stands_in_the_order_of_the_times_that_it_shows(tab: Page) -> None:
     _go(tab, "history")
     times = _waits(tab, ".commit time").evaluate_all("all => all.map(each => Date.parse(each.dateTime))")
@@ -294,6 +304,16 @@ def test_a_conversation_opens_at_the_line_that_was_asked_for(tab: Page) -> None:
     assert tab.locator(".segment").count() >= 2
 
 
+def test_conversations_that_are_not_remembered_yet_are_counted_and_shown_alone(tab: Page) -> None:
+    _go(tab, "sessions")
+    every = _waits(tab, "[data-testid=session]").count()
+    assert tab.inner_text("[data-testid=sessions-all] .count") == str(every)
+    waiting = int(tab.inner_text("[data-testid=sessions-waiting] .count"))
+    tab.click("[data-testid=sessions-waiting]")
+    tab.wait_for_selector("[data-testid=sessions-waiting][aria-current=true]")
+    assert tab.locator("[data-testid=session]").count() == waiting > 0
+
+
 def test_the_address_of_a_log_opens_its_conversation(tab: Page) -> None:
     _go(tab, "memory/session/default/garden/messages.jsonl")
     tab.wait_for_function("() => location.hash === '#/session/garden'")
@@ -305,7 +325,7 @@ def test_the_queue_begins_with_what_the_reader_decides_and_says_once_what_an_ext
     rows = _waits(tab, "[data-testid=queue-row]")
     assert tab.locator("main h2").all_inner_texts()[:2] == [
         "For your review",
-        "Conversations not yet turned into memories",
+        "Conversations not yet remembered",
     ]
     assert all("waiting since" in said for said in rows.all_inner_texts())
     assert "We fly to Osaka on 2 May." in " ".join(rows.all_inner_texts())  # by its title, not by its id
@@ -362,7 +382,7 @@ def test_health_is_told_in_words_of_both_languages(tab: Page) -> None:
     assert "What is written in a file" in finding.inner_text()
     assert "save it as UTF-8" in finding.inner_text()
     figures = _waits(tab, "[data-testid=figures]").inner_text()
-    assert "To extract" in figures
+    assert "To remember" in figures
     tab.click("[data-testid=language]")
     tab.wait_for_selector("[data-testid=finding]:has-text('请另存为 UTF-8')")
     tab.click("[data-testid=language]")
@@ -429,8 +449,9 @@ def test_the_graph_is_walked_and_a_relation_is_added_changed_and_removed(tab: Pa
     assert "contradicts" in edge.inner_text()
     edge.locator(".link-button").click()
     tab.wait_for_selector(f'[data-testid=graph-edge][data-uri="{_OLD_OFFICE}"]')
+    assert (tab.get_by_test_id("graph-open").get_attribute("href") or "").startswith("#/memory/")
     tab.click("[data-testid=graph-all]")
-    tab.wait_for_selector("[data-testid=graph-all]", state="detached")
+    tab.wait_for_selector("[data-testid=graph-all]", state="hidden")
     tab.click(".graph-list summary")
     tab.click(f'[data-testid=graph-node][data-uri="{GREEN_TEA}"]')
     tab.select_option("[data-testid=graph-new]", "supports")
@@ -451,10 +472,11 @@ def test_the_graph_is_filtered_by_type(tab: Page) -> None:
     tab.wait_for_selector("[data-testid=graph][data-drawn]")
     drawn, listed = int(tab.get_by_test_id("graph").get_attribute("data-drawn") or 0), tab.get_by_test_id("graph-node")
     assert 2 <= drawn < listed.count()  # what is connected with nothing is in the list alone
-    tab.get_by_text(f"{listed.count() - drawn} without connections are in the list below").wait_for()
-    tab.click("[data-testid=graph-type-facts]")
+    count = tab.get_by_test_id("graph-count")
+    assert re.match(r"\d+ memories, \d conversations? · memories without connections", count.inner_text())
+    tab.select_option("[data-testid=graph-type]", "facts")
     tab.wait_for_function("() => location.hash.includes('type=facts')")
-    tab.wait_for_selector("[data-testid=graph-count]:has-text('2 shown')")
+    tab.wait_for_selector("[data-testid=graph-count]:has-text('2 memories')")
     uris = tab.locator("[data-testid=graph-node]").evaluate_all("all => all.map(each => each.dataset.uri)")
     assert {"/facts/" in uri for uri in uris if "/memories/" in uri} == {True}
 
@@ -487,6 +509,17 @@ def test_the_calendar_shows_what_happened_month_by_month(tab: Page) -> None:
     assert "month=2026-05" in tab.evaluate("location.hash")
     event.click()
     _waits(tab, "[data-testid=title]:has-text('Osaka')")
+
+
+def test_the_calendar_names_what_was_added_and_says_only_where_it_is_so_that_nothing_is_dated(tab: Page) -> None:
+    at = datetime.now(UTC) - timedelta(days=30)
+    _go(tab, f"calendar?month={at:%Y-%m}")
+    added = _waits(tab, f"[data-testid=calendar-day][data-day='{at:%Y-%m-%d}'] [data-testid=calendar-added]")
+    assert any("+ Office" in each for each in added.all_inner_texts()), added.all_inner_texts()
+    assert tab.get_by_test_id("calendar-none").is_visible()
+    _go(tab, "calendar?month=2026-05")
+    _waits(tab, "[data-testid=calendar-event]")
+    assert not tab.get_by_test_id("calendar-none").is_visible()
 
 
 def test_growth_use_and_freshness_are_pictures_and_tables(tab: Page) -> None:

@@ -202,9 +202,10 @@ def test_the_calendar_tells_what_happened_and_what_was_made(place: Place) -> Non
         fields = {"event_name": name, "event_time": when}
         memory.commit(CommitRequest(f"About {name}.", memory_type="events", fields=fields, now=made))
     memory.indexer.follow()
-    events, counts = memory.memory_list.calendar("2026-05-01", "2026-05-31")
+    events, added, counts = memory.memory_list.calendar("2026-05-01", "2026-05-31")
     assert [(day, "Flight" in name or "搬家" in name) for day, _, name, _ in events] == [
         ("2026-05-02", True),
         ("2026-05-31", True),
     ]
+    assert [day for day, *_ in added] == ["2026-05-03", "2026-05-03"]  # two of them are named
     assert counts == {"2026-05-03": 3}

@@ -28,9 +28,12 @@ from memory_core.core.text.analysis import word_count
 from memory_core.core.text.directives import is_directive
 from memory_core.core.text.language import sentences
 from memory_core.core.text.normalization import signature, simplified
+from memory_core.core.text.plain_text import plain_text
 from memory_core.core.text.time_expressions import time_spans
 
 ABSTRACT_LIMIT_CHARS = 256
+#: Of a text, so many times what its abstract holds is read: marks and white space are left out of it.
+_READ_TIMES = 20
 #: Turns on each side whose text is embedded with a message.
 NEIGHBOURS = 2
 #: Pieces of one long turn that are embedded; what lies beyond is found by words only.
@@ -215,7 +218,8 @@ def holds_always(memory: Memory) -> bool:
 def abstract_of(memory: Memory, name: str, limit_chars: int = ABSTRACT_LIMIT_CHARS) -> str:
     """One line about a memory: the stored abstract, else how its body begins, else the name."""
     given = memory.metadata.text("abstract")
-    return summary_line(given if given is not None and given.strip() else memory.body, limit_chars) or name
+    said = given if given is not None and given.strip() else memory.body
+    return summary_line(plain_text(said[: _READ_TIMES * limit_chars]), limit_chars) or name
 
 
 class Turn(NamedTuple):

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 Order = Literal["updated", "created", "importance", "accesses", "name"]
 LIMIT_MOST = 500
+#: A memory and a day: the day, its URI, its name and its type.
+Dated = tuple[str, str, str, str]
 _WORDS_CHARS = 500
 #: Each is looked for in every text.
 _WORDS_MOST = 24
@@ -237,22 +239,34 @@ class MemoryList:
         condition = self._condition(EntryFilter(), datetime.now(UTC))
         return dict(self._rows("d.memory_type, count(*)", condition, "GROUP BY 1 ORDER BY 2 DESC, 1"))
 
-    def calendar(self, first: str, last: str) -> tuple[tuple[tuple[str, str, str, str], ...], dict[str, int]]:
-        """What happened in a span of days, and how many memories were made on each of them.
+    def calendar(
+        self, first: str, last: str, named: int = 2
+    ) -> tuple[tuple[Dated, ...], tuple[Dated, ...], dict[str, int]]:
+        """What happened in a span of days, and which memories were made on each of them.
 
         Args:
             first: ISO date, included.
             last: ISO date, included.
+            named: Of the memories made on a day, so many are named.
 
         Returns:
-            (day, URI, name, type) of memories that tell when something happened, in order; counts by ISO date (UTC).
+            Memories that tell when something happened, in order; the first ones made on each day; how many were made,
+            by ISO date (UTC).
         """
         shown, made_on = self._shown(), "substr(d.created_at, 1, 10)"
         told = "substr(d.happened, 1, 10), d.uri, d.name, d.memory_type"
         within = "AND d.happened >= ? AND substr(d.happened, 1, 10) <= ? ORDER BY d.happened, d.name LIMIT ?"
         events = self._rows(told, shown, within, first, last, LIMIT_MOST)
-        within = f"AND {made_on} >= ? AND {made_on} <= ? GROUP BY 1 ORDER BY 1"
-        return tuple(events), dict(self._rows(f"{made_on}, count(*)", shown, within, first, last))
+        within = f"AND {made_on} >= ? AND {made_on} <= ?"
+        made = dict(self._rows(f"{made_on}, count(*)", shown, f"{within} GROUP BY 1 ORDER BY 1", first, last))
+        columns = f"{made_on} AS day, d.uri, d.name, d.memory_type"
+        place = f"row_number() OVER (PARTITION BY {made_on} ORDER BY d.created_at, d.uri) AS place"
+        added = self._catalog.connection().execute(
+            f"SELECT day, uri, name, memory_type FROM (SELECT {columns}, {place} FROM documents d "
+            f"WHERE {shown.sql} {within}) WHERE place <= ? ORDER BY day, place",
+            (*shown.parameters, first, last, named),
+        )
+        return tuple(events), tuple(added), made
 
     def labels(self) -> tuple[dict[str, int], dict[str, int]]:
         """Tags and projects of memories that may be seen from no project, with how many have each, most first."""

@@ -14,6 +14,7 @@ from textwrap import TextWrapper
 
 from memory_core.core.frozen import frozen
 from memory_core.core.text.analysis import CHINESE_FUNCTION_CHARS, CJK, distinct_words, fold
+from memory_core.core.text.plain_text import plain_text
 
 #: Of a longer text the beginning is looked at.
 READ_CHARS = 20_000
@@ -45,15 +46,15 @@ class Excerpt:
 
 
 def excerpt_of(text: str, sought: re.Pattern[str] | None, most_chars: int) -> Excerpt:
-    """What of a text is shown, on one line.
+    """What of a text is shown, on one line and without marks of Markdown.
 
     Args:
         text: Any.
         sought: See ``words_sought``.
         most_chars: About so many.
     """
-    shown = text if len(text) <= most_chars else best_sentences(text, sought, most_chars)
-    shown = " ".join(shown.split())
+    shown = text if len(text) <= most_chars else best_sentences(text, sought, most_chars, "\n")
+    shown = " ".join(plain_text(shown).split())
     return Excerpt(shown, tuple(_marks(shown, sought)))
 
 

@@ -12,6 +12,8 @@ const ROOT = '/api/memory';
 const SPACE = 'runebook.space';
 const LENT_MS = 200;
 const OWN_MOST = 200;
+/** What conversations are called, by their ids, as far as answers said it. */
+export const titles = new Map();
 let askForKey = null;
 let asking = null;
 let offersLogin = false;
@@ -70,6 +72,7 @@ export const space = () => sessionStorage.getItem(SPACE);
 
 /** Look at another space from now on; null is the own one. */
 export function setSpace(name) {
+  titles.clear();
   if (name) sessionStorage.setItem(SPACE, name);
   else sessionStorage.removeItem(SPACE);
 }
@@ -162,7 +165,10 @@ async function request(method, url, body, options = {}) {
   } catch {
     data = { error: text.slice(0, 400) };
   }
-  if (answer.ok) return data;
+  if (answer.ok) {
+    for (const [id, title] of Object.entries(data.titles ?? {})) titles.set(id, title);
+    return data;
+  }
   const said = typeof data.error === 'string' && data.error ? data.error : t('error.status', { status: String(answer.status) });
   throw new ApiError(answer.status, said, data.hint ?? '', data);
 }

@@ -94,6 +94,19 @@ def test_conversations_are_listed_with_what_waits(talked: Desk) -> None:
     assert found["boat-talk"]["segments"] >= 1
     queue = talked.owner.facts("GET", "/queue")["waiting"]
     assert {(row["session_id"], row["messages"]) for row in queue} == {("boat-talk", 16), ("short-talk", 1)}
+    assert (listed["all"], listed["waiting"]) == (2, 2)
+    assert talked.owner.facts("GET", "/sessions?waiting=true")["total"] == 2
+
+
+def test_conversations_are_called_by_their_titles_wherever_they_are_named(talked: Desk) -> None:
+    title = {each["session_id"]: each["title"] for each in talked.owner.facts("GET", "/sessions")["sessions"]}
+    history = talked.owner.facts("GET", "/history")
+    assert history["titles"] == title
+    uri = "viking://session/default/short-talk/messages.jsonl"
+    (commit,) = (each for each in history["commits"] if any(file["uri"] == uri for file in each["files"]))
+    assert talked.owner.facts("GET", f"/commits/{commit['commit_id']}")["titles"] == {"short-talk": title["short-talk"]}
+    found = talked.owner.facts("POST", "/search", {"query": "deck repair"})
+    assert found["titles"]["boat-talk"] == title["boat-talk"]
 
 
 def test_conversation_is_read_page_by_page(talked: Desk) -> None:
@@ -101,6 +114,7 @@ def test_conversation_is_read_page_by_page(talked: Desk) -> None:
     assert [message["line"] for message in page["messages"]] == [2, 3, 4]
     assert page["messages"][0]["text"] == "第1次：我的帆船要修理甲板 1"
     assert page["total"] == 16
+    assert page["updated_at"] == "2026-05-08T13:56:00+00:00"
     assert page["segments"][0]["pages"]
 
 

@@ -1,6 +1,6 @@
 // Where on the page a URI is shown, and what it is called. Pure.
 
-import { pathOf } from '../api.js';
+import { pathOf, titles } from '../api.js';
 import { t } from '../i18n.js';
 import { href } from '../router.js';
 
@@ -18,11 +18,13 @@ export function sessionLink(id, line) {
   return href(`/session/${encodeURIComponent(id)}`, { line });
 }
 
-/** What a file is called: its name without ".md"; of a message its conversation and line. */
+/** What a file is called: its name without ".md"; of a message its conversation, by its title where that is known, and line. */
 export function nameOf(uri) {
   const message = MESSAGE.exec(uri);
   if (message) {
-    return message[2] === undefined ? t('address.session', { id: message[1] }) : t('address.line', { id: message[1], line: Number(message[2]) + 1 });
+    const called = titles.get(message[1]);
+    if (message[2] === undefined) return called ?? t('address.session', { id: message[1] });
+    return t('address.line', { id: called ?? message[1], line: Number(message[2]) + 1 });
   }
   const last = uri.replace(/#\d+$/, '').replace(/\/+$/, '').split('/').at(-1) ?? uri;
   if (last === '.abstract.md' || last === '.overview.md') {

@@ -78,21 +78,16 @@ export function barRows(rows, { max, testid } = {}) {
  * Columns, one for each day, a day without anything being a gap.
  * @param {Array<{count: number, title: string, href?: string, name?: string}>} days Oldest first.
  */
-export function dayStrip(days, { label, onPick }) {
+export function dayStrip(days, { label }) {
   const most = Math.max(1, ...days.map((day) => day.count));
   const [step, height] = [9, 44];
   const columns = days.map((day, at) => {
     // The root of the count: a day of an import must not flatten all others.
     const tall = day.count ? Math.max(4, (height - 6) * Math.sqrt(day.count / most)) : 2;
-    const column = s('rect', {
+    return s('rect', {
       x: String(at * step + 1), y: String(height - tall), width: String(step - 2), height: String(tall), rx: '1.5',
       class: day.count ? 'chart-fill tone-1' : 'chart-track',
     }, s('title', {}, day.title));
-    if (day.count && onPick) {
-      column.classList.add('chart-pick');
-      column.addEventListener('click', () => onPick(day));
-    }
-    return column;
   });
   return s('svg', {
     class: 'chart-days', viewBox: `0 0 ${days.length * step} ${height}`, width: String(days.length * step), height: String(height),

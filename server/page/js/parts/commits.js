@@ -23,7 +23,7 @@ export function verbOf(kind, step) {
 }
 
 /** The files that people care for; the summaries of directories only where there is nothing else. */
-export function mainFiles(commit) {
+function mainFiles(commit) {
   const left = new Set(commit.files.map((step) => step.moved_from).filter(Boolean));
   const own = commit.files.filter((step) => !isSummary(step.uri) && !left.has(step.uri));
   return own.length ? own : commit.files.filter((step) => !left.has(step.uri));

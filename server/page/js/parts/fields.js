@@ -1,7 +1,7 @@
 // A form for the fields of a memory type, as both writing and editing use it.
 
 import { coded, h } from '../dom.js';
-import { named } from '../i18n.js';
+import { named, t } from '../i18n.js';
 import { fieldName } from './marks.js';
 
 const LONG = new Set(['content', 'problem', 'solution', 'guidelines', 'recommended_flow', 'recommendation', 'common_failures', 'optimal_params', 'best_for', 'key_dependencies']);
@@ -84,4 +84,26 @@ export function livePreview(box, render, pauseMs = 300) {
     now: run,
     stop: () => { clearTimeout(timer); running?.abort(); },
   };
+}
+
+/** A filter as a chip: its name, its value to choose, and a button to drop it once it is set. */
+export function chipSelect(testid, label, options, usual, value, changed) {
+  const select = h('select', { value, dataset: { testid }, on: { change: () => set(select.value) } },
+    options.map(([value, text]) => h('option', { value }, text)));
+  const drop = h('button', { type: 'button', class: 'plain-button', 'aria-label': t('search.drop', { name: label }), dataset: { testid: `${testid}-drop` }, on: { click: () => {
+    select.value = usual;
+    set(usual);
+    select.focus();
+  } } }, '×');
+  const box = h('span', { class: 'chip chip-select' }, h('label', {}, h('span', {}, label), select), drop);
+  const show = (chosen) => {
+    box.classList.toggle('active', chosen !== usual);
+    drop.hidden = chosen === usual;
+  };
+  const set = (chosen) => {
+    show(chosen);
+    changed(chosen);
+  };
+  show(value);
+  return box;
 }

@@ -4,7 +4,7 @@ import { h } from '../dom.js';
 import { number, percent, t } from '../i18n.js';
 import { linkOf, nameOf } from './addresses.js';
 import { legend, stackedBar } from './charts.js';
-import { plainLine, typeBadge, typeName, when } from './marks.js';
+import { typeBadge, typeName, when } from './marks.js';
 import { explainScore } from './score.js';
 
 /** How each part of a score is drawn, in the order of the bar. */
@@ -39,11 +39,10 @@ export function hitCard(hit, search, query) {
       h('a', { class: 'hit-link', href: linkOf(hit.uri), dataset: { testid: 'hit-link', listItem: '' } }, titleOf(hit)),
       typeBadge(hit.memory_type),
       hit.project ? h('span', { class: 'badge badge-project' }, hit.project) : null,
-      h('span', { class: 'hit-score', title: t('search.score') }, h('small', { class: 'muted' }, t('search.score.short')), ' ', h('span', { dataset: { testid: 'hit-score' } }, part2(hit.score)))),
-    h('p', { class: 'hit-abstract', dataset: { testid: 'hit-passage' } }, hit.passage ? marked(hit.passage, hit.marks) : plainLine(hit.abstract)),
-    h('p', { class: 'hit-line', dataset: { testid: 'hit-line' } }, lineOf(hit, search)),
-    bar(hit, explained),
-    h('div', { class: 'hit-foot' },
+      h('span', { class: 'hit-score', title: t('search.score') }, h('span', { class: 'decay tone-1', 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(100 * Math.min(1, hit.score))}%` } })),
+        h('span', { dataset: { testid: 'hit-score' } }, part2(hit.score)))),
+    h('p', { class: 'hit-abstract', dataset: { testid: 'hit-passage' } }, hit.passage ? marked(hit.passage, hit.marks) : hit.abstract),
+    h('div', { class: 'hit-foot' }, h('span', { dataset: { testid: 'hit-line' } }, lineOf(hit, search)),
       MARKS.filter((mark) => hit.why[mark] !== undefined).map((mark) =>
         h('span', { class: `mark mark-${mark}`, title: t(`why.${mark}.more`) }, t(`why.${mark}.mark`))),
       hit.confidence < 1 ? h('span', { class: 'mark' }, t('search.confidence', { share: percent(hit.confidence) })) : null,
@@ -56,7 +55,7 @@ export function hitCard(hit, search, query) {
     (hit.also ?? []).length ? h('p', { class: 'hit-also' }, t('search.also', { count: hit.also.length }), ' ',
       hit.also.slice(0, 3).map((uri, at) => [at ? t('list.comma') : null, h('a', { href: linkOf(uri) }, nameOf(uri))])) : null,
     h('details', { class: 'hit-why', dataset: { testid: 'hit-why' } },
-      h('summary', {}, t('search.why')), scoreLegend(explained),
+      h('summary', {}, t('search.why')), bar(hit, explained), scoreLegend(explained),
       h('ul', {}, reasons(hit, explained, search, query).map((line) => h('li', {}, line)))));
 }
 

@@ -24,13 +24,6 @@ export function nameOf(entry) {
   return entry.memory_type === 'profile' ? typeName('profile') : entry.name || lastName(entry.uri);
 }
 
-/** A text on one line without the marks of Markdown. Numbers stay, and a dash inside a sentence: both may be words of it. */
-export function plainLine(text) {
-  const flat = String(text ?? '').replace(/```\w*/g, ' ').replace(/\|?[\s:|]*-{3,}[-\s:|]*/g, ' · ').replace(/\s*\|\s*/g, ' · ').replace(/(^|\s)#{2,6}(?=\s)/g, '$1·').trim();
-  return (/^[-*+]\s/.test(flat) ? flat.replace(/\s[-*+](?=\s)/g, ' ·') : flat).replace(/^(([#>*+-]|·)\s+)+/, '')
-    .replace(/\*\*|(?<!\w)__|__(?!\w)|~~|`/g, '').replace(/(\s*·\s*)+/g, ' · ').replace(/\s+/g, ' ').replace(/^[\s·]+|[\s·]+$/g, '');
-}
-
 /** The last part of a URI, without ".md". */
 export function lastName(uri) {
   return uri.replace(/\/$/, '').split('/').at(-1).replace(/\.md$/, '') || uri;

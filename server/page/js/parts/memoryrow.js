@@ -3,15 +3,15 @@
 import { pathOf } from '../api.js';
 import { h } from '../dom.js';
 import { number, t } from '../i18n.js';
-import { decayBar, importanceLevel, importanceMark, nameOf, plainLine, standingMarks, typeBadge, when } from './marks.js';
+import { decayBar, importanceLevel, importanceMark, nameOf, standingMarks, typeBadge, when } from './marks.js';
 import { tagLink } from './tags.js';
 
 /** A list item for an EntrySummary; its link opens the memory. */
 export function memoryRow(entry) {
   const title = nameOf(entry);
-  const line = plainLine(entry.abstract);
+  const line = entry.abstract ?? '';
   const rest = line.startsWith(title) ? line.slice(title.length) : null;
-  const repeated = rest !== null && (/^\s*#/.test(entry.abstract) || /^\s*([:：.。·—]|$)/.test(rest)); // a heading or a label, not the subject of a sentence
+  const repeated = rest !== null && /^\s*([:：.。·—]|$)/.test(rest); // a heading or a label, not the subject of a sentence
   const said = repeated ? rest.replace(/^[\s:：.。·—-]+/, '') : line;
   return h('li', { class: ['memory-row', entry.active === false && 'resting'], dataset: { testid: 'memory-row', uri: entry.uri } },
     h('input', { type: 'checkbox', class: 'pick', tabindex: -1, 'aria-label': t('bulk.pick', { name: title }), dataset: { testid: 'pick' } }),

@@ -55,14 +55,14 @@ async function begin(box, nodes, edges, choose, enter, held) {
     maxZoom: 2,
     userZoomingEnabled: false, // the wheel scrolls the page; there are buttons
     elements: [
-      ...nodes.map((node) => ({ data: { id: node.uri, label: short(node.name), size: node.type === 'conversation' ? 16 : 14 + 22 * (node.salience ?? 0.5), hue: colour(`--c${HUES[node.type] ?? 6}`), shape: node.type === 'conversation' ? 'round-rectangle' : 'ellipse' } })),
+      ...nodes.map((node) => ({ data: { id: node.uri, label: short(node.name), wrap: /[\u3040-\u9fff]/.test(node.name) ? 'anywhere' : 'whitespace', size: node.type === 'conversation' ? 16 : 14 + 22 * (node.salience ?? 0.5), hue: colour(`--c${HUES[node.type] ?? 6}`), shape: node.type === 'conversation' ? 'round-rectangle' : 'ellipse' } })),
       ...edges.map((edge, at) => ({ data: { id: `edge ${at}`, source: edge.source, target: edge.target, label: named(`relation.${edge.relation}`, edge.relation), width: 1 + 3 * edge.strength, hue: colour(edge.relation === 'contradicts' ? '--bad' : '--line-strong'), dash: ['mentions', 'told in'].includes(edge.relation) ? 'dotted' : 'solid', arrow: ['similar', 'contradicts'].includes(edge.relation) ? 'none' : 'triangle' } })),
     ],
     style: [
       { selector: '*', style: { 'font-family': getComputedStyle(box).fontFamily, 'text-background-color': colour('--surface'), 'text-background-opacity': 1, 'text-background-padding': 2 } },
-      { selector: 'node', style: { width: 'data(size)', height: 'data(size)', shape: 'data(shape)', 'background-color': 'data(hue)', label: 'data(label)', color: colour('--text'), 'font-size': LABEL_PX, 'text-valign': 'bottom', 'text-margin-y': 3, 'text-wrap': 'wrap', 'text-max-width': `${LABEL_WIDTH_PX}px` } },
+      { selector: 'node', style: { width: 'data(size)', height: 'data(size)', shape: 'data(shape)', 'background-color': 'data(hue)', label: 'data(label)', color: colour('--text'), 'font-size': LABEL_PX, 'text-valign': 'bottom', 'text-margin-y': 3, 'text-wrap': 'wrap', 'text-overflow-wrap': 'data(wrap)', 'text-max-width': `${LABEL_WIDTH_PX}px` } },
       { selector: 'node.chosen', style: { 'border-width': 4, 'border-color': colour('--accent') } },
-      { selector: 'edge', style: { width: 'data(width)', 'line-color': 'data(hue)', 'line-style': 'data(dash)', 'target-arrow-shape': 'data(arrow)', 'target-arrow-color': 'data(hue)', 'curve-style': 'bezier', label: box.clientWidth < NARROW_PX ? '' : 'data(label)', 'font-size': LABEL_PX - 2, color: colour('--muted'), 'text-rotation': 'autorotate' } },
+      { selector: 'edge', style: { width: 'data(width)', 'line-color': 'data(hue)', 'line-style': 'data(dash)', 'target-arrow-shape': 'data(arrow)', 'target-arrow-color': 'data(hue)', 'curve-style': 'bezier', 'source-endpoint': 'outside-to-node-or-label', 'target-endpoint': 'outside-to-node-or-label', 'target-distance-from-node': 3, label: box.clientWidth < NARROW_PX ? '' : 'data(label)', 'font-size': LABEL_PX - 2, color: colour('--muted'), 'text-rotation': 'autorotate' } },
       { selector: 'edge.chosen', style: { label: 'data(label)', 'line-color': colour('--accent'), 'target-arrow-color': colour('--accent') } },
     ],
     layout: { name: 'preset' },

@@ -1,11 +1,11 @@
-// A month: what happened on which day, as memories tell it, and how many memories were made.
+// A month: what happened on which day, as memories tell it, and which memories were made.
 
 import { get } from '../api.js';
 import { fill, h } from '../dom.js';
 import { day, locale, t } from '../i18n.js';
 import { href, remember } from '../router.js';
 import { linkOf } from '../parts/addresses.js';
-import { HUES } from '../parts/marks.js';
+import { HUES, nameOf } from '../parts/marks.js';
 import { failure } from '../parts/states.js';
 
 const SHOWN = 2;
@@ -17,6 +17,7 @@ export async function view({ query, signal }) {
   const state = { month: /^\d{4}-\d\d$/.test(query.month ?? '') ? query.month : keyOf(new Date()) };
   const heading = h('h2', { 'aria-live': 'polite', dataset: { testid: 'calendar-month' } });
   const body = h('div');
+  const none = h('p', { class: 'muted small', role: 'status', hidden: true, dataset: { testid: 'calendar-none' } }, t('calendar.none'));
   const step = (by) => {
     const [year, month] = state.month.split('-').map(Number);
     state.month = keyOf(new Date(year, month - 1 + by, 1));
@@ -34,7 +35,8 @@ export async function view({ query, signal }) {
       const first = new Date(`${asked}-01T12:00`);
       fill(heading, first.toLocaleDateString(locale(), { month: 'long', year: 'numeric' }));
       now.disabled = asked === keyOf(new Date());
-      fill(body, found.events.length === 0 && Object.keys(found.made).length === 0 && h('p', { class: 'muted' }, t('calendar.none')), grid(first, found));
+      none.hidden = found.events.length > 0;
+      fill(body, grid(first, found));
     } catch (error) {
       if (error.name !== 'AbortError') fill(body, failure(error, load));
     }
@@ -45,12 +47,12 @@ export async function view({ query, signal }) {
   return h('section', { class: 'view view-calendar' },
     h('header', { class: 'view-head' }, h('h1', {}, t('calendar.title')), h('p', { class: 'lede' }, t('calendar.lede'))),
     h('div', { class: 'row' }, button('earlier', () => step(-1), '‹'), heading, button('later', () => step(1), '›'),
-      now),
+      now, none),
     body);
 }
 
 /** Weeks from Monday on; on a narrow screen only the days that hold something. */
-function grid(first, { month, events, made }) {
+function grid(first, { month, events, added, made }) {
   const last = new Date(first.getFullYear(), first.getMonth() + 1, 0).getDate();
   const before = (first.getDay() + 6) % 7;
   const names = Array.from({ length: 7 }, (_, at) => new Date(2024, 0, 1 + at).toLocaleDateString(locale(), { weekday: 'short' })); // 1 January 2024 was a Monday
@@ -58,11 +60,13 @@ function grid(first, { month, events, made }) {
   const cell = (number) => {
     const iso = `${month}-${two(number)}`;
     const here = events.filter((event) => event.day === iso);
+    const more = Math.max(0, here.length - SHOWN) + Math.max(0, (made[iso] ?? 0) - SHOWN);
+    const entry = (each, isNew) => h('li', { class: isNew && 'is-new' }, h('a', { class: `hue-${HUES[each.memory_type] ?? 6}`, href: linkOf(each.uri), title: isNew ? t('calendar.added') : null, dataset: { testid: isNew ? 'calendar-added' : 'calendar-event' } },
+      isNew && '+ ', nameOf(each).replace(/^\d{4}-\d\d-\d\d\s+/, '')));
     return h('td', { class: [!here.length && !made[iso] && 'quiet', iso === today && 'today'], dataset: { testid: 'calendar-day', day: iso } },
       h('time', { datetime: iso, title: day(iso) }, h('span', { class: 'weekday' }, names[(before + number - 1) % 7], ' '), String(number)),
-      h('ul', {}, here.slice(0, SHOWN).map((event) => h('li', {}, h('a', { class: `hue-${HUES[event.memory_type] ?? 6}`, href: linkOf(event.uri), dataset: { testid: 'calendar-event' } }, event.name.replace(iso, '').trim() || event.name)))),
-      here.length > SHOWN && h('p', { class: 'muted small' }, t('did.more', { count: here.length - SHOWN })),
-      made[iso] && h('p', { class: 'muted small' }, t('calendar.made', { count: made[iso] })));
+      h('div', {}, h('ul', {}, here.slice(0, SHOWN).map((each) => entry(each, false)), added.filter((each) => each.day === iso).map((each) => entry(each, true))),
+        more > 0 && h('p', { class: 'muted small' }, t('did.more', { count: more }))));
   };
   const days = [...Array.from({ length: before }, () => h('td', { class: 'outside' })), ...Array.from({ length: last }, (_, at) => cell(at + 1))];
   while (days.length % 7) days.push(h('td', { class: 'outside' }));

@@ -15,15 +15,17 @@ const OPEN_FILES = 4;
 const MOST_FILES = 60;
 const ALL_LINES = 1_000_000;
 
-export async function view({ id }) {
-  return h('section', { class: 'view view-commit' }, pending(() => drawn(id)));
+/** `query.undo`: look at once at what taking it back would do. */
+export async function view({ id, query }) {
+  return h('section', { class: 'view view-commit' }, pending(() => drawn(id, Boolean(query.undo))));
 }
 
-async function drawn(id) {
+async function drawn(id, undoing) {
   const [{ commit, files }, facts] = await Promise.all([get(`/commits/${encodeURIComponent(id)}`), about()]);
   const own = files.filter((file) => !isSummary(file.uri));
   const summaries = files.filter((file) => isSummary(file.uri));
   const { begin, panel } = undoPanel(commit, facts);
+  if (undoing) begin?.click();
   return [
     h('header', { class: 'view-head' },
       h('p', { class: 'small' }, h('a', { href: '#/history' }, t('commit.back'))),

@@ -54,7 +54,7 @@ function editor(root, path, draft, keys, signal) {
   function touched() {
     if (dirty()) drafts.set(path, draft);
     else drafts.delete(path);
-    state.hidden = !dirty();
+    state.hidden = save.disabled = !dirty();
     live.soon();
   }
 
@@ -75,7 +75,7 @@ function editor(root, path, draft, keys, signal) {
       if (error.status === 412 && error.data?.current) decide(error.data.current);
       else complain(problem, error);
     } finally {
-      save.disabled = false;
+      save.disabled = !dirty();
     }
   }
 

@@ -6,7 +6,9 @@ import { fill, h } from '../dom.js';
 import { capital, named, percent, t } from '../i18n.js';
 import { go, href, remember } from '../router.js';
 import { about } from '../state.js';
-import { HUES, ORDER, plainLine, typeBadge, typeName } from '../parts/marks.js';
+import { linkOf, nameOf } from '../parts/addresses.js';
+import { chipSelect } from '../parts/fields.js';
+import { HUES, ORDER, typeBadge, typeName } from '../parts/marks.js';
 import { receiptToast } from '../parts/receipt.js';
 import { empty, failure } from '../parts/states.js';
 import { toastError } from '../parts/toast.js';
@@ -29,7 +31,7 @@ export async function view({ query, signal }) {
 
   async function load() {
     remember(href('/graph', asked));
-    drawFilters();
+    around.hidden = !asked.around;
     const days = Number(asked.time);
     let found;
     try {
@@ -40,34 +42,37 @@ export async function view({ query, signal }) {
       if (error.name !== 'AbortError') fill(list, failure(error, load));
       return;
     }
-    for (const node of found.nodes) if (node.type === 'profile') node.name = typeName('profile');
+    for (const node of found.nodes) {
+      node.place = linkOf(node.uri);
+      if (node.type === 'profile') node.name = typeName('profile');
+      if (node.type === CONVERSATION) node.name = nameOf(node.uri);
+    }
     state.found = found;
     if (!found.nodes.some((node) => node.uri === state.chosen)) state.chosen = asked.around || null;
-    const memories = found.nodes.filter((node) => node.type !== CONVERSATION).length;
     const tied = new Set(found.edges.flatMap((edge) => [edge.source, edge.target]));
     state.drawn = tied.size > 0 ? found.nodes.filter((node) => tied.has(node.uri)) : found.nodes;
     const loose = found.nodes.length - state.drawn.length;
-    fill(status, loose > 0 ? `${t('graph.shown', { count: memories - loose })} · ${t('graph.loose', { count: loose })}` : t('home.count', { count: memories }), found.left_out > 0 && ` · ${t('graph.left_out', { count: found.left_out })}`);
-    canvas.parentElement.hidden = memories === 0;
-    fill(list, memories === 0 ? empty(t('graph.none'), t('graph.none.text')) : nodeList());
+    const told = state.drawn.filter((node) => node.type === CONVERSATION).length;
+    fill(status, t('home.count', { count: state.drawn.length - told }), told > 0 && [t('list.comma'), t('sessions.count', { count: told })],
+      loose > 0 && ` · ${t('graph.loose')}`, found.left_out > 0 && ` · ${t('graph.left_out', { count: found.left_out })}`);
+    canvas.parentElement.hidden = found.nodes.length === 0;
+    fill(list, found.nodes.length === 0 ? empty(t('graph.none'), t('graph.none.text')) : nodeList());
     await draw();
     showSide();
   }
 
-  const filters = h('div', { class: 'chip-rows' });
-  function drawFilters() {
-    const chip = (name, value, label) => h('button', { type: 'button', class: 'chip', 'aria-pressed': String(asked[name] === value), dataset: { testid: `graph-${name}-${value || 'any'}` },
-      on: { click: () => { asked[name] = value; load(); } } }, label);
-    const held = ORDER.filter((type) => facts.counts?.[type] > 0);
-    const row = (label, ...chips) => [h('span', { class: 'muted small' }, label), h('div', { class: 'chips', role: 'group', 'aria-label': label }, chips)];
-    fill(filters, row(t('filter.type'), chip('type', '', t('filter.all')), held.map((type) => chip('type', type, typeName(type)))),
-      row(t('filter.time'), chip('time', '', t('search.any_time')), TIMES.map((days) => chip('time', days, t(`filter.time.${days}`))), asked.around && h('button', { type: 'button', class: 'chip', dataset: { testid: 'graph-all' }, on: { click: () => { asked.around = ''; load(); } } }, t('graph.all'), ' ×')));
-  }
+  const choice = (name, label, any, options) => chipSelect(`graph-${name}`, label, [['', any], ...options], '', asked[name], (value) => { asked[name] = value; load(); });
+  const held = ORDER.filter((type) => facts.counts?.[type] > 0);
+  const around = h('button', { type: 'button', class: 'chip', dataset: { testid: 'graph-all' }, on: { click: () => { asked.around = ''; load(); } } }, t('graph.all'), ' ×');
+  const filters = h('div', { class: 'chips', role: 'group', 'aria-label': t('filter.title') },
+    choice('type', t('filter.type'), t('filter.all'), held.map((type) => [type, typeName(type)])),
+    choice('time', t('filter.time'), t('search.any_time'), TIMES.map((days) => [days, t(`filter.time.${days}`)])), around);
 
   function choose(uri) {
     state.chosen = uri;
     state.drawing?.mark(uri);
     showSide();
+    if (matchMedia('(max-width: 1000px)').matches) side.scrollIntoView({ block: 'nearest' }); // it stands below the picture there
   }
 
   async function draw() {
@@ -87,29 +92,29 @@ export async function view({ query, signal }) {
   function showSide() {
     const node = state.found.nodes.find((each) => each.uri === state.chosen);
     if (!node) { fill(side, h('p', { class: 'muted' }, t('graph.choose'))); return; }
-    const nameOf = (uri) => state.found.nodes.find((each) => each.uri === uri)?.name ?? uri;
+    const called = (uri) => state.found.nodes.find((each) => each.uri === uri)?.name ?? uri;
     const edges = state.found.edges.filter((edge) => edge.source === node.uri || edge.target === node.uri);
     const isMemory = node.type !== CONVERSATION;
-    const place = isMemory ? `#/memory/${pathOf(node.uri)}` : `#/session/${encodeURIComponent(node.name)}`;
     fill(side,
       h('div', { class: 'stack tight' }, isMemory ? typeBadge(node.type) : h('span', { class: 'badge' }, t('graph.conversation')),
-        h('h2', {}, h('a', { href: place, dataset: { testid: 'graph-open' } }, node.name)),
-        node.abstract && h('p', { class: 'muted' }, plainLine(node.abstract)),
-        isMemory && asked.around !== node.uri && h('div', {}, h('button', { type: 'button', class: 'button small', dataset: { testid: 'graph-around' }, on: { click: () => { asked.around = node.uri; load(); } } }, t('graph.around')))),
+        h('h2', {}, node.name),
+        node.abstract && h('p', { class: 'muted' }, node.abstract),
+        h('div', { class: 'row tight' }, h('a', { class: 'button small primary', href: node.place, dataset: { testid: 'graph-open' } }, t('graph.enter')),
+          isMemory && asked.around !== node.uri && h('button', { type: 'button', class: 'button small', dataset: { testid: 'graph-around' }, on: { click: () => { asked.around = node.uri; load(); } } }, t('graph.around')))),
       h('h3', {}, t('memory.relations')),
       edges.length === 0 && h('p', { class: 'muted' }, t('memory.relations.none')),
-      h('ul', { class: 'graph-edges' }, edges.map((edge) => edgeRow(edge, node, nameOf))),
+      h('ul', { class: 'graph-edges' }, edges.map((edge) => edgeRow(edge, node, called))),
       isMemory && facts.writable && adding(node));
   }
 
-  function edgeRow(edge, node, nameOf) {
+  function edgeRow(edge, node, called) {
     const outward = edge.source === node.uri;
     const other = outward ? edge.target : edge.source;
     const own = RELATIONS.includes(edge.relation);
     const word = named(`relation.${outward ? edge.relation : `${edge.relation}.back`}`, named(`relation.${edge.relation}`, edge.relation));
     return h('li', { dataset: { testid: 'graph-edge', uri: other } },
       h('span', { class: ['badge', edge.relation === 'contradicts' && 'bad'] }, word), ' ',
-      h('button', { type: 'button', class: 'link-button', on: { click: () => choose(other) } }, nameOf(other)),
+      h('button', { type: 'button', class: 'link-button', on: { click: () => choose(other) } }, called(other)),
       own && facts.writable && h('div', { class: 'row tight' },
         h('select', { value: edge.relation, 'aria-label': t('graph.relation'), dataset: { testid: 'graph-change' }, on: { change: ({ target }) =>
           store({ uri: edge.source, other: edge.target, relation: target.value, strength: edge.strength, ...(target.value === edge.relation ? {} : { instead: edge.relation }) }) } },
@@ -165,7 +170,7 @@ export async function view({ query, signal }) {
   const zoom = h('div', { class: 'graph-zoom', role: 'group', 'aria-label': t('graph.zoom') }, [['+', 1.3, 'in'], ['−', 1 / 1.3, 'out'], ['⤢', 0, 'fit']].map(([sign, factor, key]) =>
     h('button', { type: 'button', class: 'button small', 'aria-label': t(`graph.zoom.${key}`), title: t(`graph.zoom.${key}`), on: { click: () => state.drawing?.zoom(factor) } }, sign)));
   const page = h('section', { class: 'view view-graph' },
-    h('header', { class: 'view-head split' }, h('div', { class: 'stack tight' }, h('h1', {}, t('graph.title')), h('p', { class: 'lede' }, t('graph.lede')))),
+    h('header', { class: 'view-head' }, h('h1', {}, t('graph.title')), h('p', { class: 'lede' }, t('graph.lede'))),
     filters, h('div', { class: 'graph-columns' }, h('div', { class: 'stack tight' }, status, h('div', { class: 'graph-frame' }, canvas, zoom), list), side));
   requestAnimationFrame(load); // the picture needs its place to have a size
   return page;

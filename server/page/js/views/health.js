@@ -2,13 +2,13 @@
 
 import { get, send } from '../api.js';
 import { fill, h } from '../dom.js';
-import { ago, bytes, moment, named, number, percent, t } from '../i18n.js';
+import { ago, bytes, capital, moment, named, number, percent, t } from '../i18n.js';
 import { linkOf, nameOf } from '../parts/addresses.js';
 import { barRows } from '../parts/charts.js';
 import { kindName } from '../parts/commits.js';
 import { dialog } from '../parts/dialogs.js';
 import { growing } from '../parts/lists.js';
-import { typeName } from '../parts/marks.js';
+import { importanceLevel, typeName } from '../parts/marks.js';
 import { sentence } from '../parts/sentences.js';
 import { pending } from '../parts/states.js';
 import { href } from '../router.js';
@@ -62,11 +62,12 @@ function doctor(report, mend) {
     h('p', { class: ['verdict', report.clean ? 'good' : 'bad'], dataset: { testid: 'verdict' } },
       h('span', { class: 'sign', 'aria-hidden': 'true' }, report.clean ? SIGNS.ok : SIGNS.warning),
       t(report.clean ? (found.length ? 'health.sound_notices' : 'health.sound') : 'health.unsound', { count: report.clean ? found.length : pressing })),
+    h('p', { class: 'muted small' }, t('health.covers')),
     done.length ? h('div', { class: 'note', dataset: { testid: 'mended' } }, h('p', {}, t('health.mended', { count: done.length })), h('ul', { class: 'plain-list' }, done.slice(0, 20).map((each) => h('li', {}, sentence(each))))) : null,
     repairs.length ? h('p', { class: 'row' }, mend ? h('button', { type: 'button', class: 'button primary', dataset: { testid: 'mend' }, on: { click: () => mend(repairs) } }, t('health.mend')) : null,
       h('span', { class: 'muted small' }, t('health.repair'), ' ', h('code', {}, 'runebook doctor --repair'))) : null,
     found.length ? growing(found, finding, { size: 20, props: { class: 'findings', dataset: { testid: 'findings' } } }) : null,
-    fine.length ? h('details', {}, h('summary', {}, t('health.fine', { count: fine.length })),
+    fine.length ? h('details', {}, h('summary', {}, t('health.fine')),
       h('ul', { class: 'findings' }, fine.slice(0, 40).map(finding))) : null);
 }
 
@@ -84,6 +85,7 @@ function figures(stats, facts) {
   const retrieval = stats.retrieval ?? {};
   const index = stats.index ?? {};
   const waiting = stats.waiting_extractions ?? {};
+  const held = stats.memories + stats.messages;
   return h('section', { class: 'stack', 'aria-labelledby': 'health-figures' },
     h('h2', { id: 'health-figures' }, t('health.figures')),
     h('dl', { class: 'figures', dataset: { testid: 'figures' } },
@@ -91,8 +93,8 @@ function figures(stats, facts) {
       figure('health.conversations', number(stats.sessions), t('sessions.messages', { count: stats.messages })),
       figure('health.archived', number(stats.archived)),
       figure('health.waiting', number(waiting.sessions ?? 0), t('sessions.messages', { count: waiting.messages ?? 0 }), '#/queue'),
-      figure('health.used', stats.memories ? percent(Math.min(1, stats.used / Math.max(1, stats.memories + stats.messages))) : '–', t('health.accesses', { count: stats.accesses })),
-      figure('health.importance', stats.mean_salience === null ? '–' : number(stats.mean_salience), stats.mean_confidence === null ? '' : t('health.confidence', { value: number(stats.mean_confidence) }))),
+      figure('health.used', t('health.used.of', { used: Math.min(stats.used, held), held }), t('health.used.what')),
+      figure('health.importance', stats.mean_salience === null ? '–' : capital(t(`importance.${importanceLevel(stats.mean_salience)}`)), stats.mean_salience === null ? '' : t('health.importance.of', { value: stats.mean_salience }))),
     h('div', { class: 'pictures' },
       picture('health.by_type', rows(stats.by_type, typeName)),
       picture('health.sizes', rows(stats.size_bytes, (name) => named(`size.${name}`, name), bytes)),

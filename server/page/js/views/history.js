@@ -1,17 +1,17 @@
-// History: every commit by day, what it did and who made it, with a strip that shows how busy each day was.
+// History: every commit by day, what it did, who made it and how to take it back.
 
 import { get } from '../api.js';
 import { h } from '../dom.js';
 import { dateOf, day, moment, t } from '../i18n.js';
-import { authorName, commitLines, kindBadge, mainFiles, marks } from '../parts/commits.js';
-import { dayStrip, ends } from '../parts/charts.js';
+import { authorName, commitLines, kindBadge, marks } from '../parts/commits.js';
 import { nameOf } from '../parts/addresses.js';
 import { listKeys } from '../parts/memoryrow.js';
 import { empty, pending } from '../parts/states.js';
 import { toastError } from '../parts/toast.js';
+import { href } from '../router.js';
+import { about } from '../state.js';
 
 const PAGE = 30;
-const STRIP_DAYS = 70;
 
 /** `query.uri`: only what touched this file or directory. */
 export async function view({ query, signal }) {
@@ -19,26 +19,22 @@ export async function view({ query, signal }) {
   const page = h('section', { class: 'view view-history' },
     h('header', { class: 'view-head' }, h('h1', {}, t('history.title')), h('p', { class: 'lede' }, t('history.lede'))),
     uri ? h('p', { class: 'note' }, t('history.only', { name: nameOf(uri) }), ' ', h('a', { href: '#/history' }, t('history.all'))) : null,
-    pending(async () => timeline(uri, await get('/history', { uri, limit: PAGE }))));
+    pending(async () => timeline(uri, ...await Promise.all([get('/history', { uri, limit: PAGE }), about()]))));
   listKeys(page, signal);
   return page;
 }
 
-function timeline(uri, first) {
+function timeline(uri, first, facts) {
   if (!first.commits.length) return empty(t('history.none'), t('history.none.more'));
-  const commits = [];
   const days = new Map();
   const list = h('div', { class: 'timeline', dataset: { testid: 'timeline' } });
-  const strip = h('div', { class: 'strip' });
   const foot = h('div', { class: 'timeline-foot' });
   const add = ({ commits: more, more: left }) => {
-    commits.push(...more);
-    for (const commit of more) inOrder(placed(list, days, commit), commitItem(commit), commit.at);
-    strip.replaceChildren(...density(commits, days));
-    foot.replaceChildren(...(left ? [moreButton(uri, commits.at(-1), add)] : [h('p', { class: 'muted small' }, t('history.end'))]));
+    for (const commit of more) inOrder(placed(list, days, commit), commitItem(commit, facts.writable), commit.at);
+    foot.replaceChildren(...(left ? [moreButton(uri, more.at(-1), add)] : [h('p', { class: 'muted small' }, t('history.end'))]));
   };
   add(first);
-  return [strip, list, foot];
+  return [list, foot];
 }
 
 function moreButton(uri, last, add) {
@@ -72,42 +68,18 @@ function placed(list, days, commit) {
   return days.get(name).items;
 }
 
-function commitItem(commit) {
-  const files = mainFiles(commit).length;
+function commitItem(commit, writable) {
+  const place = `/commit/${encodeURIComponent(commit.commit_id)}`;
   return h('li', { class: ['commit', commit.undone_by && 'is-undone'], dataset: { testid: 'commit', kind: commit.kind } },
     h('div', { class: 'commit-head' },
-      h('a', { class: 'commit-link', href: `#/commit/${encodeURIComponent(commit.commit_id)}`, dataset: { testid: 'commit-link', listItem: '' } },
-        h('time', { datetime: commit.at }, moment(commit.at, { timeStyle: 'short' }))),
+      h('time', { class: 'commit-time', datetime: commit.at }, moment(commit.at, { timeStyle: 'short' })),
       kindBadge(commit),
-      h('span', { class: 'muted small' }, authorName(commit), ' · ', t('history.files', { count: files })),
+      h('span', { class: 'muted small' }, authorName(commit)),
       marks(commit)),
-    commitLines(commit));
-}
-
-/** Commits per day for the last weeks that are loaded. */
-function density(commits, days) {
-  const counts = new Map();
-  for (const commit of commits) {
-    const name = dayKey(new Date(commit.at));
-    counts.set(name, (counts.get(name) ?? 0) + 1);
-  }
-  const newest = new Date();
-  const oldest = new Date(commits.at(-1).at);
-  const span = Math.min(STRIP_DAYS, Math.max(14, Math.floor((newest - oldest) / 86_400_000) + 2));
-  const columns = Array.from({ length: span }, (_, index) => {
-    const at = new Date(newest);
-    at.setDate(at.getDate() - (span - 1 - index));
-    const name = dayKey(at);
-    const count = counts.get(name) ?? 0;
-    return { name, count, on: day(at.toISOString()), title: t('history.day', { day: day(at.toISOString()), count }) };
-  });
-  const label = t('history.strip', { days: span, count: columns.reduce((sum, column) => sum + column.count, 0) });
-  const pick = ({ name }) => {
-    const section = days.get(name)?.section;
-    section?.scrollIntoView({ block: 'start' });
-    section?.querySelector('h2')?.focus({ preventScroll: true });
-  };
-  return [dayStrip(columns, { label, onPick: pick }), ends(columns[0].on, columns.at(-1).on), h('p', { class: 'muted small' }, label)];
+    commitLines(commit),
+    h('p', { class: 'commit-acts small' },
+      h('a', { href: href(place), dataset: { testid: 'commit-link', listItem: '' } }, t('history.show')),
+      writable && !commit.undone_by && h('a', { href: href(place, { undo: 1 }), dataset: { testid: 'commit-undo' } }, t('action.undo'))));
 }
 
 function dayKey(at) {

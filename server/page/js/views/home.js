@@ -151,8 +151,7 @@ function filterBar(known, counts, labels, filters, change) {
   const any = ['', t('filter.any')];
   const first = h('div', { class: 'filter-rows' },
     text('words', t('filter.words')),
-    choose('sort', t('filter.sort'), SORTS.map((each) => [each, t(`filter.sort.${each}`)])),
-    pinned);
+    choose('sort', t('filter.sort'), SORTS.map((each) => [each, t(`filter.sort.${each}`)])));
   const more = h('details', { class: 'filters' }, h('summary', { dataset: { testid: 'filters' } }, t('filter.more')),
     h('div', { class: 'filter-grid' },
       choose('importance', t('filter.importance'), [any, ...Object.keys(IMPORTANCE).map((each) => [each, t(`filter.importance.${each}`)])]),
@@ -170,6 +169,6 @@ function filterBar(known, counts, labels, filters, change) {
   };
   sync();
   const node = h('section', { class: 'filter-bar', 'aria-label': t('filter.title') },
-    held.length > 1 && h('div', { class: 'chips', role: 'group', 'aria-label': t('filter.type') }, chips), tags, first, h('div', { class: 'row' }, more, reset));
+    held.length > 1 && h('div', { class: 'chips', role: 'group', 'aria-label': t('filter.type') }, chips), tags, first, h('div', { class: 'row' }, more, pinned, reset));
   return { node, sync };
 }

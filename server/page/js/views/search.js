@@ -1,8 +1,9 @@
 // Search: the question, how to rank, filters, and what was found in three groups, each hit with its score drawn.
 
-import { send } from '../api.js';
+import { get, send } from '../api.js';
 import { fill, h } from '../dom.js';
-import { t } from '../i18n.js';
+import { number, t } from '../i18n.js';
+import { chipSelect } from '../parts/fields.js';
 import { hitCard } from '../parts/hits.js';
 import { fromField } from '../parts/lists.js';
 import { typeName } from '../parts/marks.js';
@@ -22,14 +23,15 @@ const GROUPS = ['memory', 'resource', 'skill'];
 
 /** `query`: q, rank, type, days, importance, project. */
 export async function view({ query, signal }) {
-  const [facts, known] = await Promise.all([about(), types()]);
+  const [facts, known, labels] = await Promise.all([about(), types(), get('/labels', {}, { signal })]);
+  const projects = [...new Set([query.project, ...Object.keys(labels.projects)])].filter(Boolean);
   const usual = RANKS.includes(facts.rank) ? facts.rank : 'balanced';
   const asked = { q: '', rank: usual, type: '', days: '', importance: '', project: '', ...query };
   const status = h('span', { role: 'status', dataset: { testid: 'search-status' } });
   const state = { asked, usual, status, limit: FIRST_HITS, call: null };
   const results = h('div', { class: 'search-results', 'aria-busy': 'false', dataset: { testid: 'results' } });
   const run = () => search(state, results, facts);
-  const form = searchForm(state, known.map((type) => type.name), run);
+  const form = searchForm(state, known.map((type) => type.name), projects, run);
   const page = h('section', { class: 'view view-search' }, h('h1', {}, t('search.title')), form, results);
   fromField(page, 'input[type=search]', '.hit-link');
   listKeys(page, signal);
@@ -39,7 +41,7 @@ export async function view({ query, signal }) {
   return page;
 }
 
-function searchForm(state, names, run) {
+function searchForm(state, names, projects, run) {
   const { asked } = state;
   const input = h('input', {
     type: 'search', id: 'search-query', name: 'q', value: asked.q, autocomplete: 'off', enterkeyhint: 'search', maxlength: '2000',
@@ -65,14 +67,16 @@ function searchForm(state, names, run) {
   });
   input.addEventListener('compositionend', () => { typing = setTimeout(typed, TYPING_MS); });
   const hint = h('span', { id: 'rank-about' }, t(`search.rank.${asked.rank}.about`));
-  const rank = chipSelect('rank', t('search.rank'), RANKS.map((each) => [each, t(`search.rank.${each}`)]), state.usual, asked, () => {
+  const rank = chipSelect('search-rank', t('search.rank'), RANKS.map((each) => [each, t(`search.rank.${each}`)]), state.usual, asked.rank, (value) => {
+    asked.rank = value;
     fill(hint, t(`search.rank.${asked.rank}.about`));
     start();
   });
   rank.querySelector('select').setAttribute('aria-describedby', 'rank-about');
-  const choice = (name, label, options) => chipSelect(name, label, options, '', asked, start);
-  const project = h('input', { type: 'text', value: asked.project, maxlength: '200', placeholder: t('search.any'), size: 10, dataset: { testid: 'search-project' }, on: {
-    change: () => { asked.project = project.value.trim(); project.parentElement.classList.toggle('active', Boolean(asked.project)); start(); } } });
+  const choice = (name, label, options) => chipSelect(`search-${name}`, label, options, '', asked[name], (value) => {
+    asked[name] = value;
+    start();
+  });
   return h('form', { class: 'search-form', role: 'search', on: { submit: (event) => {
     event.preventDefault();
     asked.q = input.value.trim();
@@ -84,32 +88,9 @@ function searchForm(state, names, run) {
     choice('type', t('search.type'), [['', t('search.any')], ...names.map((name) => [name, typeName(name)])]),
     choice('days', t('search.time'), [['', t('search.any_time')], ...DAYS.map((days) => [String(days), t('search.days', { count: days })])]),
     choice('importance', t('search.importance'), [['', t('search.any')], ['normal', t('search.from_normal')], ['high', t('search.from_high')]]),
-    h('label', { class: ['chip', 'chip-select', asked.project && 'active'] }, h('span', {}, t('search.project')), project),
+    projects.length > 0 && choice('project', t('search.project'), [['', t('search.any')], ...projects.map((name) => [name, name])]),
     rank),
   h('p', { class: 'hint' }, state.status, hint));
-}
-
-/** A filter as a chip: its name, its value to choose, and a button to drop it once it is set. */
-function chipSelect(name, label, options, usual, asked, changed) {
-  const select = h('select', { value: asked[name], dataset: { testid: `search-${name}` }, on: { change: () => set(select.value) } },
-    options.map(([value, text]) => h('option', { value }, text)));
-  const drop = h('button', { type: 'button', class: 'plain-button', 'aria-label': t('search.drop', { name: label }), dataset: { testid: `search-${name}-drop` }, on: { click: () => {
-    select.value = usual;
-    set(usual);
-    select.focus();
-  } } }, '×');
-  const box = h('span', { class: 'chip chip-select' }, h('label', {}, h('span', {}, label), select), drop);
-  const show = () => {
-    box.classList.toggle('active', asked[name] !== usual);
-    drop.hidden = asked[name] === usual;
-  };
-  const set = (value) => {
-    asked[name] = value;
-    show();
-    changed();
-  };
-  show();
-  return box;
 }
 
 /** What the server is asked; the filter speaks its language. */
@@ -155,8 +136,7 @@ function show(state, results, found, facts) {
   const said = notes.filter((note) => !saysNothingFound(note));
   const how = { rank, rate: facts.decay_lambda, hybrid: hits.some((hit) => hit.why.semantic !== undefined) };
   const kinds = groups(hits);
-  fill(state.status, t('search.found', { count: hits.length }),
-    kinds.length > 1 && t('search.found.of', { groups: kinds.map(([group, members]) => t(`search.found.${group}`, { count: members.length })).join(t('list.comma')) }), ' · ');
+  fill(state.status, t('search.found', { count: hits.length }), ' · ', hits.length > 0 && [t('search.score.said'), ' · ']);
   const again = () => search(state, results, facts);
   const noted = said.map((note) => h('p', { class: 'note', dataset: { testid: 'search-note' } }, noteText(note), ' ',
     /again in a moment/.test(note) ? h('button', { type: 'button', class: 'button small', on: { click: again } }, t('search.again')) : null));
@@ -167,7 +147,7 @@ function show(state, results, found, facts) {
   }
   fill(results, noted, kinds.map(([group, members]) =>
     h('section', { class: 'hit-group', dataset: { testid: `hits-${group}` } },
-      h('h2', {}, t(`search.group.${group}`)),
+      h('h2', {}, t(`search.group.${group}`), ' ', h('span', { class: 'count' }, number(members.length))),
       h('ol', { class: 'hits' }, members.map((hit) => hitCard(hit, how, q))))),
   hits.length >= state.limit && state.limit < MOST_HITS ? h('button', {
     type: 'button', class: 'button', dataset: { testid: 'search-more' }, on: { click: () => {

@@ -2,41 +2,43 @@
 
 import { get } from '../api.js';
 import { fill, h } from '../dom.js';
-import { ago, day, moment, named, t } from '../i18n.js';
+import { ago, day, moment, named, number, t } from '../i18n.js';
 import { linkOf, nameOf, sessionLink } from '../parts/addresses.js';
-import { plainLine, typeBadge } from '../parts/marks.js';
+import { typeBadge } from '../parts/marks.js';
 import { listKeys } from '../parts/memoryrow.js';
 import { empty, failure, loading, pending } from '../parts/states.js';
 import { href, remember } from '../router.js';
 
 const LIST_PAGE = 40;
+const WAITING = 'waiting';
 const MESSAGE_PAGE = 100;
 const SEGMENTS_SHOWN = 40;
 const TYPING_MS = 220;
 
-/** With an id that conversation, at `query.line` of it; else all of them, from `query.offset` on. */
-export async function view({ id, query: { line, offset, words = '' }, signal }) {
+/** With an id that conversation, at `query.line` of it; else all of them, from `query.offset` on, or those that wait. */
+export async function view({ id, query: { line, offset, words = '', state = '' }, signal }) {
   if (id !== undefined) return conversation(id, line === undefined ? null : Math.max(0, Number.parseInt(line, 10) || 0), words);
   const start = Math.max(0, Number.parseInt(offset ?? '0', 10) || 0);
   const page = h('section', { class: 'view view-sessions' },
     h('header', { class: 'view-head' }, h('h1', {}, t('sessions.title')), h('p', { class: 'lede' }, t('sessions.lede'))),
-    pending(async () => list(await get('/sessions', { limit: LIST_PAGE, offset: start }), start)));
+    pending(async () => list(await get('/sessions', { limit: LIST_PAGE, offset: start, waiting: state === WAITING }), start, state)));
   listKeys(page, signal);
   return page;
 }
 
-function list({ sessions, total }, start) {
-  if (!sessions.length) return empty(t('sessions.none'), t('sessions.none.more'));
-  const all = sessions.every((session) => session.waiting);
-  const waits = (props) => h('a', { ...props, href: '#/queue' }, t('sessions.waiting'));
+function list({ sessions, total, all, waiting }, start, state) {
+  if (!all) return empty(t('sessions.none'), t('sessions.none.more'));
+  const mixed = state !== WAITING && waiting < all;
+  const chip = (value, label, count) => h('a', { class: 'chip', href: href('/sessions', { state: value }), 'aria-current': state === value ? 'true' : null, dataset: { testid: `sessions-${value || 'all'}` } }, label, h('span', { class: 'count' }, number(count)));
   return [
-    h('p', { class: 'muted small' }, t('sessions.count', { count: total }), all && [' · ', waits()]),
-    h('ul', { class: 'session-list card' }, sessions.map((session) => h('li', { class: 'session-item', dataset: { testid: 'session' } },
+    h('nav', { class: 'chips', 'aria-label': t('filter.state') }, chip('', t('filter.all'), all), chip(WAITING, t('sessions.waiting'), waiting)),
+    !sessions.length && h('p', { class: 'muted' }, t('sessions.waiting.none')),
+    sessions.length > 0 && h('ul', { class: 'session-list card' }, sessions.map((session) => h('li', { class: 'session-item', dataset: { testid: 'session' } },
       h('a', { class: 'session-link', href: sessionLink(session.session_id), dataset: { testid: 'session-link', listItem: '' } }, session.title ?? session.session_id),
       h('span', { class: 'muted small session-facts' }, h('time', { datetime: session.updated_at, title: moment(session.updated_at) }, ago(session.updated_at)), ' · ',
         t('sessions.messages', { count: session.messages }), countOf(session.segments) > 0 && [' · ', t('sessions.segments', { count: countOf(session.segments) })]),
-      session.waiting && !all ? waits({ class: 'badge warn' }) : null))),
-    pager(start, LIST_PAGE, total, (offset) => href('/sessions', { offset: offset || '' })),
+      session.waiting && mixed ? h('a', { class: 'badge', href: '#/queue' }, t('sessions.waiting')) : null))),
+    pager(start, LIST_PAGE, total, (offset) => href('/sessions', { state, offset: offset || '' })),
   ];
 }
 
@@ -57,8 +59,8 @@ async function conversation(id, line, words) {
   const messages = h('div', { class: 'messages', dataset: { testid: 'messages' } });
   const aside = h('aside', { class: 'session-aside', 'aria-label': t('session.segments') });
   const named = (found) => {
-    const at = found.messages.find((message) => message.time)?.time;
-    if (!state.words) fill(under, at && [day(at), ' · '], t('sessions.messages', { count: found.total }));
+    const at = found.messages.find((message) => message.time)?.time ?? found.updated_at;
+    if (!state.words) fill(under, at && [h('time', { datetime: at, title: moment(at) }, day(at)), ' · '], t('sessions.messages', { count: found.total }));
     if (!found.title) return;
     fill(title, found.title);
     document.title = `${found.title} · Runebook`;
@@ -169,7 +171,7 @@ function memoryList({ id, told }) {
   return [h('h2', {}, t('session.memories')),
     h('ul', { class: 'segment-list', dataset: { testid: 'session-memories' } }, told.map((memory) => h('li', { class: 'segment' },
       h('a', { href: linkOf(memory.uri) }, memory.name), ' ', typeBadge(memory.memory_type),
-      h('p', { class: 'small muted' }, plainLine(memory.abstract)),
+      h('p', { class: 'small muted' }, memory.abstract),
       memory.lines.length > 0 && h('p', { class: 'small' }, t('session.from'), ' ', memory.lines.map((line, at) => [at ? t('list.comma') : null, h('a', { href: sessionLink(id, line) }, `#${line + 1}`)])))))];
 }
 
