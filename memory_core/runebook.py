@@ -822,6 +822,6 @@ def addresses(operations: Any) -> Iterator[str]:
     for group in GROUPS:
         items = operations.get(group) if isinstance(operations, Mapping) else getattr(operations, group, None)
         for item in items if isinstance(items, list) else ():
-            given = item if isinstance(item, Mapping) else vars(item)
+            given = item if isinstance(item, Mapping) else getattr(item, "__dict__", {})
             found = [given.get(name) for name in ("uri", "replacement_uri", "directory_uri")]
             yield from (uri for uri in found if isinstance(uri, str) and uri)

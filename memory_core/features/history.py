@@ -150,7 +150,8 @@ class History:
         place = None if uri is None else self._browser.visible(MemoryUri.parse(uri))
         seq = None if before is None else self.resolve(before).seq
         rows = self._ledger.past.commits(self._spaces, uri=place, before=seq, limit=limit)
-        return [commit for row in rows if (commit := self._commit(row, files_most)).files]
+        undone = self._ledger.past.undone([row.commit_id for row in rows])
+        return [commit for row in rows if (commit := self._commit(row, files_most, undone)).files]
 
     def commit(self, commit_id: str) -> Commit:
         """One commit.
@@ -251,7 +252,12 @@ class History:
         """The files whose texts of a commit were purged."""
         return frozenset(uri for _, uri in self._ledger.past.purged([seq]))
 
-    def _commit(self, past: PastCommit, files_most: int | None = None) -> Commit:
+    def _commit(
+        self,
+        past: PastCommit,
+        files_most: int | None = None,
+        undone: Mapping[str, Sequence[str]] | None = None,
+    ) -> Commit:
         rows = [row for row in self._ledger.steps_of(past.seq) if self.sees(row.uri)]
         rows.sort(key=lambda row: row.uri.is_summary)
         read = rows[:files_most]
@@ -265,7 +271,7 @@ class History:
 
             files = imported_from(past.receipt)
             steps = [replace(step, imported_from=files.get(str(step.uri))) for step in steps]
-        undoing = self._ledger.past.undone_by(past.commit_id)
+        undoing = (self._ledger.past.undone([past.commit_id]) if undone is None else undone).get(past.commit_id)
         commit = Commit(
             seq=past.seq,
             commit_id=past.commit_id,
@@ -276,7 +282,7 @@ class History:
             results=tuple(self._results(past.receipt, shown)),
             line="",
             undoes=past.undoes,
-            undone_by=undoing[-1].commit_id if undoing else None,
+            undone_by=undoing[-1] if undoing else None,
         )
         return replace(commit, line=_line(commit))
 

@@ -204,6 +204,8 @@ def _with_session_share(app: ASGIApp, sessions: StreamableHTTPSessionManager, li
         return 0 if asking is None else sum(owner == asking for owner in owners)
 
     async def admit(scope: Scope, receive: Receive, send: Send) -> None:
+        # No events are kept: the SDK would answer nothing at all to whoever asks for those since one.
+        scope = {**scope, "headers": [pair for pair in scope["headers"] if pair[0].lower() != b"last-event-id"]}
         if opens(scope) and open_sessions(scope) >= limit:
             await respond(send, 429, "Too many open sessions.", [(b"retry-after", b"60")])
         else:

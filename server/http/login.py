@@ -285,7 +285,7 @@ class ProviderLogin(Login):
         if found is None or not found.may_read:
             return None
         details: dict[str, Any] = {name: getattr(found, name) for name in _OF_SESSION}
-        details["shared"] = [str(space) for space in found.shared]
+        details |= {"shared": [str(space) for space in found.shared], "issuer": self._config.issuer}
         return await self._look(partial(self._logins.begin_session, details, SESSION_LIFE), writes=True)
 
     @property
@@ -294,9 +294,10 @@ class ProviderLogin(Login):
         return {} if self._config.audience else {"resource": f"{self.url}/mcp"}
 
     def _of_session(self, held: Held) -> Bearer | None:
-        if held.token is not None:  # of the own authorization server, before the settings named an issuer
-            return None
-        shared = tuple(map(SharedSpace.parse, held.details.get("shared", ())))
+        if held.token is not None or held.details.get("issuer") != self._config.issuer:
+            return None  # begun before the settings named this issuer
+        given = {str(space) for _, space in self._groups}
+        shared = tuple(SharedSpace.parse(space) for space in held.details["shared"] if space in given)
         return Bearer(**{name: held.details[name] for name in _OF_SESSION}, shared=shared)
 
     async def _granted(self, token: str) -> Bearer | None:

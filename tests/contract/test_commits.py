@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, TreeRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status, text_sha256
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.features.history import HISTORY, HistoryRequest
+from memory_core.features.history import HISTORY, HistoryRequest, history_of
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook
@@ -169,3 +170,25 @@ def test_pages_of_directories_list_what_is_there_and_keep_what_was_written_on_th
     assert overview.startswith("All on birds.")
     assert "gulls" in overview
     assert "terns" in overview
+
+
+def test_any_chain_of_commits_that_take_each_other_back_can_be_read(place: Place) -> None:
+    memory = place.open()
+    made = note(memory, "tea", "Tea without sugar.").commit_id
+    chain = [made, *(f"20200101T000000-{number:08x}" for number in range(1_500))]
+    rows = [
+        (commit_id, "2020-01-01T00:00:00.000+00:00", "undo", "{}", taken_back)
+        for taken_back, commit_id in itertools.pairwise(chain)
+    ]
+    rows += [("loop-a", "", "undo", "{}", "loop-b"), ("loop-b", "", "undo", "{}", "loop-a")]
+    with memory.store.ledger.database.writing() as connection:
+        connection.executemany(
+            "INSERT INTO commits (commit_id, at, kind, receipt, undoes, settled) VALUES (?, ?, ?, ?, ?, 1)", rows
+        )
+    history = history_of(memory)
+    assert history.commit(made).undone_by is None  # the last one undid the undo
+    assert [commit.commit_id for commit in history.commits()] == [made]
+    undone = memory.store.ledger.past.undone([made, "loop-a", "loop-b"])
+    assert undone[chain[1]] == [chain[2]]
+    assert made not in undone
+    assert undone["loop-a"] == ["loop-b"]

@@ -14,6 +14,7 @@ from memory_core.core.memory.requests import (
     RetrieveRequest,
     TreeRequest,
 )
+from memory_core.core.memory.results import Action
 from memory_core.core.store.issued_tokens import SharedSpace
 from memory_core.features.history import HISTORY, HistoryRequest
 from memory_core.features.purge import PURGE, PurgeRequest
@@ -41,6 +42,12 @@ def told(anna: Runebook) -> str:
         )
     assert (receipt.space, receipt.author, receipt.results[0].uri) == ("team", "anna", TEAM)
     return receipt.commit_id
+
+
+def test_operations_of_a_wrong_shape_are_refused_also_where_there_are_shared_spaces(place: Place) -> None:
+    anna, _, _ = users(place)
+    receipt = anna.commit(CommitRequest(operations={"delete_operations": [TEAM, 7, None]}))
+    assert {result.action for result in receipt.results} == {Action.REJECTED}
 
 
 def test_own_and_shared_memories_are_found_together_with_who_wrote_them(place: Place) -> None:

@@ -126,9 +126,8 @@ def _likeness(one: MemoryUri, other: MemoryUri) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-_GLANCE_SECONDS = 0.001
-#: Directories looked at before one search, of each kind, at most.
-_GLANCED = 400
+#: Directories of each kind looked at before a search: so many in any case, and at most; between, for so long.
+_GLANCED_ALWAYS, _GLANCED_MOST, _GLANCE_SECONDS = 32, 400, 0.001
 #: Entries of a directory that are compared before a search; a larger one is left to the watcher and the scans.
 _LARGE = 5_000
 
@@ -203,11 +202,11 @@ class DirectoryTimes:
         changed: list[MemoryUri] = []
         with self._guard:
             for kind in (self._memories, self._others):
-                for uri in list(islice(kind, _GLANCED)):
+                for number, uri in enumerate(list(islice(kind, _GLANCED_MOST)), 1):
                     path, mtime_ns = kind[uri] = kind.pop(uri)  # last in line: the next ones come first the next time
                     if _mtime_ns(path) != mtime_ns:
                         changed.append(uri)
-                    if time.monotonic() >= until:
+                    if number >= _GLANCED_ALWAYS and time.monotonic() >= until:
                         break
         return changed
 

@@ -79,6 +79,18 @@ def note_progress(connection: sqlite3.Connection, seq: int, progress: SessionPro
     )
 
 
+_AMONG_IDS = "commit_id IN (SELECT value FROM json_each(?))"
+#: All that took back some commits, or each other, however long the chain is.
+_UNDOING = """
+WITH RECURSIVE undoing (seq, commit_id, undoes) AS (
+    SELECT seq, commit_id, undoes FROM commits WHERE undoes IN (SELECT value FROM json_each(?))
+    UNION
+    SELECT c.seq, c.commit_id, c.undoes FROM commits c JOIN undoing u ON c.undoes = u.commit_id
+)
+SELECT commit_id, undoes FROM undoing ORDER BY seq DESC
+"""
+
+
 class PastTable(Table):
     """Reads commits and their progress; erases."""
 
@@ -154,16 +166,23 @@ class PastTable(Table):
 
     def undone_by(self, commit_id: str) -> list[PastCommit]:
         """Commits that took this one back and were not taken back themselves, oldest first."""
-        return self._standing("undoes = ?", commit_id)
+        ids = self.undone([commit_id]).get(commit_id, [])
+        return self.where(f"{_AMONG_IDS} ORDER BY seq", json.dumps(ids)) if ids else []
 
     def of_kind(self, kind: str) -> list[PastCommit]:
         """Commits of one kind that were not taken back, oldest first."""
-        return self._standing("kind = ?", kind)
+        found = self.where("kind = ? ORDER BY seq", kind)
+        undone = self.undone([commit.commit_id for commit in found])
+        return [commit for commit in found if commit.commit_id not in undone]
 
-    def _standing(self, condition: str, value: str) -> list[PastCommit]:
-        """The commits for which a condition holds and that were not taken back, oldest first."""
-        found = self.where(f"{condition} ORDER BY seq", value)
-        return [commit for commit in found if not self.undone_by(commit.commit_id)]
+    def undone(self, commit_ids: Iterable[str]) -> dict[str, list[str]]:
+        """By id of those commits that were taken back: which commits did and hold themselves, oldest first."""
+        rows = self._rows(_UNDOING, json.dumps(list(commit_ids)))
+        undone: dict[str, list[str]] = {}
+        for commit_id, taken_back in rows:  # newest first: whether a commit holds is known before what it took back
+            if commit_id not in undone:
+                undone.setdefault(taken_back, []).insert(0, commit_id)
+        return undone
 
     def progress(self, seq: int) -> PastProgress | None:
         """How a commit moved the queue, or None if it did not."""

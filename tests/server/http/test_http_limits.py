@@ -149,6 +149,14 @@ def test_one_token_cannot_use_up_the_sessions_of_another(tmp_path: Path, start_h
     assert send(server, "POST", "/mcp", OPENING, anna).status == 200
 
 
+def test_who_asks_for_events_since_one_is_answered(http_server: HttpServer) -> None:
+    session = send(http_server, "POST", "/mcp", OPENING).headers["mcp-session-id"]
+    asked = ("Accept: text/event-stream", f"Mcp-Session-Id: {session}", "Last-Event-ID: 7")
+    with socket.create_connection(("127.0.0.1", http_server.port), PATIENCE_SECONDS) as stream:
+        stream.sendall(head(http_server, "GET /mcp HTTP/1.1", *asked))
+        assert stream.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
 # Garbage
 
 

@@ -519,6 +519,24 @@ def test_a_session_of_the_own_server_is_none_at_a_provider(tmp_path: Path, issue
         assert not office.opens(session)
 
 
+def test_a_session_holds_for_its_issuer_and_for_spaces_that_are_still_given(tmp_path: Path, issuer: Issuer) -> None:
+    with office_at(tmp_path / "home", issuer, **GROUPS) as office, ledger_of(tmp_path / "home") as ledger:
+        space = space_of(issuer.url, "bob")
+        bob = {"id": "x", "label": "bob", "user_space": space, "agent_space": space, "read_only": False}
+        begun: list[str | None] = [
+            Logins(ledger.tokens.database).begin_session({**bob, **more}, timedelta(hours=1))
+            for more in (
+                {"shared": ["team:read", "ops:read", "gone"], "issuer": issuer.url},
+                {"shared": ["team"], "issuer": "https://before.example"},
+                {"shared": ["team"]},
+            )
+        ]
+        held, *others = map(str, begun)
+        (shared,) = office.page(held).facts("GET", "/about")["spaces"][1:]
+        assert shared == {"space": "team", "writable": False}
+        assert not any(map(office.opens, others))
+
+
 def test_the_owner_may_name_a_users_space(tmp_path: Path, issuer: Issuer) -> None:
     given = {"user_claim": "email", "user_spaces": ["anna@example.com=anna"]}
     with office_at(tmp_path / "home", issuer, **given) as office:

@@ -127,7 +127,7 @@ def test_a_search_is_drawn_opened_left_and_repeated(shown: Shown) -> None:
     bars = view.get_by_role("img").evaluate_all("bars => bars.map(bar => bar.ariaLabel)")
     assert any(label.startswith("words 1.00") for label in bars)
     assert page.evaluate("frame.getBoundingClientRect().height") > 200  # as high as the view said that it is
-    view.get_by_role("button", name="Tea Only green tea 绿茶").click()
+    view.get_by_role("button", name="Tea · Only green tea 绿茶").click()
     view.get_by_test_id("title").wait_for()
     assert view.get_by_test_id("title").inner_text() == "Tea"
     assert said(page, "tools/call")[-1]["name"] == "read"
