@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
 _SPACE_PARTS = 2
+_FLAGS = ("appended", "purged")
 _BATCH_FILES = 500
 _BATCH_BYTES = 16 * 1024**2
 _SHOWN = 3
@@ -208,7 +209,7 @@ class _Run:
         try:
             reason = self._history_obstacle()
             if reason is None:
-                checked = map(_checked, commits)
+                checked = _all_checked(commits)
                 taken = insert_history if not self.done.dry_run else _counted
                 self.done.history = taken(self._store.ledger, checked)
                 return
@@ -225,7 +226,7 @@ class _Run:
         if self._store.ledger.newest_seq():
             return "this store has one of its own."
         if self._holds_one_user and any(
-            map(self._cannot_be_here, _texts_of(map(_checked, self._archive.history() or ())))
+            map(self._cannot_be_here, _texts_of(_all_checked(self._archive.history() or ())))
         ):
             return "it holds the character NUL, or texts of another user, which a database keeps apart."
         if not all(self._redaction.keeps(commit) for commit in self._archive.history() or ()):
@@ -356,7 +357,19 @@ def space_mapping(uris: Sequence[MemoryUri], into: tuple[str, str] | None) -> di
     return found
 
 
-def _checked(commit: Mapping[str, Any]) -> Mapping[str, Any]:
+def _all_checked(commits: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The commits of a history, oldest first, each checked when it is taken.
+
+    Raises:
+        InvalidInput: If one is not what it says.
+    """
+    earlier: set[str] = set()
+    for commit in commits:
+        yield _checked(commit, earlier)
+        earlier.add(commit["commit_id"])
+
+
+def _checked(commit: Mapping[str, Any], earlier: Set[str]) -> Mapping[str, Any]:
     """A commit of the history that is what it says.
 
     Raises:
@@ -367,6 +380,8 @@ def _checked(commit: Mapping[str, Any]) -> Mapping[str, Any]:
             for uri in (change["uri"], *([change["moved_from"]] if change["moved_from"] is not None else [])):
                 if str(MemoryUri.parse(uri)) != uri:
                     raise ValueError("a URI is not as it is written")
+            if any(type(change[name]) not in (int, bool) or change[name] not in (0, 1) for name in _FLAGS):
+                raise ValueError("a mark of a change is neither 0 nor 1")
             if not change["appended"] and not change["purged"]:
                 for side in ("before", "after"):
                     text = change[side]
@@ -378,6 +393,8 @@ def _checked(commit: Mapping[str, Any]) -> Mapping[str, Any]:
         datetime.fromisoformat(commit["at"])
         if not all(isinstance(commit[name], str) for name in ("commit_id", "kind", "author")):
             raise ValueError("a name is missing")
+        if commit["undoes"] is not None and commit["undoes"] not in earlier:
+            raise ValueError("a commit undoes none that is before it")
     except (KeyError, TypeError, ValueError, AttributeError, InvalidUri) as error:
         why = str(error) if type(error) is ValueError else "a member is missing or of another kind"
         raise InvalidInput(

@@ -265,6 +265,10 @@ def test_an_export_cut_short_or_flipped_anywhere_is_refused(source: Runebook, tm
         {"after_sha256": "0" * 64},
         {"uri": 7},
         {"appended": 0, "before": 5},
+        {"appended": 10**30},
+        {"appended": -5},
+        {"appended": "x"},
+        {"purged": "y"},
     ],
 )
 def test_a_forged_history_is_refused_whole(source: Runebook, tmp_path: Path, harm: dict[str, Any]) -> None:
@@ -280,6 +284,20 @@ def test_a_forged_history_is_refused_whole(source: Runebook, tmp_path: Path, har
             imported(target, path)
         assert target.store.ledger.newest_seq() == 0
         assert kept_files(tmp_path / "target") == {}
+
+
+@pytest.mark.parametrize("undone", [5, ["x"], "nothing", None])
+def test_a_history_in_which_a_commit_undoes_none_before_it_is_refused(
+    source: Runebook, tmp_path: Path, undone: Any
+) -> None:
+    path = exported(source, tmp_path / "all.jsonl", history=True)
+    source.close()
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()[1:-1]]
+    first = next(line["commit"] for line in lines if line["kind"] == "commit")
+    first["undoes"] = undone or first["commit_id"]
+    forged_lines(path, *lines)
+    with opened(tmp_path / "target") as target, pytest.raises(InvalidInput, match="history"):
+        imported(target, path)
 
 
 def test_a_name_that_is_a_folder_here_is_refused_alone(source: Runebook, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ DEPTH_LIMIT = 64
 _INTEGER_LIMIT_BITS = 4096
 _COUNT_LIMIT = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME_SHOWN_CHARS, _TIME_SHOWN_BITS = 60, 200
 _DIGITS = re.compile(r"[+-]?\d{9,}(\.\d+)?")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _TIME_HINT = "Send ISO 8601 such as 2023-05-08T13:56:00+08:00, or seconds or milliseconds since 1970, or no time."
@@ -95,9 +96,17 @@ def moment(value: Any, at: str) -> datetime | None:
         found = found.replace(tzinfo=timezone(found.utcoffset() or timedelta(0)), fold=0)
         found.astimezone(UTC)  # a time that overflows in UTC could be neither compared nor sorted
     except (ValueError, OverflowError, TypeError):
-        shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:60]}…"
-        raise InvalidInput(f"the time of {at}, {shown}, cannot be read.", hint=_TIME_HINT) from None
+        raise InvalidInput(f"the time of {at}, {_shown_time(value)}, cannot be read.", hint=_TIME_HINT) from None
     return found
+
+
+def _shown_time(value: Any) -> str:
+    """What stands where a time should; only the type of what is neither text nor number, for it may have any size."""
+    if isinstance(value, str):
+        return repr(value) if len(value) <= _TIME_SHOWN_CHARS else f"{value[:_TIME_SHOWN_CHARS]!r}…"
+    if isinstance(value, int) and value.bit_length() > _TIME_SHOWN_BITS:
+        return "a number of many digits"
+    return repr(value) if isinstance(value, int | float) else f"of type {type(value).__name__}"
 
 
 def milliseconds(entry: Mapping[str, Any], at: str) -> int | None:

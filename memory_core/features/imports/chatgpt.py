@@ -36,7 +36,8 @@ def _conversation(conversation_id: str, place: str, told: Record) -> Iterator[It
     nodes = {str(key): Record(node) for key, node in told.record("mapping").members.items()}
     parents = {key: node.text("parent") or None for key, node in nodes.items()}
     taken = branch(parents, _leaf(nodes, told.text("current_node")))
-    left = sum(1 for key, node in nodes.items() if node.get("message") and key not in set(taken))
+    on_branch = set(taken)
+    left = sum(1 for key, node in nodes.items() if node.get("message") and key not in on_branch)
     if left:
         yield Skipped("messages of branches that were left", left)
     messages = system_messages("title", told.text("title").strip())

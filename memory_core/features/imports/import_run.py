@@ -7,6 +7,7 @@ originals are renamed only once everything of them is acknowledged, and never in
 
 from __future__ import annotations
 
+import contextlib
 import json
 import zipfile
 from collections import Counter
@@ -453,7 +454,8 @@ def _project(folder: str) -> str | None:
     """The project of a folder, which may be one of another machine; its home and roots are none."""
     if folder.startswith(("\\\\", "//")):
         return None
-    if Path(folder).exists():
-        return project_at(Path(folder))
+    with contextlib.suppress(OSError, ValueError):  # a name that this system does not take, or does not show
+        if Path(folder).exists():
+            return project_at(Path(folder))
     parts = [part for part in folder.replace("\\", "/").split("/") if part]
     return folder_name(parts[-1]) if len(parts) >= _PROJECT_DEPTH else None

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -24,6 +25,8 @@ _ENDINGS = (".md", ".markdown")
 #: Files that agents keep as lists of memories, and the type of what no heading names.
 _KEPT = {"memory": "notes", "memories": "notes", "learnings": "patterns", "lessons": "patterns"}
 _FRONT_LIMIT_LINES, _FRONT_LIMIT_CHARS = 200, 20_000
+#: Of a heading; each section below it holds it once more.
+_HEADING_LIMIT_CHARS = 300
 _BULLET = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s+(?:\[(?P<box>[ xX])\]\s+)?")
 _DATED = re.compile(r"\[?(\d{4}-\d{2}-\d{2})\]?\s*[:：-]?\s+(?=\S)")
 #: Between these marks stand our own rules for a host's model, which are nobody's memories.
@@ -134,7 +137,7 @@ def _sections(lines: Sequence[str], begin: int) -> Iterator[_Section]:
     headings: list[tuple[int, str]] = []
     blocks: list[tuple[int, int]] = []
     start = begin
-    for token, inner in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, inner in zip_longest(tokens, tokens[1:]):
         is_block = token.level == 0 and token.type not in ("bullet_list_open", "ordered_list_open", "hr")
         if token.map is None or not (is_block or (token.level == 1 and token.type == "list_item_open")):
             continue
@@ -146,7 +149,7 @@ def _sections(lines: Sequence[str], begin: int) -> Iterator[_Section]:
         yield _Section(tuple(name for _, name in headings), start, first, blocks)
         level = int(token.tag[1:])
         headings = [(depth, name) for depth, name in headings if depth < level]
-        headings.append((level, inner.content.strip("*_ ") if inner else ""))
+        headings.append((level, inner.content.strip("*_ ")[:_HEADING_LIMIT_CHARS] if inner else ""))
         blocks, start = [], end
     yield _Section(tuple(name for _, name in headings), start, len(lines), blocks)
 
@@ -197,7 +200,14 @@ def _front_matter(text: str) -> tuple[dict[str, Any], int]:
         front = {key: value.strip().strip("[]\"'") for key, _, value in told}
     if not isinstance(front, dict):
         return {}, 0
-    return {str(key).strip().casefold().replace("-", "_"): value for key, value in front.items()}, end + 1
+    # What is nested is nobody's key here, and a few aliases make more of it than any memory holds.
+    flat = {
+        key: [each for each in value if isinstance(each, str)]
+        for key, value in front.items()
+        if isinstance(value, list)
+    }
+    flat |= {key: value for key, value in front.items() if isinstance(value, str)}
+    return {str(key).strip().casefold().replace("-", "_"): value for key, value in flat.items()}, end + 1
 
 
 FORMAT = Format(

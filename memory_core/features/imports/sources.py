@@ -31,7 +31,8 @@ from memory_core.core.text.word_table import word_table
 from memory_core.features.export_file import ENTRIES_LIMIT, sound_entries
 from memory_core.features.imports.items import LeftOut
 
-#: Of one element or line: a conversation, say. Reading it takes about five times as much memory.
+#: Of one element, one line, or JSON that is read whole. Reading a conversation takes about five times as much memory,
+#: and what is made of empty objects alone about fifty times.
 ELEMENT_LIMIT_BYTES = 32 * 1024**2
 #: Of a file that has to be in memory at once.
 WHOLE_LIMIT_BYTES = 64 * 1024**2
@@ -329,7 +330,10 @@ def whole(source: Source, entry: Entry) -> Any:
         InvalidInput: If it is not JSON, or too large.
         StorageFailed: If it cannot be read.
     """
-    return _loads(source.read(entry).removeprefix(_BOM), entry.name)
+    content = source.read(entry)
+    if len(content) > ELEMENT_LIMIT_BYTES:
+        raise InvalidInput(f"{entry.name} is too large.", hint="Split it, then import again.")
+    return _loads(content.removeprefix(_BOM), entry.name)
 
 
 def elements(source: Source, entry: Entry) -> Iterator[Found]:

@@ -17,6 +17,7 @@ from memory_core.core.memory.message import (
     ToolResult,
     dump_lines,
     from_record,
+    moment,
     parse_lines,
     search_text,
     session_id_for,
@@ -318,6 +319,18 @@ def test_malformed_message_is_refused_by_index(bad: Any, error: type[InvalidInpu
     caught = refused([{"role": "user", "content": "好"}, bad], error)
     assert "messages[1]" in caught.message
     assert words in caught.message
+
+
+class _Huge:
+    def __repr__(self) -> str:
+        raise MemoryError
+
+
+def test_what_is_no_time_is_told_shortly_whatever_its_size() -> None:
+    for value in (_Huge(), [_Huge()], "x" * 1_000, 10**5_000):
+        with pytest.raises(InvalidInput) as caught:
+            moment(value, "a message")
+        assert len(caught.value.message) < 120
 
 
 @pytest.mark.parametrize("raw", ["hello", {"role": "user", "content": "x"}, None, 5, b"x"])

@@ -14,7 +14,7 @@ import pytest
 
 from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.core.memory.results import Action, as_json
-from memory_core.features.imports import import_run, sources
+from memory_core.features.imports import chatgpt, import_run, markdown, sources
 from memory_core.features.imports.sources import elements, lines, open_source
 from memory_core.runebook import Runebook
 from tests.features.imports import foreign
@@ -120,6 +120,50 @@ def test_rules_that_begin_very_often_and_never_end_cost_seconds_at_most(memory: 
     done = brought(memory, path, dry_run=True)
     assert time.process_time() - started < 10
     assert done.total(Action.CREATED) == 1  # what never ends is too long for a memory
+
+
+def test_aliases_in_front_matter_make_no_more_of_it_than_stands_there(memory: Runebook, tmp_path: Path) -> None:
+    names = "abcdefghij"
+    lists = [f"{name}: &{name} [{','.join([f'*{names[at - 1]}' if at else 'x'] * 9)}]" for at, name in enumerate(names)]
+    front = "\n".join([*lists, "created: *j", "title: *j", "tags: [kept, *j]"])
+    done = brought(memory, write(tmp_path / "a.md", f"---\n{front}\n---\nA text.\n"))
+    assert done.counts["notes"][Action.CREATED] == 1
+    assert not done.left_out
+
+
+@pytest.mark.parametrize("empty", ["", "\n", "---\ntitle: x\n---\n"])
+def test_a_markdown_file_without_a_text_brings_nothing_and_the_others_come_in(
+    empty: str, memory: Runebook, tmp_path: Path
+) -> None:
+    write(tmp_path / "folder" / "a.md", empty)
+    write(tmp_path / "folder" / "b.md", "# Title\nA text.\n")
+    assert brought(memory, tmp_path / "folder").total(Action.CREATED) == 1
+
+
+def test_a_very_long_heading_is_not_held_once_for_each_section() -> None:
+    lines = ["# " + "a" * 200_000, *["## s", "x"] * 300]
+    assert max(len(section.key()) for section in markdown._sections(lines, 0)) < 1_000
+
+
+def test_a_json_file_that_is_read_whole_is_no_larger_than_an_element(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "ELEMENT_LIMIT_BYTES", 100)
+    with open_source(write(tmp_path / "a.json", [{}] * 100)) as source, pytest.raises(InvalidInput, match="too large"):
+        sources.whole(source, source.entries[0])
+
+
+@pytest.mark.parametrize("folder", ["/home/anna/" + "x" * 5_000, "/home/anna/a\0b"])
+def test_a_folder_whose_name_no_system_takes_is_one_of_another_machine(folder: str) -> None:
+    import_run._project(folder)
+
+
+def test_a_large_conversation_of_chatgpt_is_read_once() -> None:
+    nodes = {f"a{n}": {"message": {"a": 1}, "parent": f"a{n - 1}"} for n in range(16_000)}
+    told = {"conversation_id": "c", "mapping": nodes, "current_node": "a15999"}
+    started = time.process_time()
+    list(chatgpt._conversation("c", "a.json", sources.Record(told)))
+    assert time.process_time() - started < 3
 
 
 def test_a_damaged_archive_and_a_path_that_is_not_there_are_refused_in_words(memory: Runebook, tmp_path: Path) -> None:
