@@ -150,8 +150,7 @@ class History:
         place = None if uri is None else self._browser.visible(MemoryUri.parse(uri))
         seq = None if before is None else self.resolve(before).seq
         rows = self._ledger.past.commits(self._spaces, uri=place, before=seq, limit=limit)
-        undone = self._ledger.past.undone([row.commit_id for row in rows])
-        return [commit for row in rows if (commit := self._commit(row, files_most, undone)).files]
+        return [commit for commit in self._commits(rows, files_most) if commit.files]
 
     def commit(self, commit_id: str) -> Commit:
         """One commit.
@@ -163,7 +162,7 @@ class History:
             NotFound: If the reader sees no such commit.
             InvalidInput: If several begin so.
         """
-        commit = self._commit(self.resolve(commit_id))
+        (commit,) = self._commits([self.resolve(commit_id)])
         if not commit.files:
             raise _no_commit(commit_id)
         return commit
@@ -203,7 +202,8 @@ class History:
             for past in self._ledger.past.commits(self._spaces, uri=place, before=before, limit=limit - len(found)):
                 rows = [row for row in self._ledger.changes_of([past.seq]) if row.uri == place]
                 if rows:
-                    found.append(Version(self._commit(past), self._diff(rows[0], asked=True)))
+                    (commit,) = self._commits([past])
+                    found.append(Version(commit, self._diff(rows[0], asked=True)))
                     moved, before = rows[0].moved_from, past.seq
                 if moved is not None:
                     break
@@ -252,12 +252,11 @@ class History:
         """The files whose texts of a commit were purged."""
         return frozenset(uri for _, uri in self._ledger.past.purged([seq]))
 
-    def _commit(
-        self,
-        past: PastCommit,
-        files_most: int | None = None,
-        undone: Mapping[str, Sequence[str]] | None = None,
-    ) -> Commit:
+    def _commits(self, rows: Sequence[PastCommit], files_most: int | None = None) -> Iterator[Commit]:
+        undone = self._ledger.past.undone([row.commit_id for row in rows])
+        return (self._commit(row, undone.get(row.commit_id, ()), files_most) for row in rows)
+
+    def _commit(self, past: PastCommit, undone_by: Sequence[str], files_most: int | None) -> Commit:
         rows = [row for row in self._ledger.steps_of(past.seq) if self.sees(row.uri)]
         rows.sort(key=lambda row: row.uri.is_summary)
         read = rows[:files_most]
@@ -271,7 +270,6 @@ class History:
 
             files = imported_from(past.receipt)
             steps = [replace(step, imported_from=files.get(str(step.uri))) for step in steps]
-        undoing = (self._ledger.past.undone([past.commit_id]) if undone is None else undone).get(past.commit_id)
         commit = Commit(
             seq=past.seq,
             commit_id=past.commit_id,
@@ -282,7 +280,7 @@ class History:
             results=tuple(self._results(past.receipt, shown)),
             line="",
             undoes=past.undoes,
-            undone_by=undoing[-1] if undoing else None,
+            undone_by=undone_by[-1] if undone_by else None,
         )
         return replace(commit, line=_line(commit))
 

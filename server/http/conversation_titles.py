@@ -6,18 +6,17 @@ from collections.abc import Iterable, Sequence
 
 from memory_core.core.errors import RunebookError
 from memory_core.core.index.documents import is_session_log
-from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.uri import SCHEME, MemoryUri, file_of
-from memory_core.core.text.plain_text import plain_text
+from memory_core.core.text.plain_text import plain_line
 from memory_core.features.tiers.stored import StoredSegment, segments_in
 from memory_core.runebook import Runebook
 
-_TOPICS, _CHARS, _READ_CHARS = 2, 90, 2_000
+_TOPICS, _CHARS = 2, 90
 
 
 def title_of(memory: Runebook, log: MemoryUri, segments: Sequence[StoredSegment]) -> str | None:
     """What a conversation was about: what the user began with, else the topics that it spoke of most."""
-    first = summary_line(plain_text(memory.indexer.catalog.opening(str(log))[:_READ_CHARS]), _CHARS)
+    first = plain_line(memory.indexer.catalog.opening(str(log)), _CHARS)
     most = sorted(segments, key=lambda each: -len(each.segment.pages))[:_TOPICS]
     return first or " · ".join(each.segment.title for each in most) or None
 

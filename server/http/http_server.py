@@ -144,7 +144,8 @@ def build_app(
                 await anyio.to_thread.run_sync(store.release)
 
     transports = Starlette(routes=[*streamable.routes, *sse.routes], lifespan=lifespan)
-    sessions = _with_session_share(transports, server.session_manager, max(1, settings.max_sessions // _SHARES))
+    share = max(1, settings.max_sessions // _SHARES)
+    sessions = _with_session_share(_without_last_event_id(transports), server.session_manager, share)
     behind = sessions if store is None else _with_api(sessions, store, settings, owner)
     rates = RequestRates(settings.requests_per_minute)
     sharing = None
@@ -204,14 +205,23 @@ def _with_session_share(app: ASGIApp, sessions: StreamableHTTPSessionManager, li
         return 0 if asking is None else sum(owner == asking for owner in owners)
 
     async def admit(scope: Scope, receive: Receive, send: Send) -> None:
-        # No events are kept: the SDK would answer nothing at all to whoever asks for those since one.
-        scope = {**scope, "headers": [pair for pair in scope["headers"] if pair[0].lower() != b"last-event-id"]}
         if opens(scope) and open_sessions(scope) >= limit:
             await respond(send, 429, "Too many open sessions.", [(b"retry-after", b"60")])
         else:
             await app(scope, receive, send)
 
     return admit
+
+
+def _without_last_event_id(app: ASGIApp) -> ASGIApp:
+    """``app``, which is not told since which event somebody asks: none are kept, and the SDK would not answer."""
+
+    async def pass_on(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == _PATH and scope["method"] == "GET":
+            scope = {**scope, "headers": [pair for pair in scope["headers"] if pair[0].lower() != b"last-event-id"]}
+        await app(scope, receive, send)
+
+    return pass_on
 
 
 def _with_api(app: ASGIApp, store: ServedStore, settings: HttpConfig, owner: ForOwner | None) -> ASGIApp:

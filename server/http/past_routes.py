@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -77,8 +77,8 @@ def history(
     found = past_of(memory).commits(uri, limit + 1, before, files_most=_FILES_LISTED)
     listed = [_listed(commit) for commit in found[:limit]]
     memory.indexer.follow()
-    called = titles(memory, (file["uri"] for each in listed for file in each["files"] if not file.get("withheld")))
-    return {"commits": listed, "more": len(found) > limit, "titles": called}
+    named = _titles(memory, chain.from_iterable(each["files"] for each in listed))
+    return {"commits": listed, "more": len(found) > limit, "titles": named}
 
 
 @route(history_routes, "GET", "/commits/{commit_id}", "CommitDiffAnswer", 404)
@@ -91,11 +91,12 @@ def read_commit(memory: Reader, commit_id: CommitId, context: Context = 3) -> An
     for diff in history.diff(commit.commit_id):
         rows, rows_left = _shown_rows(diff, context, rows_left)
         files.append({**as_json(diff.step), "rows": rows})
-    return {
-        "commit": commit,
-        "files": files,
-        "titles": titles(memory, (file["uri"] for file in files if not file.get("withheld"))),
-    }
+    return {"commit": commit, "files": files, "titles": _titles(memory, files)}
+
+
+def _titles(memory: Runebook, files: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The titles of the conversations among files of commits, but for those that are not to be shown."""
+    return titles(memory, (file["uri"] for file in files if not file.get("withheld")))
 
 
 @route(history_routes, "POST", "/commits/{commit_id}/undo", "CommitReceipt", 404, 409)

@@ -22,18 +22,15 @@ from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import CONTENT, MemoryTypeRegistry
 from memory_core.core.memory.message import Message, search_text, transcript_line
 from memory_core.core.memory.metadata import CONTESTING
-from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.text.analysis import word_count
 from memory_core.core.text.directives import is_directive
 from memory_core.core.text.language import sentences
 from memory_core.core.text.normalization import signature, simplified
-from memory_core.core.text.plain_text import plain_text
+from memory_core.core.text.plain_text import plain_line
 from memory_core.core.text.time_expressions import time_spans
 
 ABSTRACT_LIMIT_CHARS = 256
-#: Of a text, so many times what its abstract holds is read: marks and white space are left out of it.
-_READ_TIMES = 20
 #: Turns on each side whose text is embedded with a message.
 NEIGHBOURS = 2
 #: Pieces of one long turn that are embedded; what lies beyond is found by words only.
@@ -219,7 +216,7 @@ def abstract_of(memory: Memory, name: str, limit_chars: int = ABSTRACT_LIMIT_CHA
     """One line about a memory: the stored abstract, else how its body begins, else the name."""
     given = memory.metadata.text("abstract")
     said = given if given is not None and given.strip() else memory.body
-    return summary_line(plain_text(said[: _READ_TIMES * limit_chars]), limit_chars) or name
+    return plain_line(said, limit_chars) or name
 
 
 class Turn(NamedTuple):

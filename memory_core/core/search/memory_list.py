@@ -40,6 +40,8 @@ Order = Literal["updated", "created", "importance", "accesses", "name"]
 LIMIT_MOST = 500
 #: A memory and a day: the day, its URI, its name and its type.
 Dated = tuple[str, str, str, str]
+#: Of the memories made on a day, so many are named.
+_NAMED_A_DAY = 2
 _WORDS_CHARS = 500
 #: Each is looked for in every text.
 _WORDS_MOST = 24
@@ -239,15 +241,12 @@ class MemoryList:
         condition = self._condition(EntryFilter(), datetime.now(UTC))
         return dict(self._rows("d.memory_type, count(*)", condition, "GROUP BY 1 ORDER BY 2 DESC, 1"))
 
-    def calendar(
-        self, first: str, last: str, named: int = 2
-    ) -> tuple[tuple[Dated, ...], tuple[Dated, ...], dict[str, int]]:
+    def calendar(self, first: str, last: str) -> tuple[list[Dated], list[Dated], dict[str, int]]:
         """What happened in a span of days, and which memories were made on each of them.
 
         Args:
             first: ISO date, included.
             last: ISO date, included.
-            named: Of the memories made on a day, so many are named.
 
         Returns:
             Memories that tell when something happened, in order; the first ones made on each day; how many were made,
@@ -257,16 +256,19 @@ class MemoryList:
         told = "substr(d.happened, 1, 10), d.uri, d.name, d.memory_type"
         within = "AND d.happened >= ? AND substr(d.happened, 1, 10) <= ? ORDER BY d.happened, d.name LIMIT ?"
         events = self._rows(told, shown, within, first, last, LIMIT_MOST)
-        within = f"AND {made_on} >= ? AND {made_on} <= ?"
-        made = dict(self._rows(f"{made_on}, count(*)", shown, f"{within} GROUP BY 1 ORDER BY 1", first, last))
-        columns = f"{made_on} AS day, d.uri, d.name, d.memory_type"
-        place = f"row_number() OVER (PARTITION BY {made_on} ORDER BY d.created_at, d.uri) AS place"
-        added = self._catalog.connection().execute(
-            f"SELECT day, uri, name, memory_type FROM (SELECT {columns}, {place} FROM documents d "
-            f"WHERE {shown.sql} {within}) WHERE place <= ? ORDER BY day, place",
-            (*shown.parameters, first, last, named),
+        of_day = f"OVER (PARTITION BY {made_on}"
+        rows = self._catalog.connection().execute(
+            f"SELECT day, uri, name, memory_type, made FROM (SELECT {made_on} AS day, d.uri, d.name, d.memory_type, "
+            f"count(*) {of_day}) AS made, row_number() {of_day} ORDER BY d.created_at, d.uri) AS place "
+            f"FROM documents d WHERE {shown.sql} AND {made_on} >= ? AND {made_on} <= ?) WHERE place <= ? "
+            "ORDER BY day, place",
+            (*shown.parameters, first, last, _NAMED_A_DAY),
         )
-        return tuple(events), tuple(added), made
+        added, made = [], {}
+        for *dated, count in rows:
+            added.append(tuple(dated))
+            made[dated[0]] = count
+        return events, added, made
 
     def labels(self) -> tuple[dict[str, int], dict[str, int]]:
         """Tags and projects of memories that may be seen from no project, with how many have each, most first."""

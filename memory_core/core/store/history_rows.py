@@ -79,7 +79,6 @@ def note_progress(connection: sqlite3.Connection, seq: int, progress: SessionPro
     )
 
 
-_AMONG_IDS = "commit_id IN (SELECT value FROM json_each(?))"
 #: All that took back some commits, or each other, however long the chain is.
 _UNDOING = """
 WITH RECURSIVE undoing (seq, commit_id, undoes) AS (
@@ -167,7 +166,8 @@ class PastTable(Table):
     def undone_by(self, commit_id: str) -> list[PastCommit]:
         """Commits that took this one back and were not taken back themselves, oldest first."""
         ids = self.undone([commit_id]).get(commit_id, [])
-        return self.where(f"{_AMONG_IDS} ORDER BY seq", json.dumps(ids)) if ids else []
+        among = "commit_id IN (SELECT value FROM json_each(?)) ORDER BY seq"
+        return self.where(among, json.dumps(ids)) if ids else []
 
     def of_kind(self, kind: str) -> list[PastCommit]:
         """Commits of one kind that were not taken back, oldest first."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from memory_core.core.memory.names import summary_line
+
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _QUOTED = re.compile(r"\s*(?:>\s?)+")
 _HEADING = re.compile(r"\s*#{1,6}\s+")
@@ -13,6 +15,8 @@ _LINK = re.compile(r"!?\[([^\]]{1,300})\]\([^()\s]+\)")
 #: Marks around words; a lone one is a sign of its own, as in ``2 ** 3``.
 _AROUND = re.compile(r"(\*\*|~~|(?<!\w)__)(?=\S)(.{1,300}?)(?<=\S)\1(?!\w)")
 _RULES = ("---", "***", "___", "===")
+#: For a line, so many times its length is read: marks and white space are left out of it.
+_READ_TIMES = 20
 
 
 def plain_text(text: str) -> str:
@@ -40,6 +44,11 @@ def plain_text(text: str) -> str:
             after_item = mark is not None or cells
             apart = mark is not None and mark.re is _HEADING
     return "\n".join(lines)
+
+
+def plain_line(text: str, limit_chars: int) -> str:
+    """How the beginning of a text reads on one line of at most ``limit_chars`` characters; see ``plain_text``."""
+    return summary_line(plain_text(text[: _READ_TIMES * limit_chars]), limit_chars)
 
 
 def _without_marks(line: str) -> str:

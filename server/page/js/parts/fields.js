@@ -90,7 +90,7 @@ export function livePreview(box, render, pauseMs = 300) {
 export function chipSelect(testid, label, options, usual, value, changed) {
   const select = h('select', { value, dataset: { testid }, on: { change: () => set(select.value) } },
     options.map(([value, text]) => h('option', { value }, text)));
-  const drop = h('button', { type: 'button', class: 'plain-button', 'aria-label': t('search.drop', { name: label }), dataset: { testid: `${testid}-drop` }, on: { click: () => {
+  const drop = h('button', { type: 'button', class: 'plain-button', 'aria-label': t('filter.drop', { name: label }), dataset: { testid: `${testid}-drop` }, on: { click: () => {
     select.value = usual;
     set(usual);
     select.focus();
