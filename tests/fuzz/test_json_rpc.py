@@ -87,18 +87,14 @@ class Wire:
         """Send ``frames`` and account for every answer."""
         self.rounds += 1
         end = f"end of round {self.rounds}"
-        writer = threading.Thread(target=self._write_all, args=([*(frame.line for frame in frames)],))
-        writer.start()
+        for frame in frames:
+            self.write(frame.line)  # what is answered meanwhile is collected
+        self.write(dumped({"jsonrpc": "2.0", "id": end, "method": "ping", "params": self.meta}))
         owed = Counter(key(frame.id) for frame in frames if frame.expected == "once")
         owed[key(None)] += sum(frame.expected == "null" for frame in frames)
+        owed[key(end)] += 1
         permitted = sum(frame.expected == "maybe" for frame in frames)
-        ended = False
-        while owed.total() > 0 or not ended:
-            if not ended and not writer.is_alive():
-                writer.join()
-                self.write(dumped({"jsonrpc": "2.0", "id": end, "method": "ping", "params": self.meta}))
-                ended = True
-                owed[key(end)] += 1
+        while owed.total() > 0:
             message = self.message()
             if "method" in message:
                 assert "id" not in message, f"a request to a client that can answer none: {message}"
@@ -110,10 +106,6 @@ class Wire:
             else:
                 permitted -= 1
                 assert permitted >= 0, f"an answer nobody asked for: {json.dumps(message)[:500]}"
-
-    def _write_all(self, lines: list[bytes]) -> None:
-        for line in lines:
-            self.write(line)
 
     def close(self) -> None:
         assert self.process.stdin is not None
