@@ -8,7 +8,8 @@ import { HUES } from './marks.js';
 const LABEL_CHARS = 28;
 const COLUMN_PX = 110;
 const ROW_PX = 74;
-const EDGE_PX = 44; // room for the buttons
+const EDGE_PX = 44; // room for the buttons; less in a narrow picture
+const EDGE_SHARE = 0.08;
 /** In a narrower picture only the relations of the chosen node are named. */
 const NARROW_PX = 600;
 /** Fewer nodes than this need only part of the picture. */
@@ -97,14 +98,16 @@ function arrange(drawing, box) {
     ? { name: 'grid', cols, condense: false, boundingBox: { x1: 0, y1: 0, w: width, h: Math.ceil(drawing.nodes().length / cols) * ROW_PX } }
     : { name: 'cose', randomize: false, nodeDimensionsIncludeLabels: true, nodeOverlap: 20, nodeRepulsion: () => 9_000, idealEdgeLength: () => 90, componentSpacing: 70, boundingBox: { x1: 0, y1: 0, w: width, h: height } };
   drawing.layout({ ...layout, animate: false, fit: false }).run();
-  drawing.fit(undefined, EDGE_PX);
+  drawing.nodes().forEach(placeName);
+  drawing.fit(undefined, edge(drawing));
   const shrunk = Math.min(MOST_GROWN, Math.max(1, 1 / drawing.zoom()));
-  drawing.style().selector('node').style({ 'font-size': LABEL_PX * shrunk, 'text-max-width': `${LABEL_WIDTH_PX * shrunk}px` }).selector('edge').style({ 'font-size': (LABEL_PX - 2) * shrunk }).update();
+  drawing.nodes().style({ 'font-size': LABEL_PX * shrunk, 'text-max-width': `${LABEL_WIDTH_PX * shrunk}px` });
+  drawing.edges().style({ 'font-size': (LABEL_PX - 2) * shrunk });
   drawing.nodes().forEach(placeName);
   fit(drawing);
 }
 
-/** Put its name where no line comes and nothing else stands; below it where there is no such place. */
+/** Put its name where nothing else stands and best no line comes; below it where there is no such place. */
 function placeName(node) {
   const others = node.cy().nodes().not(node);
   const open = ([, , x, y]) => node.neighborhood('node').every((other) => {
@@ -120,12 +123,14 @@ function placeName(node) {
       return x1 > box.x2 || x2 < box.x1 || y1 > box.y2 || y2 < box.y1;
     });
   };
-  if (!SIDES.some((side) => open(side) && free(side))) put(SIDES[0]);
+  put(SIDES.find((side) => open(side) && free(side)) ?? SIDES.find(free) ?? SIDES[0]);
 }
+
+const edge = (drawing) => Math.min(EDGE_PX, EDGE_SHARE * drawing.width());
 
 /** All in sight, and a few no larger than life. */
 function fit(drawing) {
-  drawing.fit(undefined, EDGE_PX);
+  drawing.fit(undefined, edge(drawing));
   if (drawing.zoom() > MOST_FITTED) drawing.zoom(MOST_FITTED).center();
 }
 

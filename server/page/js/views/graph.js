@@ -103,11 +103,11 @@ export async function view({ query, signal }) {
   function keyOf() {
     const hues = new Map();
     for (const type of ORDER) if (state.drawn.some((node) => node.type === type)) hues.set(HUES[type], [...(hues.get(HUES[type]) ?? []), typeName(type)]);
-    const relations = Object.entries(DASHES).filter(([relation]) => state.found.edges.some((edge) => edge.relation === relation));
+    const relations = Object.entries({ ...DASHES, contradicts: 'bad' }).filter(([relation]) => state.found.edges.some((edge) => edge.relation === relation));
     return [
       [...hues].map(([hue, names]) => h('li', {}, h('i', { class: `dot hue-${hue}` }), names.join(t('list.comma')))),
       state.drawn.some((node) => node.type === CONVERSATION) && h('li', {}, h('i', { class: 'dot told' }), t('graph.conversation')),
-      relations.map(([relation, dash]) => h('li', {}, h('i', { class: `line ${dash}` }), t(`relation.${relation}`))),
+      relations.map(([relation, look]) => h('li', {}, h('i', { class: `line ${look}` }), t(`relation.${relation}`))),
       h('li', {}, t('graph.size')),
     ];
   }
