@@ -74,7 +74,7 @@ export async function startShell() {
 function drawTop() {
   const focused = top.contains(document.activeElement) ? document.activeElement.dataset.testid : null;
   const field = h('input', {
-    type: 'search', id: 'top-search', name: 'q', autocomplete: 'off', 'aria-label': t('shell.search'), placeholder: t('shell.search'),
+    type: 'search', id: 'top-search', name: 'q', autocomplete: 'off', 'aria-label': t('shell.search'), placeholder: t('nav.search'),
     'aria-keyshortcuts': '/', dataset: { testid: 'top-search' },
   });
   const search = h('form', { class: 'top-search', role: 'search' },

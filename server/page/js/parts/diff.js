@@ -24,6 +24,7 @@ export function diffTable(rows, { left, right, name, expand } = {}) {
   }
   const split = trailerStart(shown);
   const body = shown.slice(0, split);
+  while (body.at(-1)?.kind === 'same' && !body.at(-1).right.text.trim()) body.pop();
   const trailer = shown.slice(split);
   const changed = trailer.filter((row) => SIGNS[row.kind]).length;
   const wholly = !body.some((row) => SIGNS[row.kind]);
@@ -117,23 +118,10 @@ function lines(rows, open) {
 
 function folded(rows, changed, expand) {
   const part = h('tbody', {});
-  const button = h(
-    'button',
-    { type: 'button', class: 'button quiet', 'aria-expanded': 'false', 'data-testid': 'diff-fields' },
-    t('diff.fields', { count: changed }),
-  );
-  part.append(h('tr', { class: 'diff-skipped' }, h('td', { colspan: '4' }, button)));
-  let open = null;
-  button.addEventListener('click', () => {
-    if (open) {
-      open.forEach((row) => row.remove());
-      open = null;
-    } else {
-      open = rows.slice(0, FIRST_ROWS).map((row) => line(row, expand));
-      part.append(...open);
-    }
-    button.setAttribute('aria-expanded', String(open !== null));
-  });
+  const box = h('details', {}, h('summary', { 'data-testid': 'diff-fields' }, t('diff.fields', { count: changed })));
+  const head = h('tr', { class: 'diff-skipped diff-fields' }, h('td', { colspan: '4' }, box));
+  box.addEventListener('toggle', () => part.replaceChildren(head, ...(box.open ? rows.slice(0, FIRST_ROWS).map((row) => line(row, expand)) : [])));
+  part.append(head);
   return part;
 }
 
@@ -176,5 +164,6 @@ function side(cell, kind) {
 function words(cell, kind) {
   if (!cell.parts) return [cell.text || '\u00a0'];
   const tag = kind === 'added' ? 'ins' : 'del';
-  return cell.parts.map(([text, changed]) => (changed ? h(tag, {}, text) : text));
+  return cell.parts.map(([text, changed]) => (!changed ? text : !text.trim() ? h(tag, {}, text)
+    : text.split(/(\s+)/).map((piece) => (piece.trim() ? h(tag, {}, piece) : piece))));
 }

@@ -19,6 +19,8 @@ const LOOKS = {
   salience: { tone: 'tone-4' },
 };
 const NEAR = [[0.6, 'why.line.near'], [0.35, 'why.line.rather_near']];
+/** From which match on it is called what. */
+const MATCHES = [[0.5, 'strong'], [0.2, 'fair'], [0, 'weak']];
 const WORDS_SHOWN = 4;
 const MARKS = ['exact', 'speaker', 'date', 'project', 'rerank'];
 const part2 = (value) => number(value, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
@@ -39,15 +41,14 @@ export function hitCard(hit, search, query) {
       h('a', { class: 'hit-link', href: linkOf(hit.uri), dataset: { testid: 'hit-link', listItem: '' } }, titleOf(hit)),
       typeBadge(hit.memory_type),
       hit.project ? h('span', { class: 'badge badge-project' }, hit.project) : null,
-      h('span', { class: 'hit-score', title: t('search.score') }, h('span', { class: 'decay tone-1', 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(100 * Math.min(1, hit.score))}%` } })),
-        h('span', { dataset: { testid: 'hit-score' } }, part2(hit.score)))),
+      h('span', { class: 'hit-score', title: t('search.score'), dataset: { testid: 'hit-match' } }, t(`search.match.${MATCHES.find(([from]) => explained.match >= from)[1]}`),
+        h('span', { class: 'decay tone-1', 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(100 * explained.match)}%` } })))),
     h('p', { class: 'hit-abstract', dataset: { testid: 'hit-passage' } }, hit.passage ? marked(hit.passage, hit.marks) : hit.abstract),
     h('div', { class: 'hit-foot' }, h('span', { dataset: { testid: 'hit-line' } }, lineOf(hit, search)),
       MARKS.filter((mark) => hit.why[mark] !== undefined).map((mark) =>
         h('span', { class: `mark mark-${mark}`, title: t(`why.${mark}.more`) }, t(`why.${mark}.mark`))),
       hit.confidence < 1 ? h('span', { class: 'mark' }, t('search.confidence', { share: percent(hit.confidence) })) : null,
-      when(hit.updated_at, 'mark.changed'),
-      hit.accesses ? h('span', {}, t('mark.accesses', { count: hit.accesses })) : null),
+      h('span', {}, when(hit.updated_at, 'mark.changed'), hit.accesses ? ` · ${t('mark.accesses', { count: hit.accesses })}` : null)),
     rivals.map((rival) => h('p', { class: 'hit-rival', dataset: { testid: 'hit-rival' } },
       h('span', { class: 'hit-rival-verb' }, t(rival.relation === 'replaced_by' ? 'search.replaced' : 'search.contradicted')), ' ',
       h('a', { href: linkOf(rival.uri) }, rival.abstract || nameOf(rival.uri)), ' ',
@@ -55,7 +56,7 @@ export function hitCard(hit, search, query) {
     (hit.also ?? []).length ? h('p', { class: 'hit-also' }, t('search.also', { count: hit.also.length }), ' ',
       hit.also.slice(0, 3).map((uri, at) => [at ? t('list.comma') : null, h('a', { href: linkOf(uri) }, nameOf(uri))])) : null,
     h('details', { class: 'hit-why', dataset: { testid: 'hit-why' } },
-      h('summary', {}, t('search.why')), bar(hit, explained), scoreLegend(explained),
+      h('summary', {}, t('search.why')), h('p', { dataset: { testid: 'hit-score' } }, t('search.score.number', { score: part2(hit.score) })), bar(hit, explained), scoreLegend(explained),
       h('ul', {}, reasons(hit, explained, search, query).map((line) => h('li', {}, line)))));
 }
 

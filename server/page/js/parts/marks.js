@@ -45,7 +45,7 @@ export function importanceMark(salience) {
   const filled = 4 - LEVELS.findIndex(([name]) => name === level);
   return h('span', { class: `importance ${level}`, title: t('importance.of', { level: t(`importance.${level}`), value: Number(salience ?? 0.5) }) },
     h('span', { class: 'dots', 'aria-hidden': 'true' }, Array.from({ length: 4 }, (_, index) => h('i', { class: index < filled ? 'on' : '' }))),
-    t('importance.short', { level: t(`importance.${level}`) }));
+    h('span', { class: 'said' }, t('importance.short', { level: t(`importance.${level}`) })));
 }
 
 /** The steps of freshness: from which share on, and the colour. */
@@ -56,7 +56,7 @@ export function decayBar(decay, { named: said = true } = {}) {
   if (typeof decay !== 'number') return null;
   const share = Math.max(0, Math.min(1, decay));
   return h('span', { class: 'fresh', title: t('mark.fresh', { share: percent(share) }) },
-    h('span', { class: `decay ${FRESH.find(([from]) => share >= from)[1]}`, 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(share * 100)}%` } })),
+    h('span', { class: 'decay tone-1', 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(share * 100)}%` } })),
     said ? t('mark.fresh.short', { share: percent(share) }) : percent(share));
 }
 

@@ -38,7 +38,7 @@ async function drawn(id, undoing) {
     own.length > MOST_FILES ? h('p', { class: 'note' }, t('commit.more', { count: own.length - MOST_FILES })) : null,
     summaries.length ? h('details', { class: 'summaries', on: { toggle: opens(() => summaries.slice(0, MOST_FILES).map((file) => fileDiff(commit, file, false))) } },
       h('summary', {}, t('commit.summaries', { count: summaries.length }))) : null,
-    h('details', { class: 'small' }, h('summary', {}, t('memory.standing')),
+    h('details', { class: 'small' }, h('summary', {}, t('commit.technical')),
       [commit.commit_id, ...own.slice(0, MOST_FILES).map((file) => file.uri)].map((each) => h('p', {}, h('code', {}, each)))),
   ];
 }

@@ -9,6 +9,7 @@ import { about } from '../state.js';
 import { linkOf, nameOf } from '../parts/addresses.js';
 import { chipSelect } from '../parts/fields.js';
 import { HUES, ORDER, typeBadge, typeName } from '../parts/marks.js';
+import { DASHES, drawGraph } from '../parts/network.js';
 import { receiptToast } from '../parts/receipt.js';
 import { empty, failure } from '../parts/states.js';
 import { toastError } from '../parts/toast.js';
@@ -27,6 +28,7 @@ export async function view({ query, signal }) {
   const canvas = h('div', { class: 'graph-canvas', role: 'img', 'aria-label': t('graph.picture'), dataset: { testid: 'graph' } });
   const side = h('aside', { class: 'graph-side stack', 'aria-live': 'polite', dataset: { testid: 'graph-side' } });
   const list = h('div');
+  const key = h('ul', { class: 'chart-legend' });
   const status = h('p', { class: 'muted small', role: 'status', dataset: { testid: 'graph-count' } });
 
   async function load() {
@@ -54,8 +56,10 @@ export async function view({ query, signal }) {
     const loose = found.nodes.length - state.drawn.length;
     const told = state.drawn.filter((node) => node.type === CONVERSATION).length;
     fill(status, t('home.count', { count: state.drawn.length - told }), told > 0 && [t('list.comma'), t('sessions.count', { count: told })],
-      loose > 0 && ` · ${t('graph.loose')}`, found.left_out > 0 && ` · ${t('graph.left_out', { count: found.left_out })}`);
+      loose > 0 && [' · ', t('graph.loose', { count: loose }), h('button', { type: 'button', class: 'link-button', dataset: { testid: 'graph-to-list' }, on: { click: openList } }, t('graph.loose.list'))],
+      found.left_out > 0 && ` · ${t('graph.left_out', { count: found.left_out })}`);
     canvas.parentElement.hidden = found.nodes.length === 0;
+    fill(key, keyOf());
     fill(list, found.nodes.length === 0 ? empty(t('graph.none'), t('graph.none.text')) : nodeList());
     await draw();
     showSide();
@@ -76,7 +80,6 @@ export async function view({ query, signal }) {
   }
 
   async function draw() {
-    const { drawGraph } = await import('../parts/network.js');
     if (signal.aborted || canvas.parentElement.hidden) return;
     state.drawing?.stop();
     state.drawing = drawGraph(canvas, { nodes: state.drawn, edges: state.found.edges }, choose, (uri) => go(`#/memory/${pathOf(uri)}`));
@@ -86,7 +89,27 @@ export async function view({ query, signal }) {
   function nodeList() {
     return h('details', { class: 'graph-list' }, h('summary', {}, t('graph.list')),
       h('ul', { class: 'chips' }, state.found.nodes.map((node) => h('li', {}, h('button', { type: 'button', class: 'chip', dataset: { testid: 'graph-node', uri: node.uri }, on: { click: () => choose(node.uri) } },
-        h('i', { class: `dot hue-${HUES[node.type] ?? 6}` }), node.name)))));
+        h('i', { class: node.type === CONVERSATION ? 'dot told' : `dot hue-${HUES[node.type] ?? 6}` }), node.name)))));
+  }
+
+  function openList() {
+    const box = list.querySelector('details');
+    box.open = true;
+    box.querySelector('summary').focus();
+    box.scrollIntoView({ block: 'start' });
+  }
+
+  /** What the colours and lines of the picture mean: types of one colour together. */
+  function keyOf() {
+    const hues = new Map();
+    for (const type of ORDER) if (state.drawn.some((node) => node.type === type)) hues.set(HUES[type], [...(hues.get(HUES[type]) ?? []), typeName(type)]);
+    const relations = Object.entries({ ...DASHES, contradicts: 'bad' }).filter(([relation]) => state.found.edges.some((edge) => edge.relation === relation));
+    return [
+      [...hues].map(([hue, names]) => h('li', {}, h('i', { class: `dot hue-${hue}` }), names.join(t('list.comma')))),
+      state.drawn.some((node) => node.type === CONVERSATION) && h('li', {}, h('i', { class: 'dot told' }), t('graph.conversation')),
+      relations.map(([relation, look]) => h('li', {}, h('i', { class: `line ${look}` }), t(`relation.${relation}`))),
+      h('li', {}, t('graph.size')),
+    ];
   }
 
   function showSide() {
@@ -171,7 +194,7 @@ export async function view({ query, signal }) {
     h('button', { type: 'button', class: 'button small', 'aria-label': t(`graph.zoom.${key}`), title: t(`graph.zoom.${key}`), on: { click: () => state.drawing?.zoom(factor) } }, sign)));
   const page = h('section', { class: 'view view-graph' },
     h('header', { class: 'view-head' }, h('h1', {}, t('graph.title')), h('p', { class: 'lede' }, t('graph.lede'))),
-    filters, h('div', { class: 'graph-columns' }, h('div', { class: 'stack tight' }, status, h('div', { class: 'graph-frame' }, canvas, zoom), list), side));
+    h('div', { class: 'stack tight' }, filters, status), h('div', { class: 'graph-columns' }, h('div', { class: 'stack tight' }, h('div', { class: 'graph-frame' }, canvas, zoom), key, list), side));
   requestAnimationFrame(load); // the picture needs its place to have a size
   return page;
 }

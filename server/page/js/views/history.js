@@ -73,13 +73,12 @@ function commitItem(commit, writable) {
   return h('li', { class: ['commit', commit.undone_by && 'is-undone'], dataset: { testid: 'commit', kind: commit.kind } },
     h('div', { class: 'commit-head' },
       h('time', { class: 'commit-time', datetime: commit.at }, moment(commit.at, { timeStyle: 'short' })),
-      kindBadge(commit),
       h('span', { class: 'muted small' }, authorName(commit)),
       marks(commit)),
-    commitLines(commit),
+    commitLines(commit, kindBadge(commit)),
     h('p', { class: 'commit-acts small' },
       h('a', { href: href(place), dataset: { testid: 'commit-link', listItem: '' } }, t('history.show')),
-      writable && !commit.undone_by && h('a', { href: href(place, { undo: 1 }), dataset: { testid: 'commit-undo' } }, t('action.undo'))));
+      writable && !commit.undone_by && h('a', { href: href(place, { undo: 1 }), dataset: { testid: 'commit-undo' } }, t('history.undo'))));
 }
 
 function dayKey(at) {

@@ -5,7 +5,7 @@ import { fill, h } from '../dom.js';
 import { number, t } from '../i18n.js';
 import { href, remember } from '../router.js';
 import { lengths, types } from '../state.js';
-import { tagList } from '../parts/fields.js';
+import { chipSelect, tagList } from '../parts/fields.js';
 import { ORDER, typeName } from '../parts/marks.js';
 import { countText, listKeys, memoryRow } from '../parts/memoryrow.js';
 import { selection } from '../parts/selection.js';
@@ -15,6 +15,7 @@ import { tagChoices } from '../parts/tags.js';
 const PAGE = 50;
 const MOST = 200;
 const MOST_TAGS = 12;
+const FIRST_TYPES = 7;
 const DAY_MS = 86_400_000;
 const SORTS = ['updated', 'created', 'importance', 'accesses', 'name'];
 const TIMES = ['1', '7', '30', '365', '-90'];
@@ -123,17 +124,21 @@ function filterBar(known, counts, labels, filters, change) {
     clearTimeout(type.timer);
     type.timer = setTimeout(() => change(event.target.name, event.target.value.trim()), fallback);
   };
-  const text = (name, label, choices = null) => {
-    const field = h('input', { type: 'search', id: `filter-${name}`, name, autocomplete: 'off', list: choices && `known-${name}`, dataset: { testid: `filter-${name}` },
+  const field = (name, more = {}) => {
+    const input = h('input', { type: 'search', id: `filter-${name}`, name, ...more, autocomplete: 'off', dataset: { testid: `filter-${name}` },
       on: { input: (event) => type(event, 250) } });
-    controls.push(() => { if (document.activeElement !== field) field.value = filters[name] ?? ''; });
-    return h('div', { class: 'filter' }, h('label', { for: `filter-${name}` }, label), field, choices && tagChoices(`known-${name}`, choices));
+    controls.push(() => { if (document.activeElement !== input) input.value = filters[name] ?? ''; });
+    return input;
   };
   const place = (type) => (ORDER.includes(type.name) ? ORDER.indexOf(type.name) : ORDER.length);
   const held = known.filter((type) => counts[type.name] > 0 || type.name === filters.type).sort((left, right) => place(left) - place(right));
   const chips = [['', t('filter.all')], ...held.map((type) => [type.name, typeName(type.name)])].map(([value, label]) =>
     h('button', { type: 'button', class: 'chip', value, dataset: { testid: `type-${value || 'any'}` }, on: { click: () => change('type', value) } },
       label, counts[value] > 0 && h('span', { class: 'count' }, number(counts[value]))));
+  const others = h('button', { type: 'button', class: 'chip', 'aria-expanded': 'false', dataset: { testid: 'more-types' }, on: { click: () => {
+    others.setAttribute('aria-expanded', String(others.getAttribute('aria-expanded') === 'false'));
+    sync();
+  } } });
   const pinned = h('button', { type: 'button', class: 'chip', dataset: { testid: 'filter-pinned' },
     on: { click: () => change('pinned', filters.pinned === '1' ? '' : '1') } }, t('filter.pinned'));
   const tags = h('div', { class: 'chips', role: 'group', 'aria-label': t('edit.tags'), dataset: { testid: 'filter-tags' } });
@@ -149,26 +154,31 @@ function filterBar(known, counts, labels, filters, change) {
   };
   const reset = h('a', { class: 'chip', href: '#/', dataset: { testid: 'reset' } }, t('action.reset'));
   const any = ['', t('filter.any')];
-  const first = h('div', { class: 'filter-rows' },
-    text('words', t('filter.words')),
-    choose('sort', t('filter.sort'), SORTS.map((each) => [each, t(`filter.sort.${each}`)])));
+  const sort = chipSelect('filter-sort', t('filter.sort'), SORTS.map((each) => [each, t(`filter.sort.${each}`)]), SORTS[0], filters.sort ?? SORTS[0], (value) => change('sort', value === SORTS[0] ? '' : value));
   const more = h('details', { class: 'filters' }, h('summary', { dataset: { testid: 'filters' } }, t('filter.more')),
     h('div', { class: 'filter-grid' },
       choose('importance', t('filter.importance'), [any, ...Object.keys(IMPORTANCE).map((each) => [each, t(`filter.importance.${each}`)])]),
       choose('time', t('filter.time'), [any, ...TIMES.map((each) => [each, t(`filter.time.${each}`)])]),
       choose('kind', t('filter.kind'), [any, ['memory', t('filter.kind.memory')], ['skill', t('filter.kind.skill')]]),
       choose('active', t('filter.state'), [any, ['true', t('filter.active.true')], ['false', t('filter.active.false')]]),
-      text('project', t('filter.project'), labels.projects)));
+      h('div', { class: 'filter' }, h('label', { for: 'filter-project' }, t('filter.project')), field('project', { list: 'known-project' }), tagChoices('known-project', labels.projects))));
   more.open = ['importance', 'time', 'kind', 'active', 'project'].some((name) => filters[name]);
   const sync = () => {
     for (const apply of controls) apply();
     drawTags();
-    for (const chip of chips) chip.setAttribute('aria-pressed', String((filters.type ?? '') === chip.value));
+    const all = others.getAttribute('aria-expanded') === 'true';
+    chips.forEach((chip, at) => {
+      chip.setAttribute('aria-pressed', String((filters.type ?? '') === chip.value));
+      chip.hidden = !all && at > FIRST_TYPES && filters.type !== chip.value;
+    });
+    others.hidden = chips.length <= FIRST_TYPES + 1;
+    fill(others, t(all ? 'filter.fewer_types' : 'filter.more_types'));
     pinned.setAttribute('aria-pressed', String(filters.pinned === '1'));
     reset.hidden = Object.keys(filters).length === 0;
   };
   sync();
   const node = h('section', { class: 'filter-bar', 'aria-label': t('filter.title') },
-    held.length > 1 && h('div', { class: 'chips', role: 'group', 'aria-label': t('filter.type') }, chips), tags, first, h('div', { class: 'row' }, more, pinned, reset));
+    held.length > 1 && h('div', { class: 'chips', role: 'group', 'aria-label': t('filter.type') }, chips, others), tags,
+    h('div', { class: 'row tight' }, field('words', { placeholder: t('filter.words'), 'aria-label': t('filter.words') }), sort, pinned, more, reset));
   return { node, sync };
 }

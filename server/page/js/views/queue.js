@@ -2,13 +2,13 @@
 
 import { get, send } from '../api.js';
 import { fill, h } from '../dom.js';
-import { ago, day, moment, t } from '../i18n.js';
+import { ago, moment, number, t } from '../i18n.js';
 import { linkOf, nameOf, sessionLink } from '../parts/addresses.js';
 import { receiptBox } from '../parts/commits.js';
 import { growing } from '../parts/lists.js';
 import { fieldName } from '../parts/marks.js';
 import { reasonText } from '../parts/notes.js';
-import { empty, failure, noModel, pending } from '../parts/states.js';
+import { empty, failure, pending } from '../parts/states.js';
 import { about } from '../state.js';
 
 /** So many of the latest conversations are called by what they are about. */
@@ -29,14 +29,15 @@ function extractions(facts, waiting, titles) {
   const box = h('section', { class: 'card stack', 'aria-labelledby': 'queue-extractions' });
   const outcome = h('div', { class: 'stack tight', 'aria-live': 'polite', dataset: { testid: 'extract-outcome' } });
   const able = facts.model?.llm !== 'none';
+  const missing = !able && facts.writable && waiting.length > 0;
   const draw = (rows) => fill(box,
-    h('div', { class: 'row' }, h('h2', { id: 'queue-extractions' }, t('queue.extractions')), h('span', { class: 'count' }, String(rows.length)), h('span', { class: 'spacer' }),
-      rows.length && facts.writable ? h('div', { class: 'row' }, able ? null : h('span', { class: 'hint', id: 'queue-no-model', dataset: { testid: 'no-model' } }, noModel()),
-        extractButton(t('queue.extract_all'), undefined, 'extract-all')) : null),
+    h('div', { class: 'split' }, h('div', {}, heading('queue-extractions', t('queue.extractions'), rows.length), missing && h('p', { class: 'hint', dataset: { testid: 'no-model' } }, t('queue.no_model.needed'))),
+      missing && h('a', { class: 'button primary', href: '#/settings' }, t('queue.no_model.go')),
+      rows.length > 0 && facts.writable && able && extractButton(t('queue.extract_all'), undefined, 'extract-all')),
     outcome,
     rows.length ? growing(rows, row, { size: 25, props: { class: 'queue-rows' } }) : empty(t('queue.none'), t('queue.none.more')));
   const extractButton = (label, session_id, testid) => {
-    const button = h('button', { type: 'button', class: 'button', disabled: !able, 'aria-describedby': able ? null : 'queue-no-model', dataset: { testid }, on: { click: async () => {
+    const button = h('button', { type: 'button', class: 'button', dataset: { testid }, on: { click: async () => {
       button.disabled = true;
       button.setAttribute('aria-busy', 'true');
       fill(outcome, h('p', { class: 'note' }, t('queue.working')));
@@ -57,11 +58,11 @@ function extractions(facts, waiting, titles) {
   const whyOf = ({ reason }) => (able ? h('p', { dataset: { testid: 'queue-reason' } }, reason ? reasonText(reason) : t('queue.no_reason')) : null); // else it is said above
   const row = (entry) => h('li', { class: 'queue-row', dataset: { testid: 'queue-row' } },
     h('div', { class: 'row' },
-      h('a', { href: sessionLink(entry.session_id) }, titles.get(entry.session_id) ?? entry.session_id),
+      h('a', { class: 'session-link', href: sessionLink(entry.session_id) }, titles.get(entry.session_id) ?? entry.session_id),
       facts.writable && able ? [h('span', { class: 'spacer' }), extractButton(t('queue.extract'), entry.session_id, 'extract')] : null),
     whyOf(entry),
     h('p', { class: 'muted small' },
-      h('time', { datetime: entry.since, title: moment(entry.since) }, t('queue.since', { messages: t('queue.messages', { count: entry.messages }), day: day(entry.since), when: ago(entry.since) })),
+      h('time', { datetime: entry.since, title: moment(entry.since) }, t('queue.since', { messages: t('queue.messages', { count: entry.messages }), when: ago(entry.since) })),
       entry.attempts ? ` · ${t('queue.attempts', { count: entry.attempts })}` : null,
       retry(entry)));
   draw(waiting);
@@ -73,18 +74,21 @@ function retry({ retry_at: at }) {
   return at.startsWith('9999') ? ` · ${t('queue.on_request')}` : ` · ${t('queue.retry', { when: ago(at) })}`;
 }
 
+function heading(id, said, count) {
+  return h('h2', { id }, said, count > 0 && [' ', h('span', { class: 'count' }, number(count))]);
+}
+
 function reviews(facts, waiting) {
-  const count = h('span', { class: 'count' }, String(waiting.length));
+  const title = heading('queue-review', t('queue.review'), waiting.length);
   let left = waiting.length;
   const decided = () => {
     left -= 1;
-    count.textContent = String(left);
+    title.querySelector('.count').textContent = number(left);
   };
   return h('section', { class: 'card stack', 'aria-labelledby': 'queue-review' },
-    h('div', { class: 'row' }, h('h2', { id: 'queue-review' }, t('queue.review')), count),
-    h('p', { class: 'muted' }, t('queue.review.more')),
-    waiting.length ? growing(waiting, (proposal) => reviewRow(facts, proposal, decided), { size: 20, props: { class: 'queue-rows' } })
-      : empty(t('queue.review.none'), t('queue.review.none.more')));
+    title,
+    waiting.length ? [h('p', { class: 'muted' }, t('queue.review.more')), growing(waiting, (proposal) => reviewRow(facts, proposal, decided), { size: 20, props: { class: 'queue-rows' } })]
+      : h('p', { class: 'muted' }, t('queue.review.none')));
 }
 
 function reviewRow(facts, proposal, decided) {

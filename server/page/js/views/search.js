@@ -27,7 +27,7 @@ export async function view({ query, signal }) {
   const projects = [...new Set([query.project, ...Object.keys(labels.projects)])].filter(Boolean);
   const usual = RANKS.includes(facts.rank) ? facts.rank : 'balanced';
   const asked = { q: '', rank: usual, type: '', days: '', importance: '', project: '', ...query };
-  const status = h('span', { role: 'status', dataset: { testid: 'search-status' } });
+  const status = h('p', { class: 'hint', role: 'status', dataset: { testid: 'search-status' } });
   const state = { asked, usual, status, limit: FIRST_HITS, call: null };
   const results = h('div', { class: 'search-results', 'aria-busy': 'false', dataset: { testid: 'results' } });
   const run = () => search(state, results, facts);
@@ -66,7 +66,7 @@ function searchForm(state, names, projects, run) {
     if (!event.isComposing) typing = setTimeout(typed, TYPING_MS);
   });
   input.addEventListener('compositionend', () => { typing = setTimeout(typed, TYPING_MS); });
-  const hint = h('span', { id: 'rank-about' }, t(`search.rank.${asked.rank}.about`));
+  const hint = h('span', { class: 'hint', id: 'rank-about' }, t(`search.rank.${asked.rank}.about`));
   const rank = chipSelect('search-rank', t('search.rank'), RANKS.map((each) => [each, t(`search.rank.${each}`)]), state.usual, asked.rank, (value) => {
     asked.rank = value;
     fill(hint, t(`search.rank.${asked.rank}.about`));
@@ -88,9 +88,9 @@ function searchForm(state, names, projects, run) {
     choice('type', t('search.type'), [['', t('search.any')], ...names.map((name) => [name, typeName(name)])]),
     choice('days', t('search.time'), [['', t('search.any_time')], ...DAYS.map((days) => [String(days), t('search.days', { count: days })])]),
     choice('importance', t('search.importance'), [['', t('search.any')], ['normal', t('search.from_normal')], ['high', t('search.from_high')]]),
-    projects.length > 0 && choice('project', t('search.project'), [['', t('search.any')], ...projects.map((name) => [name, name])]),
-    rank),
-  h('p', { class: 'hint' }, state.status, hint));
+    projects.length > 0 && choice('project', t('search.project'), [['', t('search.any')], ...projects.map((name) => [name, name])])),
+  h('div', { class: 'row' }, rank, hint),
+  state.status);
 }
 
 /** What the server is asked; the filter speaks its language. */
@@ -136,7 +136,8 @@ function show(state, results, found, facts) {
   const said = notes.filter((note) => !saysNothingFound(note));
   const how = { rank, rate: facts.decay_lambda, hybrid: hits.some((hit) => hit.why.semantic !== undefined) };
   const kinds = groups(hits);
-  fill(state.status, t('search.found', { count: hits.length }), ' · ', hits.length > 0 && [t('search.score.said'), ' · ']);
+  const count = t('search.found', { count: hits.length });
+  fill(state.status, kinds.length < 2 ? count : t('search.found.of', { found: count, groups: kinds.map(([group, members]) => t(`search.count.${group}`, { count: members.length })).join(t('list.comma')) }));
   const again = () => search(state, results, facts);
   const noted = said.map((note) => h('p', { class: 'note', dataset: { testid: 'search-note' } }, noteText(note), ' ',
     /again in a moment/.test(note) ? h('button', { type: 'button', class: 'button small', on: { click: again } }, t('search.again')) : null));
