@@ -278,7 +278,7 @@ def test_heat_has_one_bar_for_each_segment_and_the_threshold(tab: Page) -> None:
     for row, segment in zip(rows.all(), facts["segments"], strict=True):
         assert row.locator("svg.chart-bar").count() == 1
         assert row.locator("svg .chart-mark").count() == 1
-        assert f"interactions {segment['interactions']}," in (row.locator("svg").get_attribute("aria-label") or "")
+        assert f"exchanges {segment['interactions']}," in (row.locator("svg").get_attribute("aria-label") or "")
     longest = max(segment["heat"] for segment in facts["segments"])
     width = sum(rows.first.locator("svg.chart-bar").evaluate(_WIDTHS))
     assert width == pytest.approx(100 * longest / (1.08 * max(5.0, longest)), abs=1.5)

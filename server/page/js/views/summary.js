@@ -79,7 +79,9 @@ function writing(now, signal) {
   window.addEventListener('beforeunload', (event) => { if (drafts.has(DRAFT)) event.preventDefault(); }, { signal });
   if (kept !== undefined) live.now();
   const form = h('form', { class: 'stack' },
-    h('div', { class: 'field' }, h('label', { for: 'summary-text' }, t('field.content')), field, h('span', { class: 'help' }, t('summary.help'))),
+    h('div', { class: 'edit-columns' },
+      h('div', { class: 'field' }, h('label', { for: 'summary-text' }, t('field.content')), field, h('span', { class: 'help' }, t('summary.help'))),
+      h('div', { class: 'stack beside' }, beside, h('section', { class: 'stack tight' }, h('h2', {}, t('edit.preview')), preview))),
     h('div', { class: 'actions sticky' }, h('button', { type: 'submit', class: 'button primary', dataset: { testid: 'save' } }, t('action.save')),
       h('a', { class: 'button', href: PLACE }, t('action.cancel')), h('span', { class: 'spacer' }), h('span', { class: 'muted small keys' }, t('edit.keys'))));
   form.addEventListener('submit', (event) => { event.preventDefault(); save(); });
@@ -87,6 +89,5 @@ function writing(now, signal) {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) { event.preventDefault(); save(); }
     if (event.key === 'Escape') { event.preventDefault(); go(PLACE); }
   });
-  return h('div', { class: 'edit-columns' }, form,
-    h('div', { class: 'stack beside' }, beside, h('section', { class: 'stack tight' }, h('h2', {}, t('edit.preview')), preview)));
+  return form;
 }
