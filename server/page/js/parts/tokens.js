@@ -14,7 +14,7 @@ export function tokens(facts) {
   const box = h('div');
   const draw = () => fill(box, pending(async () => listed((await get('/tokens')).tokens, draw), 2));
   draw();
-  return h('section', { class: 'card stack', 'aria-labelledby': 'tokens-title', dataset: { testid: 'tokens' } },
+  return h('section', { class: 'card stack tight', 'aria-labelledby': 'tokens-title', dataset: { testid: 'tokens' } },
     h('div', { class: 'row' }, h('h3', { id: 'tokens-title' }, t('tokens.title')), h('span', { class: 'spacer' }),
       h('button', { type: 'button', class: 'button', dataset: { testid: 'token-issue' }, on: { click: async () => { if (await issue(facts)) draw(); } } }, t('tokens.issue'))),
     h('p', { class: 'muted' }, t('tokens.lede')), box);

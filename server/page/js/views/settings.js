@@ -34,7 +34,7 @@ export async function view() {
       facts.owner && card('server.title', h('p', { class: 'muted' }, t('server.lede')), pending(settingList, 6))));
 }
 
-const card = (title, ...content) => h('section', { class: 'card stack' }, h('h3', {}, t(title)), content);
+const card = (title, ...content) => h('section', { class: 'card stack tight' }, h('h3', {}, t(title)), content);
 
 function privateMode(facts) {
   const box = h('input', { type: 'checkbox', checked: facts.private_mode, dataset: { testid: 'private-switch' }, on: { change: async () => {
