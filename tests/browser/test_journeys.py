@@ -294,6 +294,7 @@ def test_while_the_server_is_away_the_page_says_so_in_sight_and_goes_on_when_it_
 def test_a_new_memory_is_written_then_deleted_then_brought_back(page: Page, site: Site) -> None:
     page.keyboard.press("n")
     sees(page, "new-entities").check()
+    assert sees(page, "save").is_disabled()  # nothing is written yet
     page.get_by_test_id("field-entity_name").fill("京都")
     page.get_by_test_id("field-content").fill("有一家**安静**的茶馆。")
     page.get_by_test_id("preview").locator("strong").wait_for()
