@@ -85,7 +85,7 @@ def test_a_token_is_issued_copied_used_by_another_person_and_revoked(
     with watched_page(browser, own_site) as (page, _):
         page.goto(f"{own_site.origin}/#key={text}")
         page.get_by_test_id("nav-settings").click()
-        page.get_by_role("heading", name="The server").wait_for()
+        page.get_by_role("heading", name="Server", exact=True).wait_for()
         assert page.get_by_test_id("tokens").count() == 0
         assert page.get_by_test_id("setting-filter").count() == 0
     row.get_by_test_id("token-revoke").click()

@@ -280,7 +280,9 @@ def test_heat_has_one_bar_for_each_segment_and_the_threshold(tab: Page) -> None:
     for row, segment in zip(rows.all(), facts["segments"], strict=True):
         assert row.locator("svg.chart-bar").count() == 1
         assert row.locator("svg .chart-mark").count() == 1
-        assert f"interactions {segment['interactions']}," in (row.locator("svg").get_attribute("aria-label") or "")
+        assert f"exchanges {segment['interactions']}," in (row.locator("svg").get_attribute("aria-label") or "")
+    link = rows.locator("[href='#/session/garden']").first
+    assert link.inner_text() == "Which roses stand half shade in the garden?"
     longest = max(segment["heat"] for segment in facts["segments"])
     width = sum(rows.first.locator("svg.chart-bar").evaluate(_WIDTHS))
     assert width == pytest.approx(100 * longest / (1.08 * max(5.0, longest)), abs=1.5)
@@ -302,6 +304,7 @@ def test_a_conversation_opens_at_the_line_that_was_asked_for(tab: Page) -> None:
     assert wanted.get_attribute("data-line") == "2"
     assert "by the wall" in wanted.inner_text()
     assert "#3" in wanted.inner_text()  # people count from 1
+    assert "linked" in wanted.inner_text()
     tab.wait_for_function("() => document.activeElement?.dataset.line === '2'")
     assert tab.locator(".segment").count() >= 2
 

@@ -129,11 +129,11 @@ export function ago(iso, now = Date.now()) {
 /** Milliseconds as seconds, minutes or hours: "2 min". */
 export function duration(count) {
   const [size, unit] = count < 60_000 ? [1000, 'second'] : count < 3_600_000 ? [60_000, 'minute'] : [3_600_000, 'hour'];
-  return spaced(number(count / size, { style: 'unit', unit, unitDisplay: 'short', maximumFractionDigits: 1 }));
+  return t(`unit.${unit}`, { value: number(count / size, { maximumFractionDigits: 1 }) });
 }
 
-/** Bytes as kB or MB. */
+/** Bytes as B, kB or MB. */
 export function bytes(count) {
-  const [size, unit] = count < 1000 ? [1, 'byte'] : count < 1_000_000 ? [1000, 'kilobyte'] : [1_000_000, 'megabyte'];
-  return number(count / size, { style: 'unit', unit, unitDisplay: 'short', maximumFractionDigits: 1 });
+  const [size, unit] = count < 1000 ? [1, 'B'] : count < 1_000_000 ? [1000, 'kB'] : [1_000_000, 'MB'];
+  return `${number(count / size, { maximumFractionDigits: 1 })} ${unit}`;
 }

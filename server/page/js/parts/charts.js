@@ -4,6 +4,8 @@
 
 import { h, s } from '../dom.js';
 
+/** What a plot measures when it has its usual size. */
+const [WIDE, HIGH] = [400, 210];
 const STEPS = [1, 2, 5, 7, 10, 14, 20, 30, 60, 90];
 const share = (value) => `${Math.round(Math.min(1, Math.max(0, value)) * 10_000) / 100}%`;
 let patterns = 0;
@@ -76,23 +78,16 @@ export function barRows(rows, { max, testid } = {}) {
 
 /**
  * Columns, one for each day, a day without anything being a gap.
- * @param {Array<{count: number, title: string, href?: string, name?: string}>} days Oldest first.
+ * @param {Array<{count: number, title: string, name: string}>} days Oldest first.
  */
 export function dayStrip(days, { label }) {
   const most = Math.max(1, ...days.map((day) => day.count));
-  const [step, height] = [9, 44];
-  const columns = days.map((day, at) => {
+  const columns = days.map(({ count, title }, at) => {
     // The root of the count: a day of an import must not flatten all others.
-    const tall = day.count ? Math.max(4, (height - 6) * Math.sqrt(day.count / most)) : 2;
-    return s('rect', {
-      x: String(at * step + 1), y: String(height - tall), width: String(step - 2), height: String(tall), rx: '1.5',
-      class: day.count ? 'chart-fill tone-1' : 'chart-track',
-    }, s('title', {}, day.title));
+    const tall = count ? Math.max(0.08, Math.sqrt(count / most)) : 0.02;
+    return s('rect', { x: share((at + 0.15) / days.length), y: share(1 - tall), width: share(0.7 / days.length), height: share(tall), class: count ? 'chart-fill tone-1' : 'chart-track' }, s('title', {}, title));
   });
-  return s('svg', {
-    class: 'chart-days', viewBox: `0 0 ${days.length * step} ${height}`, width: String(days.length * step), height: String(height),
-    role: 'img', 'aria-label': label,
-  }, columns);
+  return plot([columns], { label, xs: ends(days) });
 }
 
 /**
@@ -100,60 +95,65 @@ export function dayStrip(days, { label }) {
  * @param {Array<{name: string, total: number, title: string}>} points In order, one at least.
  */
 export function growthCurve(points, { label, tick }) {
-  const [width, height, left, bottom, top] = [460, 200, 52, 26, 12];
   const most = Math.max(1, points.at(-1).total);
-  const x = (at) => left + ((at + 1) / points.length) * (width - left - 12);
-  const y = (total) => top + (1 - total / most) * (height - top - bottom);
-  const line = points.map(({ total }, at) => `L${x(at).toFixed(1)} ${y(total).toFixed(1)}`).join('');
-  const grid = [0, 0.5, 1].map((part) => [
-    s('line', { x1: String(left), x2: String(width - 12), y1: y(part * most).toFixed(1), y2: y(part * most).toFixed(1), class: 'chart-grid' }),
-    s('text', { x: String(left - 8), y: (y(part * most) + 4).toFixed(1), class: 'chart-text', 'text-anchor': 'end' }, tick(Math.round(part * most))),
-  ]);
-  return s('svg', { class: 'chart-curve', viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': label, 'data-testid': 'growth-curve' },
-    grid, s('path', { d: `M${left} ${y(0)}${line}L${width - 12} ${y(0)}Z`, class: 'chart-under tone-1' }), s('path', { d: `M${left} ${y(0)}${line}`, class: 'chart-line' }),
-    points.map(({ total, title }, at) => s('circle', { cx: x(at).toFixed(1), cy: y(total).toFixed(1), r: '3.5', class: 'chart-fill tone-1' }, s('title', {}, title))),
-    points.length > 1 && s('text', { x: String(left), y: String(height - 6), class: 'chart-text' }, points[0].name),
-    s('text', { x: String(width - 12), y: String(height - 6), class: 'chart-text', 'text-anchor': 'end' }, points.at(-1).name));
+  const x = (at) => (at + 1) / points.length;
+  const y = (total) => 1 - total / most;
+  const step = round(most / 4);
+  const ticks = Array.from({ length: Math.floor(most / step) + 1 }, (_, at) => [y(at * step), tick(at * step)]);
+  return plot([
+    stretched([[0, 1], ...points.map(({ total }, at) => [x(at), y(total)])], { under: true }),
+    points.map(({ total, title }, at) => s('circle', { cx: share(x(at)), cy: share(y(total)), r: '3.5', class: 'chart-fill tone-1' }, s('title', {}, title))),
+  ], { label, testid: 'growth-curve', ys: ticks, xs: ends(points) });
 }
 
-/** What stands at the two ends of a chart, below it. */
-export const ends = (first, last) => h('p', { class: 'chart-ends' }, h('span', {}, first), h('span', {}, last));
+const ends = (named) => [...(named.length > 1 ? [[0, named[0].name]] : []), [1, named.at(-1).name]];
+
+/** The next of 1, 2, 5, 10, 20, 50 and so on. */
+function round(least) {
+  const power = 10 ** Math.max(0, Math.floor(Math.log10(least)));
+  return [1, 2, 5, 10].find((each) => each * power >= least) * power;
+}
+
+/** A line through points (shares of width and height), and what is under it. */
+function stretched(points, { under = false } = {}) {
+  const d = `M${points.map(([x, y]) => `${(100 * x).toFixed(2)} ${(100 * y).toFixed(2)}`).join('L')}`;
+  return s('svg', { viewBox: '0 0 100 100', width: '100%', height: '100%', preserveAspectRatio: 'none', overflow: 'visible' },
+    under && s('path', { d: `${d}V100H0Z`, class: 'chart-under tone-1' }), s('path', { d, class: 'chart-line' }));
+}
+
+/**
+ * A frame for what is drawn in shares of it, with texts of one size on its axes, however wide it is.
+ * @param {{label: string, testid?: string, xs?: Array<[number, string]>, ys?: Array<[number, string]>}} options Where each text stands.
+ */
+function plot(drawn, { label, testid, xs = [], ys = [] }) {
+  const line = ([at]) => s('line', { x1: '0', x2: '100%', y1: share(at), y2: share(at), class: 'chart-grid' });
+  const side = (at) => (at === 0 ? 'is-first' : at === 1 ? 'is-last' : null);
+  return h('div', { class: 'chart-plot' },
+    ys.length > 0 && h('p', { class: 'chart-ys', 'aria-hidden': 'true' }, ys.map(([at, text]) => h('span', { style: { top: share(at) } }, text))),
+    s('svg', { class: 'chart-drawn', role: 'img', 'aria-label': label, 'data-testid': testid }, ys.map(line), drawn),
+    h('p', { class: 'chart-xs', 'aria-hidden': 'true' }, xs.map(([at, text]) => h('span', { class: side(at), style: { left: share(at) } }, text))));
+}
 
 /**
  * The forgetting curve exp(-rate x days) with points on it. Points that would cover each other become one, with a count.
  * @param {Array<{days: number, share: number, title: string, key: string}>} points
- * @param {{rate: number, days: number, label: string, axes: {x: string, y: string}, tick: (day: number) => string,
- *   part: (share: number) => string, half: string, onPick: (keys: string[]) => void}} options `days`: how far the axis goes at least.
+ * @param {{rate: number, days: number, label: string, tick: (day: number) => string, part: (share: number) => string,
+ *   half: string, onPick: (keys: string[]) => void}} options `days`: how far the axis goes at least.
  */
-export function decayCurve(points, { rate, days: needed, label, axes, tick, part, half, onPick }) {
-  const [width, height, left, bottom, top, right] = [460, 270, 60, 44, 14, 14];
+export function decayCurve(points, { rate, days: needed, label, tick, part, half, onPick }) {
   const step = STEPS.find((each) => needed / each <= 6) ?? 90;
   const days = Math.ceil(needed / step) * step;
-  const x = (day) => left + (Math.min(day, days) / days) * (width - left - right);
-  const y = (value) => top + (1 - value) * (height - top - bottom);
-  const line = [];
-  for (let at = 0; at <= 80; at += 1) {
-    const day = (days * at) / 80;
-    line.push(`${at ? 'L' : 'M'}${x(day).toFixed(1)} ${y(Math.exp(-rate * day)).toFixed(1)}`);
-  }
-  const grid = [0, 0.25, 0.5, 0.75, 1].map((value) => [
-    s('line', { x1: String(left), x2: String(width - right), y1: y(value).toFixed(1), y2: y(value).toFixed(1), class: 'chart-grid' }),
-    s('text', { x: String(left - 12), y: (y(value) + 4).toFixed(1), class: 'chart-text', 'text-anchor': 'end' }, part(value)),
-  ]);
-  const ticks = Array.from({ length: days / step + 1 }, (_, at) =>
-    s('text', { x: x(at * step).toFixed(1), y: String(height - bottom + 18), class: 'chart-text', 'text-anchor': 'middle' }, tick(at * step)));
+  const x = (day) => Math.min(day, days) / days;
+  const line = Array.from({ length: 81 }, (_, at) => [at / 80, 1 - Math.exp((-rate * days * at) / 80)]);
   const halfDays = Math.log(2) / rate;
-  const middle = halfDays > days ? null : [
-    s('line', { x1: x(halfDays).toFixed(1), x2: x(halfDays).toFixed(1), y1: y(0.5).toFixed(1), y2: y(0).toFixed(1), class: 'chart-mark' }),
-    s('text', { x: (x(halfDays) + 6).toFixed(1), y: (y(0) - 7).toFixed(1), class: 'chart-text' }, half)];
-  const dots = together(points.map((point) => ({ ...point, x: x(point.days), y: y(point.share) }))).map((group) =>
-    dot(group, onPick));
-  return s('svg', { class: 'chart-curve', viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': label, 'data-testid': 'decay-curve' },
-    grid, ticks,
-    s('text', { x: String((width + left) / 2), y: String(height - 5), class: 'chart-text chart-axis', 'text-anchor': 'middle' }, axes.x),
-    s('text', { x: '12', y: String((height - bottom) / 2), class: 'chart-text chart-axis', 'text-anchor': 'middle', transform: `rotate(-90 12 ${(height - bottom) / 2})` }, axes.y),
-    s('path', { d: line.join(''), class: 'chart-line' }),
-    middle, dots);
+  const middle = halfDays <= days && [
+    s('line', { x1: share(x(halfDays)), x2: share(x(halfDays)), y1: '50%', y2: '100%', class: 'chart-mark' }),
+    s('text', { x: share(x(halfDays)), y: '100%', dx: '6', dy: '-7', class: 'chart-text' }, half)];
+  const dots = together(points.map((point) => ({ ...point, x: x(point.days), y: 1 - point.share }))).map((group) => dot(group, onPick));
+  return plot([stretched(line), middle, dots], {
+    label, testid: 'decay-curve', ys: [0, 0.25, 0.5, 0.75, 1].map((value) => [1 - value, part(value)]),
+    xs: Array.from({ length: days / step + 1 }, (_, at) => [x(at * step), tick(at * step)]),
+  });
 }
 
 /** Points nearer to each other than a dot is wide, gathered. */
@@ -161,7 +161,7 @@ function together(points) {
   const groups = [];
   for (const point of [...points].sort((one, other) => one.x - other.x || one.y - other.y)) {
     const last = groups.at(-1);
-    if (last && Math.hypot(point.x - last[0].x, point.y - last[0].y) < 12) last.push(point);
+    if (last && Math.hypot(WIDE * (point.x - last[0].x), HIGH * (point.y - last[0].y)) < 12) last.push(point);
     else groups.push([point]);
   }
   return groups;
@@ -172,8 +172,8 @@ function dot(group, onPick) {
   const titles = group.slice(0, 12).map((point) => point.title);
   const radius = group.length === 1 ? 5 : 7 + Math.min(5, Math.log2(group.length));
   const node = s('g', { class: 'chart-dot', dataset: { keys: JSON.stringify(group.map((point) => point.key)) } },
-    s('circle', { cx: first.x.toFixed(1), cy: first.y.toFixed(1), r: radius.toFixed(1) }),
-    group.length > 1 ? s('text', { x: first.x.toFixed(1), y: (first.y + 3.5).toFixed(1), 'text-anchor': 'middle' }, String(group.length)) : null,
+    s('circle', { cx: share(first.x), cy: share(first.y), r: radius.toFixed(1) }),
+    group.length > 1 ? s('text', { x: share(first.x), y: share(first.y), dy: '3.5', 'text-anchor': 'middle' }, String(group.length)) : null,
     s('title', {}, [...titles, group.length > 12 ? '…' : null].filter(Boolean).join('\n')));
   node.addEventListener('click', () => onPick?.(group.map((point) => point.key)));
   return node;

@@ -37,7 +37,7 @@ function controlFor(field, value, props) {
     return h('select', { ...props, value: value || STATES[0], dataset }, STATES.map((each) => h('option', { value: each }, named(`taskstate.${each}`, each))));
   }
   if (LONG.has(field.name) || String(value).includes('\n') || String(value).length > 90) {
-    return h('textarea', { ...props, rows: LONGEST.has(field.name) ? 8 : 2, value: String(value), spellcheck: 'true', dataset });
+    return h('textarea', { ...props, rows: LONGEST.has(field.name) ? 5 : 2, value: String(value), spellcheck: 'true', dataset });
   }
   return h('input', { ...props, type: 'text', autocomplete: 'off', value: String(value), dataset });
 }

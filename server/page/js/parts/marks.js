@@ -24,6 +24,9 @@ export function nameOf(entry) {
   return entry.memory_type === 'profile' ? typeName('profile') : entry.name || lastName(entry.uri);
 }
 
+/** Who said a message: the name that it carries, or the role in the reader's language. */
+export const speakerOf = ({ speaker, role }) => (speaker && speaker !== role ? speaker : named(`role.${role}`, role ?? ''));
+
 /** The last part of a URI, without ".md". */
 export function lastName(uri) {
   return uri.replace(/\/$/, '').split('/').at(-1).replace(/\.md$/, '') || uri;
@@ -49,7 +52,7 @@ export function importanceMark(salience) {
 }
 
 /** The steps of freshness: from which share on, and the colour. */
-export const FRESH = [[0.75, 'tone-1'], [0.5, 'tone-3'], [0.25, 'tone-2'], [0, 'tone-lost']];
+export const FRESH = [[0.75, 'tone-1'], [0.5, 'tone-fading'], [0.25, 'tone-faint'], [0, 'tone-lost']];
 
 /** "Freshness 82%" with a short bar: what time has left of it; `named: false` where a label beside it says what it is. */
 export function decayBar(decay, { named: said = true } = {}) {

@@ -6,7 +6,7 @@ import { ago, moment, named, percent, t } from '../i18n.js';
 import { href } from '../router.js';
 import { authorName } from './commits.js';
 import { diffTable } from './diff.js';
-import { lastName, when } from './marks.js';
+import { lastName, speakerOf, when } from './marks.js';
 import { pending } from './states.js';
 
 /** What programs call themselves whose memories can be imported. */
@@ -39,7 +39,7 @@ export function sources(entry) {
     return h('p', { class: 'muted', dataset: { testid: 'origin' } }, t(`memory.source.${key}`, { from: file ?? PROGRAMS[from] ?? from }));
   }
   return h('ol', { class: 'quotes', dataset: { testid: 'sources' } }, pages.map((page) => h('li', {},
-    h('div', { class: 'memory-meta' }, h('strong', {}, page.speaker || named(`role.${page.role}`, page.role ?? '')),
+    h('div', { class: 'memory-meta' }, h('strong', {}, speakerOf(page)),
       page.time && h('time', { datetime: page.time }, moment(page.time)),
       h('a', { href: href(`/session/${encodeURIComponent(page.session_id)}`, { line: page.line }) }, t('memory.source.page'))),
     h('blockquote', {}, page.text))));

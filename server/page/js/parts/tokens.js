@@ -14,14 +14,14 @@ export function tokens(facts) {
   const box = h('div');
   const draw = () => fill(box, pending(async () => listed((await get('/tokens')).tokens, draw), 2));
   draw();
-  return h('section', { class: 'card stack', 'aria-labelledby': 'tokens-title', dataset: { testid: 'tokens' } },
-    h('div', { class: 'row' }, h('h2', { id: 'tokens-title' }, t('tokens.title')), h('span', { class: 'spacer' }),
+  return h('section', { class: 'card stack tight', 'aria-labelledby': 'tokens-title', dataset: { testid: 'tokens' } },
+    h('div', { class: 'row' }, h('h3', { id: 'tokens-title' }, t('tokens.title')), h('span', { class: 'spacer' }),
       h('button', { type: 'button', class: 'button', dataset: { testid: 'token-issue' }, on: { click: async () => { if (await issue(facts)) draw(); } } }, t('tokens.issue'))),
     h('p', { class: 'muted' }, t('tokens.lede')), box);
 }
 
 function listed(rows, draw) {
-  if (!rows.length) return h('p', { class: 'muted' }, t('tokens.none'));
+  if (!rows.length) return null;
   return h('ul', { class: 'lined' }, rows.map((row) => h('li', { class: 'row', dataset: { testid: 'token' } },
     h('div', { class: 'grow' },
       h('p', {}, h('strong', {}, row.label), ' ', h('span', { class: ['badge', !row.live && 'bad'] }, t(row.live ? `tokens.${row.read_only ? 'reads' : 'writes'}` : 'tokens.expired'))),

@@ -109,18 +109,19 @@ function editor(root, path, draft, keys, signal) {
   });
   signal.addEventListener('abort', live.stop);
 
-  const form = h('form', { class: 'stack', novalidate: true }, inputs(draft, touched), problem,
+  const form = h('form', { class: 'stack', novalidate: true },
+    h('div', { class: 'edit-columns' }, h('div', { class: 'stack' }, inputs(draft, touched), problem),
+      h('div', { class: 'stack beside' },
+        draft.beside && h('details', { class: 'card stack', open: true, dataset: { testid: 'beside' } }, h('summary', {}, t('conflict.beside')), rendered(draft.beside.html)),
+        h('section', { class: 'stack tight' }, h('h2', {}, t('edit.preview')), preview),
+        h('section', { class: 'stack tight' }, h('h2', {}, t('edit.changes')), changes))),
     h('div', { class: 'actions sticky' }, save, h('a', { class: 'button', href: shown, dataset: { testid: 'cancel' } }, t('action.cancel')), state,
       h('span', { class: 'spacer' }), h('span', { class: 'muted small keys' }, t('edit.keys'))));
   form.addEventListener('submit', (event) => { event.preventDefault(); submit(); });
   keys.save = submit;
   fill(root,
     h('header', { class: 'view-head' }, h('div', { class: 'memory-meta' }, typeBadge(draft.entry.memory_type)), h('h1', {}, t('edit.title', { name: nameOf(draft.entry) }))),
-    h('div', { class: 'edit-columns' }, form,
-      h('div', { class: 'stack beside' },
-        draft.beside && h('details', { class: 'card stack', open: true, dataset: { testid: 'beside' } }, h('summary', {}, t('conflict.beside')), rendered(draft.beside.html)),
-        h('section', { class: 'stack tight' }, h('h2', {}, t('edit.preview')), preview),
-        h('section', { class: 'stack tight' }, h('h2', {}, t('edit.changes')), changes))));
+    form);
   touched();
 }
 

@@ -2,13 +2,13 @@
 
 import { get, send } from '../api.js';
 import { fill, h } from '../dom.js';
-import { ago, bytes, capital, moment, named, number, percent, t } from '../i18n.js';
+import { ago, bytes, moment, named, number, percent, t } from '../i18n.js';
 import { linkOf, nameOf } from '../parts/addresses.js';
 import { barRows } from '../parts/charts.js';
 import { kindName } from '../parts/commits.js';
 import { dialog } from '../parts/dialogs.js';
 import { growing } from '../parts/lists.js';
-import { importanceLevel, typeName } from '../parts/marks.js';
+import { typeName } from '../parts/marks.js';
 import { sentence } from '../parts/sentences.js';
 import { pending } from '../parts/states.js';
 import { href } from '../router.js';
@@ -88,13 +88,12 @@ function figures(stats, facts) {
   const held = stats.memories + stats.messages;
   return h('section', { class: 'stack', 'aria-labelledby': 'health-figures' },
     h('h2', { id: 'health-figures' }, t('health.figures')),
-    h('dl', { class: 'figures', dataset: { testid: 'figures' } },
-      figure('health.memories', number(stats.memories), stats.pinned ? t('health.pinned', { count: stats.pinned }) : ''),
-      figure('health.conversations', number(stats.sessions), t('sessions.messages', { count: stats.messages })),
-      figure('health.archived', number(stats.archived)),
-      figure('health.waiting', number(waiting.sessions ?? 0), t('sessions.messages', { count: waiting.messages ?? 0 }), '#/queue'),
-      figure('health.used', t('health.used.of', { used: Math.min(stats.used, held), held }), t('health.used.what')),
-      figure('health.importance', stats.mean_salience === null ? '–' : capital(t(`importance.${importanceLevel(stats.mean_salience)}`)), stats.mean_salience === null ? '' : t('health.importance.of', { value: stats.mean_salience }))),
+    h('ul', { class: 'figures', dataset: { testid: 'figures' } },
+      figure('health.memories', '#/', number(stats.memories), stats.pinned ? t('health.pinned', { count: stats.pinned }) : ''),
+      figure('health.conversations', '#/sessions', number(stats.sessions), t('sessions.messages', { count: stats.messages })),
+      figure('health.archived', '#/archive', number(stats.archived)),
+      figure('health.waiting', '#/queue', number(waiting.sessions ?? 0), t('sessions.messages', { count: waiting.messages ?? 0 })),
+      figure('health.used', '#/heat', t('health.used.of', { used: Math.min(stats.used, held), held }), t('health.used.what'))),
     h('div', { class: 'pictures' },
       picture('health.by_type', rows(stats.by_type, typeName)),
       picture('health.sizes', rows(stats.size_bytes, (name) => named(`size.${name}`, name), bytes)),
@@ -104,8 +103,8 @@ function figures(stats, facts) {
       picture('health.caches', caches(retrieval, index, facts.model?.embedding === 'none')))));
 }
 
-const figure = (key, value, more = '', link = null) => h('div', { class: 'figure' },
-  h('dt', {}, t(key)), h('dd', {}, link ? h('a', { href: link }, value) : value, more ? h('span', { class: 'muted small' }, more) : null));
+const figure = (key, link, value, more = '') => h('li', {}, h('a', { class: 'figure', href: link },
+  h('span', { class: 'muted small' }, t(key)), ' ', h('span', { class: 'figure-value' }, value), ' ', h('span', { class: 'muted small' }, more)));
 
 const picture = (key, ...content) => h('section', { class: 'card stack picture' }, h('h3', {}, t(key)), content);
 

@@ -5,14 +5,16 @@ import { get } from '../api.js';
 import { h } from '../dom.js';
 import { day, moment, number, percent, t } from '../i18n.js';
 import { linkOf, nameOf, sessionLink } from '../parts/addresses.js';
-import { barRows, dayStrip, decayCurve, ends, growthCurve, legend, markDot, stackedBar } from '../parts/charts.js';
+import { barRows, dayStrip, decayCurve, growthCurve, legend, markDot, stackedBar } from '../parts/charts.js';
 import { growing } from '../parts/lists.js';
 import { FRESH, typeName } from '../parts/marks.js';
 import { listKeys } from '../parts/memoryrow.js';
 import { empty, pending } from '../parts/states.js';
 
-const PARTS = [['visits', { tone: 'tone-1' }], ['interactions', { tone: 'tone-2', striped: true }], ['recency', { tone: 'tone-3' }]];
+const PARTS = [['visits', { tone: 'tone-3' }], ['interactions', { tone: 'tone-2', striped: true }], ['recency', { tone: 'tone-1' }]];
 const DAYS = 30;
+const KEYWORDS = 4;
+const TITLES = 100;
 const tenth = (value) => number(value, { maximumFractionDigits: 1 });
 
 export async function view({ signal }) {
@@ -20,8 +22,8 @@ export async function view({ signal }) {
     h('header', { class: 'view-head' }, h('h1', {}, t('heat.title')), h('p', { class: 'lede' }, t('heat.lede'))),
     pending(async () => whole(await get('/growth')), 4),
     pending(async () => {
-      const facts = await get('/heat');
-      return [warmth(facts), fading(facts)];
+      const [facts, { sessions }] = await Promise.all([get('/heat'), get('/sessions', { limit: TITLES })]);
+      return [warmth(facts, new Map(sessions.map((each) => [each.session_id, each.title]))), fading(facts)];
     }));
   listKeys(page, signal);
   return page;
@@ -39,13 +41,15 @@ function whole({ months, recalls, freshness }) {
   const asked = days.reduce((sum, { count }) => sum + count, 0);
   const all = Math.max(1, freshness.reduce((sum, { count }) => sum + count, 0));
   return h('div', { class: 'pictures', dataset: { testid: 'growth' } },
-    picture('growth.title', points.length ? [growthCurve(points, { label: t('growth.label', { count: total }), tick: number }),
+    picture('growth.title', points.length ? [said(t('growth.label', { count: total })), growthCurve(points, { label: t('growth.label', { count: total }), tick: number }),
       table(['growth.column.month', 'growth.column.new', 'growth.column.total'], points.map(({ name, count, total: sum }) => [name, number(count), number(sum)]))] : h('p', { class: 'muted' }, t('growth.none'))),
-    picture('growth.use', h('p', { class: 'muted small' }, t('growth.use.said', { count: asked })), dayStrip(days, { label: t('growth.use.said', { count: asked }) }), ends(days[0].name, days.at(-1).name),
+    picture('growth.use', said(t('growth.use.said', { count: asked })), dayStrip(days, { label: t('growth.use.said', { count: asked }) }),
       table(['growth.column.day', 'growth.column.asked'], days.filter(({ count }) => count).map(({ name, count }) => [name, number(count)]))),
-    picture('growth.fresh', h('p', { class: 'muted small' }, t('growth.fresh.said')),
+    picture('growth.fresh', said(t('growth.fresh.said')),
       barRows(freshness.map(({ count }, at) => ({ name: t(`growth.fresh.${at}`), value: count, text: `${number(count)} · ${percent(count / all)}`, tone: FRESH[at][1] })), { max: all, testid: 'freshness' })));
 }
+
+const said = (text) => h('p', { class: 'muted small' }, text);
 
 const picture = (key, ...content) => h('section', { class: 'card stack picture' }, h('h2', {}, t(key)), content);
 
@@ -74,7 +78,7 @@ function lastDays(recalls) {
   });
 }
 
-function warmth(facts) {
+function warmth(facts, titles) {
   const segments = [...facts.segments].sort((one, other) => other.heat - one.heat);
   const box = h('section', { class: 'card stack', 'aria-labelledby': 'heat-topics' },
     h('h2', { id: 'heat-topics' }, t('heat.topics')), h('p', { class: 'muted' }, t('heat.formula', { span: t('settings.days', { count: Math.round(facts.tau_hours / 1.2) / 10 }) })));
@@ -85,14 +89,14 @@ function warmth(facts) {
   const above = segments.filter((segment) => segment.heat >= facts.threshold).length;
   const max = 1.08 * Math.max(facts.threshold, segments[0].heat);
   box.append(
-    legend([...PARTS.map(([key, look]) => ({ ...look, text: t(`heat.${key}`) }))]),
+    legend(PARTS.map(([key, look]) => ({ ...look, text: t(`heat.${key}`) }))),
     h('p', { class: 'small threshold-key', dataset: { testid: 'heat-threshold' } },
       h('span', { class: 'threshold-mark', 'aria-hidden': 'true' }), t(above ? 'heat.threshold' : 'heat.threshold.none', { value: tenth(facts.threshold), count: above })),
-    growing(segments, (segment) => row(segment, facts, max), { size: 30, tag: 'ol', props: { class: 'heat-rows', dataset: { testid: 'heat-rows' } } }));
+    growing(segments, (segment) => row(segment, titles.get(segment.session_id), facts, max), { size: 30, tag: 'ol', props: { class: 'heat-rows', dataset: { testid: 'heat-rows' } } }));
   return box;
 }
 
-function row(segment, facts, max) {
+function row(segment, title, facts, max) {
   const made = {
     visits: (facts.alpha ?? 1) * segment.visits,
     interactions: (facts.beta ?? 1) * segment.interactions,
@@ -100,15 +104,14 @@ function row(segment, facts, max) {
   };
   const parts = PARTS.map(([key, look]) => ({ ...look, value: made[key], title: `${t(`heat.${key}`)}: ${tenth(made[key])}` }));
   const hot = segment.heat >= facts.threshold;
-  const said = t('heat.said', { heat: tenth(segment.heat), visits: tenth(made.visits), interactions: tenth(made.interactions), recency: tenth(made.recency), age: age(segment.hours / 24) });
+  const said = t('heat.said', { heat: tenth(segment.heat), visits: tenth(made.visits), interactions: tenth(made.interactions), recency: tenth(made.recency) });
   return h('li', { class: 'heat-row', dataset: { testid: 'heat-row', uri: segment.uri } },
     h('div', { class: 'heat-name' },
       h('a', { href: linkOf(segment.uri), dataset: { listItem: '' } }, segment.title || nameOf(segment.uri)),
       hot ? h('span', { class: 'badge warn' }, t('heat.hot')) : null,
-      h('a', { class: 'muted small', href: sessionLink(segment.session_id) }, t('heat.session', { id: segment.session_id }))),
+      h('span', { class: 'muted small' }, t('heat.session'), ' ', h('a', { href: sessionLink(segment.session_id) }, title ?? segment.session_id))),
     h('div', { class: 'heat-bar' }, stackedBar(parts, { max, mark: facts.threshold, label: said }), h('strong', {}, tenth(segment.heat))),
-    h('p', { class: 'muted small' }, said),
-    segment.keywords?.length ? h('p', { class: 'small keywords' }, segment.keywords.slice(0, 8).map((word) => h('span', { class: 'badge' }, word))) : null);
+    h('p', { class: 'muted small keywords' }, t('heat.last', { age: age(segment.hours / 24) }), (segment.keywords ?? []).slice(0, KEYWORDS).map((word) => h('span', { class: 'badge' }, word))));
 }
 
 function age(days) {
@@ -137,7 +140,6 @@ function fading(facts) {
   const points = memories.map((memory) => ({ key: memory.uri, days: Math.max(0, memory.age_days), share: memory.decay, title: `${memory.name}: ${percent(memory.decay)}` }));
   const curve = decayCurve(points, {
     rate, days, half: t('heat.half', { days: tenth(half) }), tick: (at) => number(at), part: percent,
-    axes: { x: t('heat.axis.days'), y: t('heat.axis.kept') },
     label: t('heat.curve', { count: memories.length, lowest: percent(Math.min(...memories.map((memory) => memory.decay))) }),
     onPick: ([uri]) => {
       mark(uri);
@@ -152,6 +154,6 @@ function fading(facts) {
     rows.set(memory.uri, item);
     return item;
   }));
-  box.append(h('div', { class: 'fading' }, curve, list));
+  box.append(h('div', { class: 'fading' }, h('div', {}, curve, h('p', { class: 'muted small' }, t('heat.axis.days'))), list));
   return box;
 }

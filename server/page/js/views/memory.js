@@ -2,7 +2,7 @@
 
 import { get, pathOf, send } from '../api.js';
 import { fill, h, icon, rendered } from '../dom.js';
-import { day, duration, moment, number, t } from '../i18n.js';
+import { day, duration, moment, number, percent, t } from '../i18n.js';
 import { go, href } from '../router.js';
 import { linkOf } from '../parts/addresses.js';
 import { confirmed } from '../parts/dialogs.js';
@@ -14,8 +14,13 @@ import { standingControls } from '../parts/standing.js';
 import { empty } from '../parts/states.js';
 import { toast, toastError } from '../parts/toast.js';
 
-const UNITS = { success_rate: '%', avg_time: ' s' };
-const saidOf = ({ name, value }) => (typeof value !== 'number' ? String(value) : name === 'total_time_ms' ? duration(value) : number(value) + (UNITS[name] ?? ''));
+/** Types whose text the server makes of their fields. What the fields say is left out of it: they say it in the reader's language. */
+const MADE = new Set(['tools', 'skills']);
+const MADE_TEXT = /^(Tool|Skill|Static Description|Tool Memory Context|Skill Memory Context):/;
+const MADE_ITEM = /^(Success rate|Avg time|Best for|Optimal params|Recommended flow|Key dependencies|Common failures|Recommendation):/;
+const FIGURES = ['success_rate', 'total_calls', 'total_executions', 'fail_count', 'avg_time', 'total_time_ms', 'avg_tokens', 'total_tokens'];
+const SAID = { success_rate: (value) => percent(value / 100), avg_time: (value) => duration(1000 * value), total_time_ms: duration };
+const saidOf = ({ name, value }) => (typeof value === 'number' ? (SAID[name] ?? number)(value) : String(value));
 
 export async function view({ path, signal }) {
   const place = linkOf(`viking://${decodeURIComponent(path)}`);
@@ -54,11 +59,11 @@ function entryView(first, path, signal) {
   function draw() {
     fill(head, headOf(entry, standing, held));
     const text = rendered(entry.html);
-    const made = (entry.fields ?? []).some((field) => field.in_text && field.name !== 'content'); // of its fields, not written
-    if (made) for (const item of text.querySelectorAll('li')) if (/^[^:]+:$/.test(item.textContent.trim())) item.remove(); // a field without a value
     const first = text.firstElementChild;
-    if (first?.matches(made ? 'h1, h2, p' : 'h1, h2') && first.textContent.trim().replace(made ? /^Tool: / : '', '') === nameOf(entry)) first.remove(); // the title says it
+    if (first?.matches('h1, h2') && first.textContent.trim() === nameOf(entry)) first.remove(); // the title says it
+    if (MADE.has(entry.memory_type)) sayFields(text, entry);
     fill(body, text);
+    body.hidden = !text.textContent.trim() && MADE.has(entry.memory_type);
     fill(facts, atAGlance(entry));
     raw.textContent = entry.text;
   }
@@ -66,11 +71,13 @@ function entryView(first, path, signal) {
   draw();
   showPast();
   const section = (title, ...content) => h('section', { class: 'stack tight' }, h('h2', {}, title), content);
-  const told = (entry.fields ?? []).filter((field) => !field.in_text && field.value !== null && field.value !== undefined && field.value !== '' && String(field.value) !== nameOf(entry));
+  const made = MADE.has(entry.memory_type);
+  const rank = ({ name }) => FIGURES.indexOf(name);
+  const told = made ? given(entry).filter((field) => rank(field) >= 0).sort((one, other) => rank(one) - rank(other)) : given(entry).filter((field) => !field.in_text);
   return h('article', { class: 'memory', dataset: { testid: 'memory' } }, head,
     h('div', { class: 'memory-columns' },
       h('div', { class: 'stack wide' }, body,
-        told.length > 0 && section(t(told.every(counted) ? 'memory.totals' : 'memory.fields'), fieldTable(told)),
+        told.length > 0 && section(t(made ? 'memory.totals' : 'memory.fields'), fieldTable(told)),
         entry.memory_type && section(t('memory.relations'), relations(entry.links), entry.editable !== false && h('p', {}, h('a', { href: href('/graph', { around: entry.uri }), dataset: { testid: 'to-graph' } }, t('graph.open')))),
         entry.memory_type && section(t('memory.sources'), sources(entry), edited),
         section(t('memory.history'), past),
@@ -123,6 +130,19 @@ async function remove(entry) {
   } catch (error) {
     toastError(error);
   }
+}
+
+/** The fields that have a value and are not the title. */
+const given = (entry) => (entry.fields ?? []).filter(({ value }) => value !== null && value !== undefined && value !== '' && String(value) !== nameOf(entry));
+
+/** What is known of a tool or skill: what it does, and each of the other fields by its name. */
+function sayFields(text, entry) {
+  for (const node of text.querySelectorAll(':scope > p')) if (MADE_TEXT.test(node.textContent.trim())) node.remove();
+  for (const node of text.querySelectorAll(':scope > ul > li')) if (MADE_ITEM.test(node.textContent.trim())) node.remove();
+  for (const list of text.querySelectorAll(':scope > ul')) if (!list.children.length) list.remove();
+  const known = given(entry).filter((field) => field.in_text && !counted(field) && !FIGURES.includes(field.name) && field.name !== 'guidelines');
+  const [does, others] = [known.find(({ name }) => name === 'static_desc'), known.filter(({ name }) => name !== 'static_desc')];
+  text.prepend(...[does && h('p', {}, saidOf(does)), others.length > 0 && h('dl', { class: 'told' }, others.map((field) => [h('dt', {}, fieldName(field.name)), h('dd', { class: 'prewrap' }, saidOf(field))]))].filter(Boolean));
 }
 
 function fieldTable(fields) {

@@ -7,9 +7,9 @@ import { go, setGuard } from '../router.js';
 import { drafts, types } from '../state.js';
 import { confirmed } from '../parts/dialogs.js';
 import { counted, fieldInput, livePreview, settable } from '../parts/fields.js';
-import { ORDER, fieldName, lastName, typeName } from '../parts/marks.js';
+import { ORDER, lastName, typeName } from '../parts/marks.js';
 import { changed, receiptToast } from '../parts/receipt.js';
-import { complain, failure } from '../parts/states.js';
+import { complain } from '../parts/states.js';
 
 const DRAFT = 'new';
 const LOG = { name: 'daily_log', description: '', fields: [{ name: 'content', type: 'string', description: '', merge_op: 'patch' }] };
@@ -36,8 +36,13 @@ export async function view({ query, signal }) {
       on: { change: () => { draft.type = type.name; form(); } } }),
     h('span', {}, typeName(type.name)));
   const [common, others] = [known.filter((type) => COMMON.includes(type.name)), known.filter((type) => !COMMON.includes(type.name))];
-  const picker = h('fieldset', { class: 'types' }, h('legend', { class: 'visually-hidden' }, t('new.lede')), h('div', { class: 'type-row' }, common.map(choice)),
-    h('details', { open: others.some((type) => type.name === draft.type) }, h('summary', { dataset: { testid: 'new-more' } }, t('new.more')), h('div', { class: 'type-row' }, others.map(choice))));
+  const more = h('button', { type: 'button', class: 'type-choice', 'aria-expanded': 'false', dataset: { testid: 'new-more' }, on: { click: () => {
+    const rest = others.map(choice);
+    more.replaceWith(...rest);
+    rest[0].firstElementChild.focus();
+  } } }, t('new.more'));
+  const picker = h('fieldset', { class: 'types' }, h('legend', {}, t('new.type')),
+    h('div', { class: 'type-row' }, common.map(choice), others.some((type) => type.name === draft.type) ? others.map(choice) : more));
   const hint = h('p', { class: 'type-hint', role: 'status' });
 
   const form = () => {
@@ -47,7 +52,7 @@ export async function view({ query, signal }) {
   };
   form();
   return h('div', { class: 'edit new' },
-    h('header', { class: 'view-head' }, h('h1', {}, t('new.title')), h('p', { class: 'lede' }, t('new.lede'))), picker, hint, area);
+    h('header', { class: 'view-head' }, h('h1', {}, t('new.title'))), picker, hint, area);
 }
 
 const rank = (name) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
@@ -69,30 +74,29 @@ function formFor(type, draft, dirty, signal) {
     draft.values[name] = value;
     if (dirty()) drafts.set(DRAFT, draft);
     else drafts.delete(DRAFT);
+    create.disabled = !dirty();
     if (name === 'content') live.soon();
   };
-  const create = h('button', { type: 'submit', class: 'button primary', dataset: { testid: 'save' } }, t('action.save'));
-  const form = h('form', { class: 'stack', novalidate: true },
+  const create = h('button', { type: 'submit', class: 'button primary', disabled: !dirty(), dataset: { testid: 'save' } }, t('action.save'));
+  const written = h('div', { class: 'stack' },
     own.map((field) => fieldInput(field, draft.values[field.name], touched, { required: field.merge_op === 'immutable' })),
     counts.length > 0 && h('details', {}, h('summary', {}, t('new.counts')),
       h('div', { class: 'filter-grid' }, counts.map((field) => fieldInput(field, draft.values[field.name], touched)))),
     type !== LOG && [h('div', { class: 'filter-grid' }, importance(draft), project(draft)), secret(draft)],
-    problem, h('div', { class: 'actions sticky' }, create, h('a', { class: 'button', href: '#/', dataset: { testid: 'cancel' } }, t('action.cancel')),
+    problem);
+  const form = h('form', { class: 'stack', novalidate: true },
+    hasText ? h('div', { class: 'edit-columns' }, written, h('section', { class: 'stack tight beside' }, h('h2', {}, t('edit.preview')), preview)) : written,
+    h('div', { class: 'actions sticky' }, create, h('a', { class: 'button', href: '#/', dataset: { testid: 'cancel' } }, t('action.cancel')),
       h('span', { class: 'spacer' }), h('span', { class: 'muted small keys' }, t('edit.keys'))));
   const submit = async () => {
-    const missing = !dirty() ? own.find((field) => field.name === 'content') ?? own[0] : null;
-    if (missing) {
-      fill(problem, failure({ message: t('new.missing', { name: fieldName(missing.name) }) }));
-      form.querySelector(`#field-${missing.name}`).focus();
-      return;
-    }
+    if (create.disabled) return;
     create.disabled = true;
     try {
       await remember(type, draft, own.concat(counts));
     } catch (error) {
       complain(problem, error);
     } finally {
-      create.disabled = false;
+      create.disabled = !dirty();
     }
   };
   form.addEventListener('submit', (event) => { event.preventDefault(); submit(); });
@@ -101,8 +105,7 @@ function formFor(type, draft, dirty, signal) {
     if (event.key === 'Escape') { event.preventDefault(); go('#/'); }
   });
   if (draft.values.content) live.now();
-  return h('div', { class: hasText ? 'edit-columns' : '' }, form,
-    hasText && h('section', { class: 'stack tight beside' }, h('h2', {}, t('edit.preview')), preview));
+  return form;
 }
 
 async function remember(type, draft, fields) {
@@ -135,8 +138,8 @@ function importance(draft) {
 }
 
 function project(draft) {
-  const field = h('input', { id: 'new-project', type: 'text', autocomplete: 'off', value: draft.project, on: { input: () => { draft.project = field.value; } } });
-  return h('div', { class: 'field' }, h('label', { for: 'new-project' }, t('memory.project')), field, h('span', { class: 'help' }, t('new.project.help')));
+  const field = h('input', { id: 'new-project', type: 'text', autocomplete: 'off', value: draft.project, placeholder: t('new.project.help'), on: { input: () => { draft.project = field.value; } } });
+  return h('div', { class: 'field' }, h('label', { for: 'new-project' }, t('memory.project')), field);
 }
 
 function secret(draft) {

@@ -2,9 +2,9 @@
 
 import { get } from '../api.js';
 import { fill, h } from '../dom.js';
-import { ago, day, moment, named, number, t } from '../i18n.js';
+import { ago, day, moment, number, t } from '../i18n.js';
 import { linkOf, nameOf, sessionLink } from '../parts/addresses.js';
-import { typeBadge } from '../parts/marks.js';
+import { speakerOf, typeBadge } from '../parts/marks.js';
 import { listKeys } from '../parts/memoryrow.js';
 import { empty, failure, loading, pending } from '../parts/states.js';
 import { href, remember } from '../router.js';
@@ -115,7 +115,7 @@ async function openAt(state, at, messages, aside, named) {
     fill(messages, turn(state, offset), h('ol', { class: 'turns' }, spoken(state, found.messages)), turn(state, offset));
     const wanted = state.line === null ? null : messages.querySelector(`#line-${state.line}`);
     requestAnimationFrame(() => {
-      wanted?.scrollIntoView({ block: 'center' });
+      if (wanted?.getBoundingClientRect().bottom > window.innerHeight) wanted.scrollIntoView({ block: 'center' });
       wanted?.focus({ preventScroll: true });
     });
   } catch (error) {
@@ -144,6 +144,7 @@ function spoken({ id, line, words, told }, messages) {
       heading,
       h('p', { class: 'turn-head' },
         h('strong', {}, speakerOf(message)),
+        wanted && h('span', { class: 'badge' }, t('session.linked')),
         message.time ? h('time', { class: 'muted small', datetime: message.time }, moment(message.time, { timeStyle: 'short' })) : null,
         h('a', { class: 'muted small turn-line', href: sessionLink(id, message.line), title: t('session.line_of', { line: message.line + 1 }) }, `#${message.line + 1}`)),
       h('div', { class: 'turn-text' }, message.text ? highlighted(message.text, words) : t('session.no_text')),
@@ -175,15 +176,12 @@ function memoryList({ id, told }) {
       memory.lines.length > 0 && h('p', { class: 'small' }, t('session.from'), ' ', memory.lines.map((line, at) => [at ? t('list.comma') : null, h('a', { href: sessionLink(id, line) }, `#${line + 1}`)])))))];
 }
 
-const speakerOf = ({ speaker, role }) => (speaker && speaker !== role ? speaker : named(`role.${role}`, role));
-
 function segmentList(state, segments) {
   if (!segments.length) return h('p', { class: 'muted small' }, t('session.no_segments'));
   return h('details', { open: !matchMedia('(max-width: 860px)').matches },
     h('summary', {}, h('h2', {}, t('session.segments'))),
     h('ul', { class: 'segment-list' }, segments.slice(0, SEGMENTS_SHOWN).map((segment) => h('li', { class: 'segment' },
       h('a', { href: linkOf(segment.uri) }, segment.title || nameOf(segment.uri)),
-      segment.summary ? h('p', { class: 'small muted clamped' }, segment.summary) : null,
       segment.pages?.length ? h('p', { class: 'small' }, joined(segment.pages).slice(0, 12).map(([first, last], at) => [
         at ? t('list.comma') : null, h('a', { href: sessionLink(state.id, first) }, t(last > first ? 'session.span' : 'session.span.single', { first: first + 1, last: last + 1 }))])) : null))),
     segments.length > SEGMENTS_SHOWN ? h('p', { class: 'muted small' }, t('did.more', { count: segments.length - SEGMENTS_SHOWN })) : null);

@@ -16,22 +16,25 @@ const NAMES = { en: 'English', zh: '简体中文' };
 export async function view() {
   const facts = await about();
   return h('div', { class: 'settings' },
-    h('header', { class: 'view-head' }, h('h1', {}, t('settings.title')), h('p', { class: 'lede' }, t(facts.owner ? 'settings.lede.owner' : 'settings.lede'))),
+    h('header', { class: 'view-head' }, h('h1', {}, t('settings.title'))),
     h('div', { class: 'stack narrow' },
-      choice('language', LANGUAGES.map((each) => [each, NAMES[each]]), language(), setLanguage),
-      choice('theme', ['auto', 'light', 'dark'].map((each) => [each, t(`shell.theme.${each}`)]), theme(), setTheme),
-      h('section', { class: 'card stack tight' }, h('h2', {}, t('settings.key')),
-        h('p', {}, t(key() ? 'settings.key.set' : 'settings.key.none')), key() && h('p', { class: 'muted small' }, t('settings.key.help')),
+      h('h2', {}, t('settings.browser')),
+      h('section', { class: 'card stack' },
+        choice('language', LANGUAGES.map((each) => [each, NAMES[each]]), language(), setLanguage),
+        choice('theme', ['auto', 'light', 'dark'].map((each) => [each, t(`shell.theme.${each}`)]), theme(), setTheme)),
+      h('section', { class: 'card stack tight' }, h('h3', {}, t('settings.key')),
+        h('p', { class: 'muted' }, t(key() ? 'settings.key.set' : 'settings.key.none')),
         h('div', { class: 'actions' },
           h('button', { type: 'button', class: 'button', on: { click: renew } }, t('settings.key.other')),
           key() && h('button', { type: 'button', class: 'button', on: { click: async () => { await signOut(); forget(); show(); } } }, t('settings.key.forget')))),
+      h('h2', {}, t('settings.server')),
       facts.owner && [privateMode(facts), tokens(facts), card('clients.title', pending(clients, 2))],
       card('models.title', pending(models, 2)),
-      h('section', { class: 'card stack tight' }, h('h2', {}, t('settings.server')), server(facts)),
+      h('section', { class: 'card stack tight' }, h('h3', {}, t('settings.about')), server(facts)),
       facts.owner && card('server.title', h('p', { class: 'muted' }, t('server.lede')), pending(settingList, 6))));
 }
 
-const card = (title, ...content) => h('section', { class: 'card stack' }, h('h2', {}, t(title)), content);
+const card = (title, ...content) => h('section', { class: 'card stack tight' }, h('h3', {}, t(title)), content);
 
 function privateMode(facts) {
   const box = h('input', { type: 'checkbox', checked: facts.private_mode, dataset: { testid: 'private-switch' }, on: { change: async () => {
@@ -43,7 +46,7 @@ function privateMode(facts) {
     forget();
     await show();
   } } });
-  return h('section', { class: 'card stack tight' }, h('h2', {}, t('settings.private')), h('label', { class: 'switch' }, box, t('settings.private.on')),
+  return h('section', { class: 'card stack tight' }, h('h3', {}, t('settings.private')), h('label', { class: 'switch' }, box, t('settings.private.on')),
     h('p', { class: 'muted small' }, t('settings.private.help')));
 }
 
@@ -65,9 +68,9 @@ async function models() {
 }
 
 function choice(name, options, chosen, choose) {
-  return h('fieldset', { class: 'card stack tight' }, h('legend', { class: 'visually-hidden' }, t(`settings.${name}`)), h('h2', { 'aria-hidden': 'true' }, t(`settings.${name}`)),
-    h('div', { class: 'row' }, options.map(([value, label]) => h('label', { class: 'switch' },
-      h('input', { type: 'radio', name, value, checked: value === chosen, dataset: { testid: `${name}-${value}` }, on: { change: () => choose(value) } }), h('span', {}, label)))));
+  return h('div', { class: 'choices', role: 'radiogroup', 'aria-labelledby': `settings-${name}` }, h('h3', { id: `settings-${name}` }, t(`settings.${name}`)),
+    options.map(([value, label]) => h('label', { class: 'switch' },
+      h('input', { type: 'radio', name, value, checked: value === chosen, dataset: { testid: `${name}-${value}` }, on: { change: () => choose(value) } }), h('span', {}, label))));
 }
 
 async function renew() {

@@ -51,8 +51,10 @@ function writing(now, signal) {
   const field = h('textarea', { id: 'summary-text', rows: 16, value: kept ?? now.text, dataset: { testid: 'field-summary' }, on: { input: () => {
     if (dirty()) drafts.set(DRAFT, field.value);
     else drafts.delete(DRAFT);
+    keep.disabled = !dirty();
     live.soon();
   } } });
+  const keep = h('button', { type: 'submit', class: 'button primary', disabled: !dirty(), dataset: { testid: 'save' } }, t('action.save'));
   const leave = () => { drafts.delete(DRAFT); setGuard(null); return go(PLACE); };
 
   async function save() {
@@ -79,14 +81,15 @@ function writing(now, signal) {
   window.addEventListener('beforeunload', (event) => { if (drafts.has(DRAFT)) event.preventDefault(); }, { signal });
   if (kept !== undefined) live.now();
   const form = h('form', { class: 'stack' },
-    h('div', { class: 'field' }, h('label', { for: 'summary-text' }, t('field.content')), field, h('span', { class: 'help' }, t('summary.help'))),
-    h('div', { class: 'actions sticky' }, h('button', { type: 'submit', class: 'button primary', dataset: { testid: 'save' } }, t('action.save')),
+    h('div', { class: 'edit-columns' },
+      h('div', { class: 'field' }, h('label', { for: 'summary-text' }, t('field.content')), field, h('span', { class: 'help' }, t('summary.help'))),
+      h('div', { class: 'stack beside' }, beside, h('section', { class: 'stack tight' }, h('h2', {}, t('edit.preview')), preview))),
+    h('div', { class: 'actions sticky' }, keep,
       h('a', { class: 'button', href: PLACE }, t('action.cancel')), h('span', { class: 'spacer' }), h('span', { class: 'muted small keys' }, t('edit.keys'))));
   form.addEventListener('submit', (event) => { event.preventDefault(); save(); });
   form.addEventListener('keydown', (event) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) { event.preventDefault(); save(); }
     if (event.key === 'Escape') { event.preventDefault(); go(PLACE); }
   });
-  return h('div', { class: 'edit-columns' }, form,
-    h('div', { class: 'stack beside' }, beside, h('section', { class: 'stack tight' }, h('h2', {}, t('edit.preview')), preview)));
+  return form;
 }
