@@ -39,7 +39,12 @@ _MENTIONS, _TOLD_IN = "mentions", "told in"
 _NAMED_TYPE, _NAME_CHARS = "entities", 2
 #: Of relations that are stored at both ends, the one that is drawn.
 _DRAWN = frozenset({"similar", "contradicts", "supports", "refines", "replaces"})
-_SELECT = "SELECT d.uri, d.name, d.memory_type, d.abstract, d.salience, d.updated_at, d.own FROM documents d WHERE"
+#: Names are looked for in so much of each text.
+_READ_CHARS = 20_000
+_SELECT = (
+    "SELECT d.uri, d.name, d.memory_type, d.abstract, d.salience, d.updated_at, "
+    f"substr(d.own, 1, {_READ_CHARS}) FROM documents d WHERE"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +218,8 @@ def _rows(memory: Runebook, request: GraphRequest) -> tuple[dict[str, _Row], int
     with memory.indexer.catalog.reading() as connection:
         (total,) = connection.execute(f"SELECT count(*) FROM documents d WHERE {where}", parameters).fetchone()
         order = "ORDER BY d.salience DESC, d.updated_at DESC, d.uri LIMIT ?"
-        rows = connection.execute(f"{_SELECT} {where} {order}", (*parameters, NODES_MOST)).fetchall()
+        most = request.limit if request.around is None else NODES_MOST
+        rows = connection.execute(f"{_SELECT} {where} {order}", (*parameters, most)).fetchall()
     return _read(rows), int(total)
 
 
@@ -226,11 +232,7 @@ def _neighbours(memory: Runebook, around: str, rows: Mapping[str, _Row]) -> dict
     own = _metadata(memory, middle)
     linked = [each.uri for each in own.links]
     everything = {**_named(memory, [uri for uri in linked if uri not in rows]), **rows, **listed}
-    near = {
-        edge.target if edge.source == middle else edge.source
-        for edge in _mentions(everything)
-        if middle in (edge.source, edge.target)
-    }
+    near = {edge.target if edge.source == middle else edge.source for edge in _mentions(everything, middle)}
     told = {uri for uri in rows if own.session and uri != middle and _metadata(memory, uri).session == own.session}
     wanted = [middle, *linked, *sorted(near | told)]
     return {uri: everything[uri] for uri in dict.fromkeys(wanted) if uri in everything}
@@ -258,16 +260,17 @@ def _read(rows: Sequence[Sequence[Any]]) -> dict[str, _Row]:
     return {row[0]: _Row(GraphNode(*row[:6]), row[6]) for row in rows}
 
 
-def _mentions(rows: Mapping[str, _Row]) -> Iterator[GraphEdge]:
-    """Which memories name somebody or something that another one is about."""
+def _mentions(rows: Mapping[str, _Row], around: str | None = None) -> Iterator[GraphEdge]:
+    """Which memories name somebody or something that another one is about; ``around``: only where it is one of both."""
     texts = {uri: row.own.casefold() for uri, row in rows.items()}
     for uri, row in rows.items():
         name = row.node.name.casefold()
         if row.node.type == _NAMED_TYPE and len(name) >= _NAME_CHARS:
             pattern = re.compile(name_pattern(name))
+            among = texts if around in (None, uri) else {around: texts[around]}
             yield from (
                 GraphEdge(other, uri, _MENTIONS, 0.3)
-                for other, text in texts.items()
+                for other, text in among.items()
                 if other != uri and name in text and pattern.search(text)
             )
 

@@ -193,12 +193,8 @@ def conversation(
     """What was said in a conversation, message by message, and what it was about."""
     log, messages = _conversation(memory, session_id)
     memory.indexer.follow()
-    wanted = fold(words).split()
-    shown = [
-        (line, each)
-        for line, each in messages
-        if not wanted or all(word in fold(_message_text(each)) for word in wanted)
-    ]
+    wanted = set(fold(words).split())
+    shown = [(line, each) for line, each in messages if not wanted or _holds(fold(_message_text(each)), wanted)]
     segments = segments_in(memory.store, log).used
     return {
         "session_id": session_id,
@@ -210,6 +206,10 @@ def conversation(
         "total": len(shown),
         "offset": offset,
     }
+
+
+def _holds(text: str, words: Iterable[str]) -> bool:
+    return all(word in text for word in words)
 
 
 @route(conversations, "GET", "/sessions/{session_id}/memories", "ToldAnswer", 404)

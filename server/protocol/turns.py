@@ -21,6 +21,8 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 #: who may be several programs.
 OPEN_LIMIT, OWNER_OPEN_LIMIT = 16, 64
 _LONG_SECONDS = 0.3
+#: Requests of a bearer of a token that are worked at, those that take long included.
+_AT_WORK_LIMIT = 6
 
 
 class Turn:
@@ -30,14 +32,19 @@ class Turn:
         self._turns = turns
         self._bearer = bearer
         self._holds_place = True
-        self._timer = asyncio.get_running_loop().call_later(_LONG_SECONDS, self.end)
+        self._is_over = False
+        self._timer = asyncio.get_running_loop().call_later(_LONG_SECONDS, self._leave)
 
     def end(self) -> None:
-        """Leave the place to others; safe to call twice."""
-        if self._holds_place:
-            self._holds_place = False
+        """The request is over, or waits for its client; safe to call twice."""
+        if not self._is_over:
+            self._is_over = True
             self._timer.cancel()
-            self._turns.left(self._bearer)
+            self._turns.ended(self._bearer, holds_place=self._holds_place)
+
+    def _leave(self) -> None:
+        self._holds_place = False
+        self._turns.left(self._bearer)
 
 
 class TurnHolder:
@@ -72,7 +79,8 @@ class Turns:
     """Who works next.
 
     Args:
-        at_once: Requests that run at once; those that take long, as those that ask a model do, soon no longer count.
+        at_once: Requests that run at once; those that take long, as those that ask a model do, soon no longer count,
+            but as work of their bearer.
         each: Of one bearer of a token; the owner, whose name is empty, may have all.
     """
 
@@ -80,6 +88,7 @@ class Turns:
         self._free_places = at_once
         self._most_of_one = each
         self._running = Counter[str]()
+        self._at_work = Counter[str]()
         self._waiting: OrderedDict[str, deque[asyncio.Future[Turn]]] = OrderedDict()
 
     async def next(self, bearer: str) -> Turn:
@@ -99,16 +108,25 @@ class Turns:
             raise
 
     def left(self, bearer: str) -> None:
-        """A place is free."""
-        self._running[bearer] -= 1
-        if not self._running[bearer]:
-            del self._running[bearer]
+        """A place is free; the request goes on without."""
+        _take_one(self._running, bearer)
         self._free_places += 1
         self._go_on()
 
+    def ended(self, bearer: str, *, holds_place: bool) -> None:
+        """A request is no longer worked at."""
+        _take_one(self._at_work, bearer)
+        if holds_place:
+            self.left(bearer)
+        else:
+            self._go_on()
+
+    def _may_begin(self, bearer: str) -> bool:
+        return not bearer or (self._running[bearer] < self._most_of_one and self._at_work[bearer] < _AT_WORK_LIMIT)
+
     def _go_on(self) -> None:
         while self._free_places > 0:
-            bearer = next((name for name in self._waiting if not name or self._running[name] < self._most_of_one), None)
+            bearer = next(filter(self._may_begin, self._waiting), None)
             if bearer is None:
                 return
             line = self._waiting.pop(bearer)
@@ -118,7 +136,14 @@ class Turns:
             if not mine.cancelled():
                 self._free_places -= 1
                 self._running[bearer] += 1
+                self._at_work[bearer] += 1
                 mine.set_result(Turn(self, bearer))
+
+
+def _take_one(counts: Counter[str], bearer: str) -> None:
+    counts[bearer] -= 1
+    if not counts[bearer]:
+        del counts[bearer]
 
 
 class Share:

@@ -350,7 +350,7 @@ class MemoryList:
             else is_used
             if wanted.active
             else Condition(f"NOT {is_used.sql}", is_used.parameters),
-            *(_holding(word, wanted.project) for word in _distinct(wanted.words)),
+            _holding(words, wanted.project) if (words := _distinct(wanted.words)) else None,
         ]
         return all_of(parts) or ANYTHING
 
@@ -379,8 +379,12 @@ def _distinct(words: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words.lower().split()))
 
 
-def _holding(word: str, project: str | None) -> Condition:
-    """That a document that may be read says a word, or its name does."""
+def _holding(words: Sequence[str], project: str | None) -> Condition:
+    """That a document that may be read says each of the words, or its name does; each text is folded once."""
     hidden = private_elsewhere(project)
-    said = "(instr(lower(d.name), lower(?)) > 0 OR (NOT {} AND instr(lower(d.own || ' ' || d.abstract), lower(?)) > 0))"
-    return Condition(said.format(hidden.sql), (word, *hidden.parameters, word))
+    said = f"CASE WHEN {hidden.sql} THEN '' ELSE lower(d.own || ' ' || d.abstract) END"
+    return Condition(
+        f"NOT EXISTS (SELECT 1 FROM (SELECT lower(d.name) AS name, {said} AS said LIMIT 1) t, json_each(?) w "
+        "WHERE instr(t.name, lower(w.value)) = 0 AND instr(t.said, lower(w.value)) = 0)",
+        (*hidden.parameters, json.dumps(words)),
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from server.http.connections import Connections
-from server.protocol.turns import OPEN_LIMIT, Answers, Share, TurnHolder, Turns, through, while_asking
+from server.protocol.turns import _AT_WORK_LIMIT, OPEN_LIMIT, Answers, Share, TurnHolder, Turns, through, while_asking
 from tests.server.bearers import HEADERS, OPENING, PATIENCE_SECONDS, issue, send
 from tests.waiting import soon
 
@@ -77,6 +77,23 @@ def test_what_takes_long_keeps_neither_others_nor_its_own_client_waiting(monkeyp
         await asyncio.sleep(0)
         assert not behind.done()
         behind.cancel()
+
+    asyncio.run(run())
+
+
+def test_of_one_client_only_so_many_that_take_long_are_worked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.protocol.turns._LONG_SECONDS", 0.0)
+
+    async def run() -> None:
+        turns = Turns(3, 2)
+        many = [await asyncio.wait_for(turns.next("many"), PATIENCE_SECONDS) for _ in range(_AT_WORK_LIMIT)]
+        behind = asyncio.ensure_future(turns.next("many"))
+        (await asyncio.wait_for(turns.next("quiet"), PATIENCE_SECONDS)).end()
+        for _ in range(_AT_WORK_LIMIT + 1):
+            await asyncio.wait_for(turns.next(""), PATIENCE_SECONDS)  # the owner's are not counted
+        assert not behind.done()
+        many[0].end()
+        (await asyncio.wait_for(behind, PATIENCE_SECONDS)).end()
 
     asyncio.run(run())
 
