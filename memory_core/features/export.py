@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
-from memory_core.core.errors import InvalidInput, NeedsFolder
+from memory_core.core.errors import InvalidInput, InvalidUri, NeedsFolder
 from memory_core.core.index.documents import MESSAGES_NAME, is_session_log, memory_document
 from memory_core.core.memory import names
 from memory_core.core.memory.memory import parse
@@ -118,7 +118,7 @@ def content_at(files: FileStore, snapshot: LedgerSnapshot, file: SnapshotFile) -
     """
     try:
         found = files.path_for(MemoryUri.parse(file.uri)).read_bytes()
-    except (OSError, NeedsFolder):
+    except (OSError, NeedsFolder, InvalidUri):
         found = None
     # Hand-made files that are not UTF-8 are known by the hash of what could be read of them.
     if found is not None and text_sha256(found.decode("utf-8", "replace")) == file.sha256:
