@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -197,13 +196,16 @@ def export(memory: Runebook, target: Path | IO[bytes], selection: Selection, *, 
 def _write_zip(source: _Source, writer: ZipWriter, target: Path) -> Export:
     paths = archive_paths(source.uris)
     files: list[dict[str, Any]] = []
+    any_stored = False
     for uri, content, updated_at in source.files():
-        packed = pack(writer, paths[uri], [content], stored=is_bomb_like(content))
+        stored = is_bomb_like(content)
+        packed = pack(writer, paths[uri], [content], stored=stored)
+        any_stored |= stored
         files.append(packed.facts | {"uri": str(uri), "updated_at": updated_at})
     history: dict[str, Any] | None = None
     if source.selection.history:
-        lines = (json.dumps(commit).encode() + b"\n" for commit in source.history())
-        history = pack(writer, HISTORY_NAME, lines).facts
+        # It holds the texts of these files once more.
+        history = pack(writer, HISTORY_NAME, map(json_line, source.history()), stored=any_stored).facts
         history["commits"] = source.commits
     export = source.export(target)
     facts: dict[str, Any] = {"spaces": export.spaces, "counts": export.counts, "left_out": export.left_out}

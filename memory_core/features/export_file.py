@@ -165,7 +165,10 @@ def json_line(facts: Mapping[str, Any]) -> bytes:
     except UnicodeEncodeError:
         line = json.dumps(facts).encode("ascii") + b"\n"
     if len(line) > LINE_LIMIT_BYTES:
-        raise InvalidInput(f"{facts.get('uri')} is too long for a line of an export.", hint="Export to a .zip.")
+        raise InvalidInput(
+            f"{facts.get('uri') or 'a commit'} is too long for a line of an export.",
+            hint="Export to a .zip, or without --history.",
+        )
     return line
 
 
@@ -300,7 +303,7 @@ class Pack:
         """
         try:
             return [PackedFile(str(f["path"]), str(f["sha256"]), int(f["size"])) for f in self.manifest["files"]]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InvalidInput(f"the {self._form.name}'s manifest is damaged.", hint=self._form.damaged) from error
 
     def pour(self, file: PackedFile, target: IO[bytes] | None) -> None:
@@ -549,7 +552,7 @@ class _Zip(Archive):
 
     def _is_sound(self, facts: Mapping[str, Any]) -> bool:
         """Whether an entry is what the manifest says; a problem, if not."""
-        path = str(facts["path"])
+        path = str(facts.get("path", ""))
         info = self._entries.get(path)
         if info is None:
             self._refuse(path, "the manifest names this file and the archive does not hold it")

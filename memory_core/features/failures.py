@@ -109,7 +109,7 @@ def _told_by(members: Mapping[str, Any]) -> bool | None:
     metadata = members.get("metadata")
     for held in (members, metadata if isinstance(metadata, Mapping) else {}):
         status = next((held[key] for key in _STATUS_KEYS if held.get(key) is not None), None)
-        if isinstance(status, int | str) and re.fullmatch(r"-?\d+", str(status)):
+        if isinstance(status, int | str) and re.fullmatch(r"-?\d{1,9}", str(status)):
             return int(status) != 0
     for key in ("isError", "is_error"):
         if isinstance(members.get(key), bool) and members[key]:

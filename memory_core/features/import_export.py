@@ -40,7 +40,7 @@ from memory_core.core.store.files import FileStore
 from memory_core.core.store.ledger_snapshot import insert_history
 from memory_core.core.store.local import Snapshot
 from memory_core.features.export import marked
-from memory_core.features.export_file import Archive, ArchivedFile, Problem, open_archive
+from memory_core.features.export_file import EXPORT, Archive, ArchivedFile, Problem, open_archive
 from memory_core.features.redaction import redaction_of
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def import_export(
         on_conflict: What happens to files that differ from what is there.
         into: User and agent space that everything goes to; default each file's own.
         partial: Take what is sound of a damaged export.
-        dry_run: Plan only.
+        dry_run: Plan only, each batch for itself.
         now: Time of the commits; default the clock's.
 
     Raises:
@@ -171,7 +171,7 @@ def _damaged(problems: list[Problem]) -> InvalidInput:
     more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
     return InvalidInput(
         f"the export is damaged, and nothing was imported: {shown}{more}.",
-        hint="Get a sound copy of the file, or take what is sound of it with --partial.",
+        hint=EXPORT.damaged,
     )
 
 
@@ -386,7 +386,7 @@ def _checked(commit: Mapping[str, Any], earlier: Set[str]) -> Mapping[str, Any]:
                 for side in ("before", "after"):
                     text = change[side]
                     if text is None and side == "before":
-                        continue  # of a summary, purging leaves the hash
+                        continue  # purging a summary takes its text and leaves the hash
                     if (None if text is None else text_sha256(text)) != change[f"{side}_sha256"]:
                         raise ValueError("a text is not what its hash says")
         CommitReceipt.from_dict(commit["receipt"])

@@ -15,7 +15,7 @@ import pytest
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.features import export_file
-from memory_core.features.export_file import open_archive
+from memory_core.features.export_file import BACKUP, open_archive, open_pack
 from memory_core.runebook import Runebook
 from tests.features.moving import PAYMENTS, exported, imported, opened
 from tests.kept import kept_files
@@ -135,6 +135,7 @@ def longer_than_it_says(path: Path) -> Path:
         (with_link, "a link or a device"),
         (with_name_twice, "twice"),
         (longer_than_it_says, "size"),
+        (lambda path: make(path, {}, {}, files=[{"uri": NOTE}]), "does not hold it"),
     ],
 )
 def test_an_entry_that_is_not_what_the_manifest_says_is_refused(
@@ -184,6 +185,15 @@ def test_what_is_no_export_too_large_or_of_a_newer_program_is_refused(
     monkeypatch.setattr(export_file, "TOTAL_LIMIT_BYTES", 10_000)
     with pytest.raises(InvalidInput, match="would unpack to over"):
         problems_of(make(path, {NOTE_PATH: bytes(range(256)) * 64}, {NOTE_PATH: NOTE}))
+
+
+def test_a_size_without_end_in_a_manifest_is_named_as_damage(tmp_path: Path) -> None:
+    described = (
+        '{"format": "runebook-backup", "format_version": 1, "files": [{"path": "a", "sha256": "b", "size": 1e999}]}'
+    )
+    (tmp_path / "backup.json").write_text(described, encoding="utf-8")
+    with pytest.raises(InvalidInput, match="manifest is damaged"), open_pack(tmp_path, BACKUP) as found:
+        found.files()
 
 
 @pytest.fixture
@@ -341,10 +351,10 @@ def test_text_that_compresses_like_a_bomb_is_exported_so_that_it_imports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export_file, "_RATIO_FROM_BYTES", 64 * 1024)
-    line = "同一行同一行同一行 the same line again\n" * 2_000
+    line = "同一行同一行同一行 the same line again\n" * 20_000
     folder = tmp_path / "source/user/default/memories/notes"
     folder.mkdir(parents=True)
     (folder / "same.md").write_text(line, encoding="utf-8", newline="\n")
     with opened(tmp_path / "source") as source, opened(tmp_path / "target") as target:
-        imported(target, exported(source, tmp_path / "all.zip"))
+        imported(target, exported(source, tmp_path / "all.zip", history=True))
         assert kept_files(tmp_path / "target")["user/default/memories/notes/same.md"] == line.encode()

@@ -57,6 +57,10 @@ def test_either_shape_of_messages_counts_alike(shape: object) -> None:
     assert [call.succeeded for call in finished_calls(parse_messages(talk))] == [not entry[3] for entry in KNOWN]
 
 
+def test_a_status_of_thousands_of_digits_says_nothing() -> None:
+    assert not says_failed("run", {}, json.dumps({"exit_code": "9" * 5_000, "output": "fine"}))
+
+
 def test_a_flag_outweighs_a_friendly_answer() -> None:
     talk = [
         {"role": "assistant", "tool_calls": [{"id": "c", "name": "save", "arguments": {}}]},
