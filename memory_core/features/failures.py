@@ -73,7 +73,7 @@ def says_failed(name: str, arguments: Any, text: str) -> bool:
     return _begins_failed(text, shows=shows, searches=searches)
 
 
-def is_finding(text: str) -> bool:
+def tells_result(text: str) -> bool:
     """Whether a program ran and told what it found: tests that fail, code that does not compile, lint.
 
     Such a run failed, and teaches nothing about how it should have been called.

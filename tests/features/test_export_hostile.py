@@ -15,7 +15,7 @@ import pytest
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.features import export_file
-from memory_core.features.export_file import BACKUP, open_archive, open_pack
+from memory_core.features.export_file import BACKUP, open_export, open_pack
 from memory_core.runebook import Runebook
 from tests.features.moving import PAYMENTS, exported, imported, opened
 from tests.kept import kept_files
@@ -51,9 +51,9 @@ def forged_lines(path: Path, *lines: dict[str, Any]) -> Path:
 
 def problems_of(path: Path) -> str:
     """What is wrong with an export of which nothing is sound."""
-    with open_archive(path) as archive:
-        assert archive.files == []
-        return "; ".join(problem.reason for problem in archive.problems)
+    with open_export(path) as export:
+        assert export.files == []
+        return "; ".join(problem.reason for problem in export.problems)
 
 
 URIS = [
@@ -152,9 +152,9 @@ def test_of_two_entries_for_one_file_or_a_file_in_place_of_a_folder_one_is_refus
         ({NOTE_PATH: composed, other: decomposed}, "twice"),
         ({NOTE_PATH: NOTE, inner: f"{NOTE}/b.md"}, "for a folder"),
     ):
-        with open_archive(make(tmp_path / "evil.zip", dict.fromkeys(uris, b"one"), uris)) as archive:
-            assert len(archive.files) == 1
-            assert [reason in problem.reason for problem in archive.problems] == [True]
+        with open_export(make(tmp_path / "evil.zip", dict.fromkeys(uris, b"one"), uris)) as export:
+            assert len(export.files) == 1
+            assert [reason in problem.reason for problem in export.problems] == [True]
 
 
 def test_a_bomb_is_refused_without_being_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,8 +254,8 @@ def test_an_export_cut_short_or_flipped_anywhere_is_refused(source: Runebook, tm
     def is_refused(changed: bytes) -> bool:
         path.write_bytes(changed)
         try:
-            with open_archive(path) as archive:
-                return bool(archive.problems)
+            with open_export(path) as export:
+                return bool(export.problems)
         except InvalidInput:
             return True
 
