@@ -62,7 +62,7 @@ _INDEX = f"{STATE_NAME}/{INDEX_NAME}"
 _NAME = re.compile(r"runebook-\d{8}T\d{6}(?:\.\d+)?Z")
 _PARTIAL = re.compile(r".+\.[0-9a-f]{8}\.partial")
 _STALE_SECONDS = 24 * 3600
-_NOT_PLAIN = re.compile(r'[\x00-\x1f\\:*?"<>|]')
+_NOT_PLAIN = re.compile(r'[\x00-\x1f\\:*?"<>|\ud800-\udfff]')
 _SCOPES = frozenset(scope.value for scope in Scope)
 
 
@@ -76,15 +76,17 @@ class Backup:
         counts: Its memory files by kind.
         removed: Older backups that ``keep`` let go.
         notes: Files that are in it as they are on disk, because the ledger knows no such text.
+        left_out: Files that are not in it: without a portable name, or lost on disk and in the ledger.
     """
 
-    JSON: ClassVar = "path seq counts removed notes"
+    JSON: ClassVar = "path seq counts removed notes left_out"
 
     path: Path
     seq: int
     counts: dict[str, int]
     removed: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
 def back_up(
@@ -129,8 +131,9 @@ def _check_destination(store: Store, destination: Path, target: Path, *, keep: i
     if keep is not None and (is_zip or keep < 1):
         why = "counts backups in a folder, not in a .zip" if is_zip else f"{keep} would leave no backup"
         raise InvalidInput(f"--keep {why}.", hint="Give a folder, and keep 1 or more.")
-    if target.exists() or (not is_zip and destination.exists() and not destination.is_dir()):
-        raise InvalidInput(f"{target.name!r} is there already.", hint="Name a folder, or a .zip that is not there yet.")
+    taken = destination if is_zip or not destination.is_dir() else target
+    if taken.exists():
+        raise InvalidInput(f"{taken.name!r} is there already.", hint="Name a folder, or a .zip that is not there yet.")
     if destination.absolute().is_relative_to(store.files.root.absolute()):
         raise InvalidInput(
             "a backup inside the memory folder would be lost with it.",
@@ -147,6 +150,8 @@ class _Writing:
         self._target = target
         self._files: list[PackedFile] = []
         self._notes: list[str] = []
+        self._lost: list[str] = []
+        self._left_out: list[str] = []
 
     def run(self, settings_file: Path | None, *, with_index: bool) -> Backup:
         """Write everything but the name."""
@@ -171,11 +176,11 @@ class _Writing:
             "ledger_id": ledger_id,
             "seq": seq,
             "counts": counts,
-            "not_as_committed": self._notes,
+            "not_as_committed": [*self._notes, *self._lost],
             "files": [packed.facts for packed in self._files],
         }
         pack_manifest(self._writer, BACKUP, manifest)
-        return Backup(self._target, seq, counts, notes=self._notes)
+        return Backup(self._target, seq, counts, notes=self._notes, left_out=[*self._lost, *self._left_out])
 
     def _put_files(self, snapshot: LedgerSnapshot) -> list[MemoryUri]:
         uris: list[MemoryUri] = []
@@ -184,11 +189,12 @@ class _Writing:
             uri = MemoryUri.parse(row.uri)
             content = content_at(self._store.files, snapshot, row)
             if content is None:
-                self._notes.append(row.uri)
                 try:
                     content = self._store.files.path_for(uri).read_bytes()
                 except (OSError, InvalidUri):
+                    self._lost.append(row.uri)
                     continue
+                self._notes.append(row.uri)
             self._files.append(pack(self._writer, "/".join((HOME, *uri.parts)), [content]))
             uris.append(uri)
         return uris
@@ -200,12 +206,23 @@ class _Writing:
             if str(entry.uri) not in known and entry.stat.size_bytes > FILE_LIMIT_BYTES:
                 self._copy("/".join(entry.uri.parts), self._store.files.path_for(entry.uri))
         for path in _own_files(root):
-            self._copy(path.relative_to(root).as_posix(), path)
+            name = path.relative_to(root).as_posix()
+            if _is_plain(name):
+                self._copy(name, path)
+            else:
+                self._left_out.append(name.encode("utf-8", "backslashreplace").decode("utf-8"))
         if settings_file is not None and settings_file.is_file() and not (root / "config.json").exists():
             self._copy("config.json", settings_file)
 
     def _copy(self, path: str, source: Path) -> None:
-        with source.open("rb") as stream:
+        try:
+            stream = source.open("rb")
+        except OSError as error:
+            raise StorageFailed(
+                f"{path!r} cannot be read: {error.strerror or error}.",
+                hint="Make it readable, or move it out of the memory folder.",
+            ) from error
+        with stream:
             self._files.append(pack(self._writer, f"{HOME}/{path}", chunks_of(stream)))
 
 
@@ -220,12 +237,12 @@ def _own_files(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def _let_go(newest: Path, keep: int) -> list[str]:
-    """Delete the oldest backups of the same store; what is half deleted is no backup any more."""
-    own = _ledger_of(newest)
-    same = [path for path in backups_in(newest.parent) if _ledger_of(path) == own]
+def _let_go(made: Path, keep: int) -> list[str]:
+    """Delete the oldest backups of the same store beside the one just made; what is half deleted is none any more."""
+    own = _ledger_of(made)
+    others = [path for path in backups_in(made.parent) if path.name != made.name and _ledger_of(path) == own]
     removed: list[str] = []
-    for path in same[:-keep]:
+    for path in others[: max(0, len(others) + 1 - keep)]:
         going = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
         path.replace(going)
         remove_whole(going)
@@ -487,8 +504,7 @@ def _unpack(source: Path, target: Path, names: dict[str, str]) -> None:
             with writer.opened(names[packed.path]) as stream:
                 found.pour(packed, stream)
         writer.close()
-    for folder in (".state/locks", ".state"):
-        atomic.make_folder(target / folder)
+    atomic.make_folder(target / ".state/locks")
 
 
 def _restored_name(path: str) -> str:
@@ -499,7 +515,6 @@ def _restored_name(path: str) -> str:
     """
     top, _, name = path.partition("/")
     parts = name.split("/")
-    plain = all(part not in ("", ".", "..") and not _NOT_PLAIN.search(part) for part in parts)
     if parts[0] in _SCOPES:
         path_uri(name)
         allowed = True
@@ -507,6 +522,11 @@ def _restored_name(path: str) -> str:
         allowed = name in (_LEDGER, _INDEX)
     else:
         allowed = not any(part.startswith(".") for part in parts)
-    if top != HOME or not plain or not allowed:
+    if top != HOME or not _is_plain(name) or not allowed:
         raise InvalidInput(f"no backup holds a file {path[:200]!r}.", hint="Use another backup.")
     return name
+
+
+def _is_plain(name: str) -> bool:
+    """Whether every system takes a name, with ``/`` between its parts."""
+    return all(part not in ("", ".", "..") and not _NOT_PLAIN.search(part) for part in name.split("/"))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from memory_core.core.memory.message import Message
     from memory_core.runebook import Runebook
 
-#: Tokens of the turns before the present one, with what was recalled for them; without that, half as many are kept.
+#: What the turns before may cost with their recalls; when it is more, recalls are dropped and half of it is kept.
 _PAST_TOKENS = 16_000
 #: Of the user's earlier messages, so many are given to the search beside the present one.
 _ASKED_BEFORE = 4
@@ -124,8 +124,8 @@ class Chat:
         model, uncounted = memory.model(), memory.opened.llm
         if model is None or uncounted is None:
             raise _no_model(config.llm.provider)
-        chance = f"chat-{datetime.now():%Y%m%d-%H%M}-{secrets.token_hex(3)}"
-        self.session_id = request.session_id or chance
+        new_id = f"chat-{datetime.now():%Y%m%d-%H%M}-{secrets.token_hex(3)}"
+        self.session_id = request.session_id or new_id
         log = memory.commits.session_uri(self.session_id)
         stored = memory.extractor.sessions.messages(log) if request.session_id else ()
         scope = memory.projects.scope(None, request.here)
@@ -139,9 +139,10 @@ class Chat:
         self._sides = {False: (memory, model), True: (memory.view(access=Access.PRIVATE), uncounted)}
         self._keeps = memory.access is Access.READ_WRITE
         self._is_private = not self._keeps
-        #: Whether the session began before what the model sees of it: the rest is recalled like any other past.
-        self._outgrown = bool(self.past)
+        #: Whether the past holds more than the model sees, so that each turn recalls everything itself.
+        self._recalls_past = bool(self.past)
         self._unseen = False
+        self._shorten()
 
     @property
     def private(self) -> bool:
@@ -213,7 +214,7 @@ class Chat:
     def _recall(self, memory: Runebook, words: str, now: datetime | None) -> ContextPack:
         """What memory holds for a message and those before it, as far as the model does not see it already."""
         before = [exchange.words for exchange in self.past[-_ASKED_BEFORE:]]
-        fresh = self._outgrown or self._unseen
+        fresh = self._recalls_past or self._unseen
         self._unseen = True  # until it comes to an answer
         return memory.retrieve(
             RetrieveRequest(
@@ -256,9 +257,9 @@ class Chat:
 
     def _shorten(self) -> None:
         """Keep the past within its bounds; once it has outgrown them, each message brings its whole recall itself."""
-        if not self._outgrown and sum(exchange.tokens for exchange in self.past) <= _PAST_TOKENS:
+        if not self._recalls_past and sum(exchange.tokens for exchange in self.past) <= _PAST_TOKENS:
             return
-        self._outgrown = True
+        self._recalls_past = True
         kept: list[Exchange] = []
         room = _PAST_TOKENS // 2
         for exchange in reversed(self.past):

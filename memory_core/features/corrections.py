@@ -9,11 +9,13 @@ kept verbatim as rules. Pure.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 
+from memory_core.core.caches import RecentCache
 from memory_core.core.commit.append import Growing, Learned
 from memory_core.core.feature import Feature
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
@@ -57,11 +59,19 @@ def find_corrections(messages: Sequence[Message]) -> tuple[Correction, ...]:
     )
 
 
-@lru_cache(maxsize=8_192)
+#: What was found in messages, by the hash of each: a long conversation is looked at with every brief.
+_KNOWN: RecentCache[bytes, str] = RecentCache(8_192)
+
+
 def _correction(text: str) -> str:
     """The sentences of a message that correct something; empty where none does."""
-    found = dict.fromkeys(sentence for sentence in _own_sentences(text) if _has_cue(sentence))
-    return summary_line(" ".join(found), _TEXT_LIMIT_CHARS)
+    key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    known = _KNOWN.get(key)
+    if known is None:
+        found = dict.fromkeys(sentence for sentence in _own_sentences(text) if _has_cue(sentence))
+        known = summary_line(" ".join(found), _TEXT_LIMIT_CHARS)
+        _KNOWN.put(key, known)
+    return known
 
 
 def hints(corrections: Sequence[Correction]) -> tuple[str, ...]:

@@ -211,7 +211,7 @@ def _entry(write: WriteOp, context: PlanContext, moment: datetime) -> tuple[LogE
     kind = facts.pop("kind", KINDS[0])
     if kind not in KINDS:
         raise InvalidInput(f"kind {escaped(str(kind))!r} is unknown.", hint=f"Use one of: {', '.join(KINDS)}.")
-    labels = {name: _label(name, value) for name, value in facts.items() if name == "tool"}
+    labels = {"tool": _label("tool", facts["tool"])} if "tool" in facts else {}
     if "error" in facts:
         labels["error"] = " ".join(str(facts["error"]).split())
     category = data.given.get("category")

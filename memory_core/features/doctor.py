@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -238,14 +238,12 @@ def _filled(
         yield f"{len(rows):,} damaged vectors were dropped; {missing:,} are computed anew by the next search"
 
 
-@contextmanager
-def _opened_database(config: Config) -> Iterator[ExaminedDatabase]:
+def _opened_database(config: Config) -> AbstractContextManager[ExaminedDatabase]:
     from memory_core.core.postgres import needing_packages
 
     with needing_packages():
         from memory_core.core.postgres.examination import examined_database
-    with examined_database(config.store.url, config.user_space, config.root / STATE_NAME) as database:
-        yield database
+    return examined_database(config.store.url, config.user_space, config.root / STATE_NAME)
 
 
 def _database_repaired(

@@ -125,7 +125,7 @@ _BUSY_SECONDS = 10.0
 def opened_for_reading(path: Path) -> Iterator[sqlite3.Connection | None]:
     """A connection that changes nothing; None where there is no database, or none that can be read.
 
-    Opened for writing, or a log that a killed process left could not be read.
+    Opened for writing: otherwise SQLite cannot read the write-ahead log that a killed process left.
     """
     usable: sqlite3.Connection | None = None
     with contextlib.ExitStack() as opened:
@@ -197,7 +197,9 @@ def _folder(subject: ExaminedStore) -> Iterator[Finding]:
         yield from _found("space", str(root), mib=free // 1024**2)
     exposed = list(open_to_others(root))
     yield from _found("open", each=(_shown(root, path) for path in exposed if _is_ours(root, path)))
-    if inside := [_shown(root, path) for path in exposed if not _is_ours(root, path)]:  # of a copied store, all
+    if inside := [
+        _shown(root, path) for path in exposed if not _is_ours(root, path)
+    ]:  # in a copied store every file is open: one finding
         yield from _found("open file", inside[0] + (f" and {len(inside) - 1:,} more" if inside[1:] else ""))
     yield from _found("temporary", each=(_shown(root, path) for path in stale_files(root)))
     yield from _found("cut-off restore", each=map(str, cut_off_restores(root)))
@@ -324,8 +326,8 @@ def _ledger(subject: ExaminedStore) -> Iterator[Finding]:
     """Findings on the ledger alone."""
     ledger = subject.ledger
     if ledger is None:
-        is_there, is_lost = (subject.state / LEDGER_NAME).exists(), subject.state.exists()
-        yield from _found("closed ledger" if is_there else "no ledger" if is_lost else "ledger to come", LEDGER_NAME)
+        is_there, was_used = (subject.state / LEDGER_NAME).exists(), subject.state.exists()
+        yield from _found("closed ledger" if is_there else "no ledger" if was_used else "ledger to come", LEDGER_NAME)
         return
     in_database = subject.database is not None
     try:
@@ -339,7 +341,7 @@ def _ledger(subject: ExaminedStore) -> Iterator[Finding]:
             given = (before,) if "?" in query else ()
             yield from _found(row, each=(str(found) for (found,) in ledger.execute(query, given)))
         names = ledger.execute("SELECT uri, name_fold FROM files ORDER BY uri")
-        yield from _found("folded", each=(uri for uri, folded in names if fold(MemoryUri.parse(uri).name) != folded))
+        yield from _found("folded", each=(uri for uri, folded in names if fold(uri.rpartition("/")[2]) != folded))
         yield from _found("history", each=_broken_texts(ledger))
     except sqlite3.Error as error:
         yield from _found("unreadable ledger", LEDGER_NAME, error=error)
@@ -508,12 +510,15 @@ def _documents(subject: ExaminedStore, catalog: sqlite3.Connection) -> Iterator[
         return
     ledger = subject.ledger
     newest = _newest(ledger)
-    rows = ledger.execute("SELECT uri, sha256 FROM files")
-    known = {uri: sha256 for uri, sha256 in rows if is_searchable(MemoryUri.parse(uri), subject.features)}
+    known: dict[str, str] = {}
+    for uri, sha256 in ledger.execute("SELECT uri, sha256 FROM files"):
+        with suppress(InvalidUri):  # the check of the files names it
+            if is_searchable(MemoryUri.parse(uri), subject.features):
+                known[uri] = sha256
     held = catalog.execute("SELECT DISTINCT uri FROM documents UNION SELECT DISTINCT uri FROM passages")
     wrong = [uri for (uri,) in held if uri not in known]
     for uri, sha256 in known.items():
-        with suppress(StorageFailed):
+        with suppress(StorageFailed, InvalidInput):  # likewise
             text = subject.files.text(MemoryUri.parse(uri))
             if text is not None and text_sha256(text) == sha256 and _differs(subject, catalog, uri, text):
                 wrong.append(uri)

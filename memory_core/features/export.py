@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
-from memory_core.core.errors import InvalidInput, NeedsFolder
+from memory_core.core.errors import InvalidInput, InvalidUri, NeedsFolder
 from memory_core.core.index.documents import MESSAGES_NAME, is_session_log, memory_document
 from memory_core.core.memory import names
 from memory_core.core.memory.memory import parse
@@ -118,7 +117,7 @@ def content_at(files: FileStore, snapshot: LedgerSnapshot, file: SnapshotFile) -
     """
     try:
         found = files.path_for(MemoryUri.parse(file.uri)).read_bytes()
-    except (OSError, NeedsFolder):
+    except (OSError, NeedsFolder, InvalidUri):
         found = None
     # Hand-made files that are not UTF-8 are known by the hash of what could be read of them.
     if found is not None and text_sha256(found.decode("utf-8", "replace")) == file.sha256:
@@ -127,7 +126,7 @@ def content_at(files: FileStore, snapshot: LedgerSnapshot, file: SnapshotFile) -
     return text.encode("utf-8") if text is not None and text_sha256(text) == file.sha256 else None
 
 
-def kind_of(uri: MemoryUri) -> str:
+def _counted_as(uri: MemoryUri) -> str:
     """What a file counts as: ``memories``, ``sessions``, ``archived``, ``logs`` or ``others``."""
     if uri.scope is Scope.ARCHIVE:
         return "archived"
@@ -142,7 +141,7 @@ def counted(uris: Sequence[MemoryUri]) -> dict[str, int]:
     """How many files of each kind there are, and in all."""
     counts = {"files": len(uris), "memories": 0, "sessions": 0, "logs": 0, "archived": 0, "others": 0}
     for uri in uris:
-        counts[kind_of(uri)] += 1
+        counts[_counted_as(uri)] += 1
     return counts
 
 
@@ -195,15 +194,18 @@ def export(memory: Runebook, target: Path | IO[bytes], selection: Selection, *, 
 
 
 def _write_zip(source: _Source, writer: ZipWriter, target: Path) -> Export:
-    paths = archive_paths(source.uris)
+    paths = zip_paths(source.uris)
     files: list[dict[str, Any]] = []
+    any_stored = False
     for uri, content, updated_at in source.files():
-        packed = pack(writer, paths[uri], [content], stored=is_bomb_like(content))
+        stored = is_bomb_like(content)
+        packed = pack(writer, paths[uri], [content], stored=stored)
+        any_stored |= stored
         files.append(packed.facts | {"uri": str(uri), "updated_at": updated_at})
     history: dict[str, Any] | None = None
     if source.selection.history:
-        lines = (json.dumps(commit).encode() + b"\n" for commit in source.history())
-        history = pack(writer, HISTORY_NAME, lines).facts
+        # It holds the texts of these files once more.
+        history = pack(writer, HISTORY_NAME, map(json_line, source.history()), stored=any_stored).facts
         history["commits"] = source.commits
     export = source.export(target)
     facts: dict[str, Any] = {"spaces": export.spaces, "counts": export.counts, "left_out": export.left_out}
@@ -224,7 +226,7 @@ def _write_lines(source: _Source, stream: IO[bytes], target: Path | None) -> Exp
     write(begins | source.header())
     for uri, content, updated_at in source.files():
         text = content.decode("utf-8", "replace")
-        # Of the text: a hand-made file may hold bytes that are none.
+        # The hash of the text, not of the bytes: a hand-made file may not be UTF-8.
         facts = {"kind": "file", "uri": str(uri), "sha256": text_sha256(text), "updated_at": updated_at}
         write(facts | {"text": text} | memory_facts(uri, text, source.registry))
         if source.selection.messages and is_session_log(uri):
@@ -311,8 +313,8 @@ class _Source:
         }
 
 
-def archive_paths(uris: Sequence[MemoryUri]) -> dict[MemoryUri, str]:
-    """The path of each file in an archive; twins that a file system would confuse get names of their own."""
+def zip_paths(uris: Sequence[MemoryUri]) -> dict[MemoryUri, str]:
+    """The path of each file in a zip; twins that a file system would confuse get names of their own."""
     taken: set[str] = {MANIFEST_NAME, HISTORY_NAME}
     paths: dict[MemoryUri, str] = {}
     for uri in uris:

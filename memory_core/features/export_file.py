@@ -3,8 +3,8 @@
 An export is a zip (or JSON lines) of memories, a backup a zip (or folder) of everything; both have a manifest that
 names each file with its size and hash, one writer and one reader. A name in an archive is never a path on the disk:
 each file's URI goes through ``MemoryUri.parse``, and an entry that no export of ours would hold (a link, an encrypted
-or foreign entry, a name that leaves the folder, two files for one URI) is a problem. Sizes and ratios are bounded
-before and while anything is unpacked, and every hash is compared before the first file is handed out.
+or foreign entry, a name that leaves the folder, two files for one URI) is a problem. Of an export, sizes and ratios
+are bounded before and while anything is unpacked, and every hash is compared before the first file is handed out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HISTORY_NAME = "history.jsonl"
 ENTRIES_LIMIT = 1_000_000
 TOTAL_LIMIT_BYTES = 16 * 1024**3
 MANIFEST_LIMIT_BYTES = 512 * 1024**2
-#: A line holds one file as JSON, which writes two bytes for a quote or a line feed.
+#: A line holds one file, of a memory its fields again, or a whole commit.
 LINE_LIMIT_BYTES = 2 * FILE_LIMIT_BYTES
 #: Ours stay below 50 to 1; bombs are near 1,000.
 RATIO_LIMIT = 200
@@ -165,7 +165,10 @@ def json_line(facts: Mapping[str, Any]) -> bytes:
     except UnicodeEncodeError:
         line = json.dumps(facts).encode("ascii") + b"\n"
     if len(line) > LINE_LIMIT_BYTES:
-        raise InvalidInput(f"{facts.get('uri')} is too long for a line of an export.", hint="Export to a .zip.")
+        raise InvalidInput(
+            f"{facts.get('uri') or 'a commit'} is too long for a line of an export.",
+            hint="Export to a .zip, or without --history.",
+        )
     return line
 
 
@@ -300,7 +303,7 @@ class Pack:
         """
         try:
             return [PackedFile(str(f["path"]), str(f["sha256"]), int(f["size"])) for f in self.manifest["files"]]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InvalidInput(f"the {self._form.name}'s manifest is damaged.", hint=self._form.damaged) from error
 
     def pour(self, file: PackedFile, target: IO[bytes] | None) -> None:
@@ -428,7 +431,7 @@ def read_object(content: bytes, name: str, form: Form = EXPORT) -> dict[str, Any
 
 
 @dataclass(frozen=True, slots=True)
-class ArchivedFile:
+class ExportedFile:
     """One sound file of an export: where it belongs, and where in the export it is."""
 
     uri: MemoryUri
@@ -445,11 +448,11 @@ class Problem:
     reason: str
 
 
-class Archive:
+class OpenExport:
     """An export whose files were checked: one URI, one file, and no file where another has its folder."""
 
     def __init__(self) -> None:
-        self.files: list[ArchivedFile] = []
+        self.files: list[ExportedFile] = []
         self.problems: list[Problem] = []
         self.sessions: list[Mapping[str, Any]] = []
         self._known: set[MemoryUri] = set()
@@ -459,7 +462,7 @@ class Archive:
         """The commits, oldest first; None for an export without history."""
         raise NotImplementedError
 
-    def content(self, file: ArchivedFile) -> bytes:
+    def content(self, file: ExportedFile) -> bytes:
         """The bytes of a file.
 
         Raises:
@@ -470,7 +473,7 @@ class Archive:
             raise InvalidInput(f"{str(file.uri)!r} was changed in the export while it was read.", hint=EXPORT.damaged)
         return content
 
-    def _content(self, file: ArchivedFile) -> bytes:
+    def _content(self, file: ExportedFile) -> bytes:
         raise NotImplementedError
 
     def _refuse(self, name: str, reason: str) -> None:
@@ -490,11 +493,11 @@ class Archive:
         else:
             self._known.add(uri)
             self._folders |= above
-            self.files.append(ArchivedFile(uri, sha256, place, size_bytes))
+            self.files.append(ExportedFile(uri, sha256, place, size_bytes))
 
 
 @contextlib.contextmanager
-def open_archive(path: Path) -> Iterator[Archive]:
+def open_export(path: Path) -> Iterator[OpenExport]:
     """Open and check an export, zip or JSON lines, whichever it is by its content.
 
     Raises:
@@ -511,7 +514,7 @@ def open_archive(path: Path) -> Iterator[Archive]:
             yield _Lines(stream)
 
 
-class _Zip(Archive):
+class _Zip(OpenExport):
     def __init__(self, archive: zipfile.ZipFile) -> None:
         super().__init__()
         self._entries, problems = sound_entries(archive, "Export in parts, with --target-uri.")
@@ -531,7 +534,7 @@ class _Zip(Archive):
         lines = self._pack.lines(HISTORY_NAME)
         return (read_object(line, HISTORY_NAME) for line in lines) if self._has_history else None
 
-    def _content(self, file: ArchivedFile) -> bytes:
+    def _content(self, file: ExportedFile) -> bytes:
         content = io.BytesIO()
         self._pack.pour(PackedFile(str(file.place), file.sha256, file.size_bytes), content)
         return content.getvalue()
@@ -549,7 +552,7 @@ class _Zip(Archive):
 
     def _is_sound(self, facts: Mapping[str, Any]) -> bool:
         """Whether an entry is what the manifest says; a problem, if not."""
-        path = str(facts["path"])
+        path = str(facts.get("path", ""))
         info = self._entries.get(path)
         if info is None:
             self._refuse(path, "the manifest names this file and the archive does not hold it")
@@ -564,7 +567,7 @@ class _Zip(Archive):
         return False
 
 
-class _Lines(Archive):
+class _Lines(OpenExport):
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__()
         self._stream = stream
@@ -572,7 +575,7 @@ class _Lines(Archive):
         self._is_end_hashed = False
         self._survey()
 
-    def _content(self, file: ArchivedFile) -> bytes:
+    def _content(self, file: ExportedFile) -> bytes:
         return _text(read_object(self._line_at(int(file.place)), "the line")).encode("utf-8")
 
     def history(self) -> Iterator[Mapping[str, Any]] | None:

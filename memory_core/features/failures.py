@@ -73,7 +73,7 @@ def says_failed(name: str, arguments: Any, text: str) -> bool:
     return _begins_failed(text, shows=shows, searches=searches)
 
 
-def is_finding(text: str) -> bool:
+def tells_result(text: str) -> bool:
     """Whether a program ran and told what it found: tests that fail, code that does not compile, lint.
 
     Such a run failed, and teaches nothing about how it should have been called.
@@ -109,7 +109,7 @@ def _told_by(members: Mapping[str, Any]) -> bool | None:
     metadata = members.get("metadata")
     for held in (members, metadata if isinstance(metadata, Mapping) else {}):
         status = next((held[key] for key in _STATUS_KEYS if held.get(key) is not None), None)
-        if isinstance(status, int | str) and re.fullmatch(r"-?\d+", str(status)):
+        if isinstance(status, int | str) and re.fullmatch(r"-?\d{1,9}", str(status)):
             return int(status) != 0
     for key in ("isError", "is_error"):
         if isinstance(members.get(key), bool) and members[key]:

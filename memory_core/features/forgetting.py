@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
 KIND = "forget"
-_ABSTRACT_CHARS = 120
+_SHOWN_CHARS = 120
 #: A search seldom gives so low a score to what is about the question.
 _WEAK = 0.12
 #: The note of a preview that shows nothing else.
@@ -119,9 +119,9 @@ def _result(match: Mention) -> OperationResult:
         return OperationResult(KIND, match.address, Action.REJECTED, match.refused, "Leave it out.")
     score = "" if match.score is None else f"score {match.score:.2f}: "
     if match.sentences:
-        gone = " … ".join(summary_line(each, _ABSTRACT_CHARS) for each in match.sentences)
+        gone = " … ".join(summary_line(each, _SHOWN_CHARS) for each in match.sentences)
         return OperationResult(KIND, match.address, Action.UPDATED, note=f"{score}goes: {gone}")
-    note = f"{score}{summary_line(match.text, _ABSTRACT_CHARS)}"
+    note = f"{score}{summary_line(match.text, _SHOWN_CHARS)}"
     return OperationResult(KIND, match.address, Action.DELETED, note=note)
 
 

@@ -37,7 +37,7 @@ NODES_MOST = 400
 _MENTIONS, _TOLD_IN = "mentions", "told in"
 #: Whose names are looked for in other memories; a single letter stands in too many texts.
 _NAMED_TYPE, _NAME_CHARS = "entities", 2
-#: Of relations that are stored at both ends, the one that is drawn.
+#: Both ends store a relation; the one in this set is drawn, its reverse is not.
 _DRAWN = frozenset({"similar", "contradicts", "supports", "refines", "replaces"})
 #: Names are looked for in so much of each text.
 _READ_CHARS = 20_000

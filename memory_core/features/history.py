@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 HISTORY_URI = f"{SCHEME}history"
 #: As a commit's id: the newest one.
 LAST = "last"
-#: What can be one, or its beginning: no database is asked for anything else.
+#: The form of an id or its beginning; anything else is not looked up.
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 LIMIT_COMMITS = 1_000
 _SHOWN_FILES = 2
@@ -68,8 +68,8 @@ class FileStep:
 class Commit:
     """One commit, as far as its reader may see it.
 
-    ``results`` are those of its receipt about files that it changed, and what it refused. ``undone_by`` names the
-    commit that took it back, if that still holds. ``line`` says it all to a person.
+    ``results`` are those of its receipt about files that it changed. ``undone_by`` names the commit that took it back,
+    if that still holds. ``line`` says it all to a person.
     """
 
     JSON: ClassVar = "commit_id at author kind undoes? undone_by? line files results"
@@ -419,7 +419,7 @@ def _past_of(history: History, uri: str) -> str:
     try:
         versions = history.versions(uri, _VERSIONS)
     except NotFound:
-        commits = history.commits(uri, _COMMITS)
+        commits = history.commits(uri, _COMMITS, files_most=0)
         if not commits:
             raise
         return _listing(f"# History below {uri}, newest first", commits)
@@ -484,22 +484,25 @@ class _Pages:
 
         Raises:
             NotFound: If the reader sees no such commit or file.
-            InvalidUri: If what stands behind ``viking://history/`` is neither a commit nor a URI.
+            InvalidUri: If what follows begins with a scope and is no URI.
         """
         project = memory.projects.current(request.here)
         history = history_of(memory, project)
         shared = {name: history_of(view, project) for name, view in memory.shared_views.items()}
         rest = request.uri.removeprefix(HISTORY_URI).strip("/")
         if not rest:
-            text = _listing("# History: the latest commits, newest first", history.commits(limit=_COMMITS))
+            text = _listing(
+                "# History: the latest commits, newest first", history.commits(limit=_COMMITS, files_most=0)
+            )
             for name, other in shared.items():
-                text += "\n" + _listing(f"# Of the shared space {name}", other.commits(limit=_COMMITS))
+                text += "\n" + _listing(f"# Of the shared space {name}", other.commits(limit=_COMMITS, files_most=0))
         elif rest.split("/")[0] in _SCOPES:
             text = _past_of(history, f"{SCHEME}{rest}")
         else:
             places = {"": history, **shared}
             name = next((name for name, each in places.items() if each.knows(rest)), "")
-            text = commit_page(places[name].commit(rest), places[name].diff(rest))
+            commit = places[name].commit(rest)
+            text = commit_page(commit, places[name].diff(commit.commit_id))
             text += f'\nIt changed the shared space {name}: to take it back, add space="{name}".\n' if name else ""
         from memory_core.core.search.browse import page_of
 
@@ -508,7 +511,7 @@ class _Pages:
     def listing(self, memory: Runebook, abs_limit: int | None) -> tuple[Listing, ...]:
         """The line of ``ls viking://``; none where there is no history yet."""
         about = None if abs_limit is None else _ABOUT[:abs_limit]
-        newest = history_of(memory).commits(limit=1)
+        newest = history_of(memory).commits(limit=1, files_most=0)
         return tuple(Listing(HISTORY_URI, "history", False, 0, commit.at, about) for commit in newest)
 
 
@@ -573,9 +576,9 @@ def history(memory: Runebook, request: HistoryRequest) -> list[Commit]:
         if not found and request.before is None:
             raise
         return found
-    newest = None if request.before is None else past.resolve(request.before).seq
+    before = None if request.before is None else past.resolve(request.before).seq
     commits = [_of_file(version) for version in versions]
-    return [commit for commit in commits if newest is None or commit.seq < newest][: request.limit]
+    return [commit for commit in commits if before is None or commit.seq < before][: request.limit]
 
 
 def _of_file(version: Version) -> Commit:
@@ -597,7 +600,8 @@ def diff(memory: Runebook, request: DiffRequest) -> CommitDiff | Comparison:
         return Comparison(request.what, past.compare(request.what, request.earlier, request.later))
     if request.earlier or request.later:
         raise InvalidInput("--from and --to compare a file.", hint="Name its URI instead of a commit.")
-    return CommitDiff(past.commit(request.what), tuple(past.diff(request.what)))
+    commit = past.commit(request.what)
+    return CommitDiff(commit, tuple(past.diff(commit.commit_id)))
 
 
 def _history_text(commits: Sequence[Commit]) -> str:
@@ -608,9 +612,9 @@ def _diff_text(found: CommitDiff | Comparison) -> str:
     if isinstance(found, Comparison):
         return "\n".join(found.lines) or "No difference."
     lines = [commit_line(found.commit)]
-    for step in found.diffs:
-        withheld = [f"[{step.step.withheld}]"] if step.step.withheld else []
-        lines += ["", diff_title(step), *withheld, *step.lines]
+    for each in found.diffs:
+        withheld = [f"[{each.step.withheld}]"] if each.step.withheld else []
+        lines += ["", diff_title(each), *withheld, *each.lines]
     return "\n".join(lines)
 
 

@@ -40,7 +40,7 @@ from memory_core.core.store.files import FileStore
 from memory_core.core.store.ledger_snapshot import insert_history
 from memory_core.core.store.local import Snapshot
 from memory_core.features.export import marked
-from memory_core.features.export_file import Archive, ArchivedFile, Problem, open_archive
+from memory_core.features.export_file import EXPORT, ExportedFile, OpenExport, Problem, open_export
 from memory_core.features.redaction import redaction_of
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Import:
         dry_run: Whether nothing was written.
         created: Files that are new here.
         updated: Files that were replaced, or conversations that went on.
-        same: Files that are here as they are there.
+        unchanged_uris: Files that are here as they are there.
         kept: Files that differ here and stay, and why.
         beside: Files that differ here and stay beside the imported ones.
         refused: What could not be taken, and why.
@@ -93,7 +93,7 @@ class Import:
     dry_run: bool
     created: list[str] = field(default_factory=list)
     updated: list[str] = field(default_factory=list)
-    same: list[str] = field(default_factory=list)
+    unchanged_uris: list[str] = field(default_factory=list)
     kept: list[Problem] = field(default_factory=list)
     beside: list[Beside] = field(default_factory=list)
     refused: list[Problem] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Import:
     @property
     def unchanged(self) -> int:
         """How many files are here as they are there."""
-        return len(self.same)
+        return len(self.unchanged_uris)
 
     def lines(self) -> Iterator[str]:
         """Text form: a line for each file that needs a look, then the counts."""
@@ -119,7 +119,7 @@ class Import:
             f"{len(self.created)} {would}created, {len(self.updated)} {would}updated, {self.unchanged} unchanged, "
             f"{len(self.kept)} kept as they are here, {len(self.refused)} refused."
         )
-        if self.same and not (self.created or self.updated or self.kept or self.beside or self.refused):
+        if self.unchanged_uris and not (self.created or self.updated or self.kept or self.beside or self.refused):
             every = "the one file is" if self.unchanged == 1 else f"all {self.unchanged} files are"
             yield f"Nothing new: {every} here already, as in the export."
         if self.commits:
@@ -144,7 +144,7 @@ def import_export(
         on_conflict: What happens to files that differ from what is there.
         into: User and agent space that everything goes to; default each file's own.
         partial: Take what is sound of a damaged export.
-        dry_run: Plan only.
+        dry_run: Plan only, each batch for itself.
         now: Time of the commits; default the clock's.
 
     Raises:
@@ -153,11 +153,11 @@ def import_export(
         StorageFailed: If the disk refuses. Batches before that are done; import again.
     """
     moment = now or datetime.now(UTC)
-    with open_archive(path) as archive:
-        if archive.problems and not partial:
-            raise _damaged(archive.problems)
+    with open_export(path) as export:
+        if export.problems and not partial:
+            raise _damaged(export.problems)
         memory.store.adopt()
-        run = _Run(memory, archive, on_conflict, into, moment, Import(dry_run, refused=list(archive.problems)))
+        run = _Run(memory, export, on_conflict, into, moment, Import(dry_run, refused=list(export.problems)))
         run.take_history(partial=partial)
         run.take_files()
         if not dry_run:
@@ -171,7 +171,7 @@ def _damaged(problems: list[Problem]) -> InvalidInput:
     more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
     return InvalidInput(
         f"the export is damaged, and nothing was imported: {shown}{more}.",
-        hint="Get a sound copy of the file, or take what is sound of it with --partial.",
+        hint=EXPORT.damaged,
     )
 
 
@@ -181,7 +181,7 @@ class _Run:
     def __init__(
         self,
         memory: Runebook,
-        archive: Archive,
+        export: OpenExport,
         on_conflict: OnConflict,
         into: tuple[str, str] | None,
         moment: datetime,
@@ -189,13 +189,13 @@ class _Run:
     ) -> None:
         config = memory.config
         self._store = memory.store
-        self._archive = archive
+        self._export = export
         self._policy = on_conflict
         self._moment = moment
         self._stamp = moment.astimezone(UTC).isoformat(timespec="seconds")
         self._context = PlanContext(memory.registry, config.user_space, config.agent_space, self._stamp)
         self._redaction = redaction_of(config)
-        self._spaces = space_mapping([file.uri for file in archive.files], into)
+        self._spaces = space_mapping([file.uri for file in export.files], into)
         #: A database keeps users apart: what is of another one would be found by nobody.
         self._holds_one_user = memory.store.ledger.database.is_remote
         self._files = self._placed()
@@ -203,7 +203,7 @@ class _Run:
 
     def take_history(self, *, partial: bool) -> None:
         """Take the export's history, if there is one, it may be kept, and the store has none of its own."""
-        commits = self._archive.history()
+        commits = self._export.history()
         if commits is None:
             return
         try:
@@ -226,10 +226,10 @@ class _Run:
         if self._store.ledger.newest_seq():
             return "this store has one of its own."
         if self._holds_one_user and any(
-            map(self._cannot_be_here, _texts_of(_all_checked(self._archive.history() or ())))
+            map(self._cannot_be_here, _texts_of(_all_checked(self._export.history() or ())))
         ):
             return "it holds the character NUL, or texts of another user, which a database keeps apart."
-        if not all(self._redaction.keeps(commit) for commit in self._archive.history() or ()):
+        if not all(self._redaction.keeps(commit) for commit in self._export.history() or ()):
             return "it holds secrets, and what was committed cannot be changed. --set secrets=warn takes it as it is."
         return None
 
@@ -240,7 +240,7 @@ class _Run:
             receipt = self._store.commit(
                 functools.partial(self._planned, texts), kind="import", now=self._moment, dry_run=self.done.dry_run
             )
-            for name in ("created", "updated", "same", "kept", "beside", "refused"):
+            for name in ("created", "updated", "unchanged_uris", "kept", "beside", "refused"):
                 getattr(self.done, name).extend(getattr(self._batch.done, name))
             self.done.commits += [receipt.commit_id] if receipt.commit_id else []
             taken += len(texts)
@@ -253,7 +253,7 @@ class _Run:
     def take_queue(self) -> None:
         """Take over what was extracted of conversations that came in: none is extracted twice, or forgotten."""
         created = set(self.done.created)
-        for session in self._archive.sessions:
+        for session in self._export.sessions:
             stored, extracted = session.get("stored"), session.get("extracted")
             try:
                 log = self._moved(MemoryUri.parse(str(session.get("uri", ""))))
@@ -263,14 +263,14 @@ class _Run:
             if sound and str(log) in created and is_session_log(log):
                 self._store.ledger.advance(SessionProgress(log, stored=stored, extracted=extracted), self._stamp)
 
-    def _placed(self) -> dict[MemoryUri, ArchivedFile]:
+    def _placed(self) -> dict[MemoryUri, ExportedFile]:
         """The files by where they go; summaries come last, when what they tell of is there.
 
         Raises:
             InvalidInput: If two spaces would become one and their files clash.
         """
-        placed: dict[MemoryUri, ArchivedFile] = {}
-        for file in sorted(self._archive.files, key=lambda file: (file.uri.is_summary, file.uri)):
+        placed: dict[MemoryUri, ExportedFile] = {}
+        for file in sorted(self._export.files, key=lambda file: (file.uri.is_summary, file.uri)):
             uri = self._moved(file.uri)
             if uri in placed:
                 raise InvalidInput(
@@ -289,7 +289,7 @@ class _Run:
                 texts, size = {}, 0
             try:
                 self._redaction.check_names(**{"its name": uri.name})
-                text = self._relinked(self._archive.content(file).decode("utf-8"))
+                text = self._relinked(self._export.content(file).decode("utf-8"))
                 if self._holds_one_user and (why := self._cannot_be_here((uri, text))) is not None:
                     self.done.refused.append(Problem(str(uri), why))
                     continue
@@ -386,7 +386,7 @@ def _checked(commit: Mapping[str, Any], earlier: Set[str]) -> Mapping[str, Any]:
                 for side in ("before", "after"):
                     text = change[side]
                     if text is None and side == "before":
-                        continue  # of a summary, purging leaves the hash
+                        continue  # purging a summary takes its text and leaves the hash
                     if (None if text is None else text_sha256(text)) != change[f"{side}_sha256"]:
                         raise ValueError("a text is not what its hash says")
         CommitReceipt.from_dict(commit["receipt"])
@@ -441,7 +441,7 @@ class _Batch:
     def _place(self, uri: MemoryUri, text: str) -> None:
         present, kept = self.draft.text(uri), recorded(uri, text)
         if kept is None or present == kept:  # as it is here, or a page with nothing but its list
-            self.done.same.append(str(uri))
+            self.done.unchanged_uris.append(str(uri))
         elif uri.is_summary and (present is None or self.policy is OnConflict.REPLACE):
             self._put(uri, kept, Action.CREATED if present is None else Action.UPDATED)
         elif uri.is_summary:
@@ -449,7 +449,7 @@ class _Batch:
         elif is_session_log(uri) and present is not None and text.startswith(present):
             self._put(uri, text, Action.UPDATED, "the conversation went on")
         elif is_session_log(uri) and present is not None and present.startswith(text):
-            self.done.same.append(str(uri))
+            self.done.unchanged_uris.append(str(uri))
         elif present is not None:
             self._settle(uri, text, uri, "it differs")
         elif (rival := self._of_key(uri, text)) is not None:
@@ -462,7 +462,7 @@ class _Batch:
     def _settle(self, uri: MemoryUri, text: str, rival: MemoryUri, why: str) -> None:
         """Follow the policy for a file that differs from ``rival``, which is there."""
         if self.draft.text(rival) == text:
-            self.done.same.append(str(rival))
+            self.done.unchanged_uris.append(str(rival))
         elif self.policy is OnConflict.KEEP:
             self.done.kept.append(Problem(str(uri), why if rival == uri else f"{why}: {rival}"))
             self._results.append(OperationResult("import", str(uri), Action.UNCHANGED, note=f"kept: {why}"))
@@ -473,7 +473,7 @@ class _Batch:
 
     def _put_beside(self, beside: MemoryUri, text: str, rival: MemoryUri) -> None:
         if self.draft.text(beside) is not None:  # put there by an earlier import, and linked since
-            self.done.same.append(str(beside))
+            self.done.unchanged_uris.append(str(beside))
             return
         self._put(beside, text, Action.CREATED, f"beside {rival}")
         self.done.beside.append(Beside(str(rival), str(beside)))

@@ -36,7 +36,7 @@ from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import MemoryData, WriteOp
 from memory_core.core.text.language import in_language
 from memory_core.core.text.word_table import cued_patterns, word_pattern, word_table
-from memory_core.features.failures import command_of, is_finding, without_wrapping
+from memory_core.features.failures import command_of, tells_result, without_wrapping
 from memory_core.features.statistics import Existing, FinishedCall, growth_of
 
 _pattern = partial(word_pattern, __file__)
@@ -132,7 +132,7 @@ def _grouped(calls: Sequence[FinishedCall]) -> dict[tuple[str, str], list[int]]:
     """Places of failed calls by tool and error; the rarer errors of a tool that has many are one group."""
     groups: dict[tuple[str, str], list[int]] = {}
     for place, call in enumerate(calls):
-        if not call.succeeded and call.status.casefold() not in _STOPPED and not is_finding(call.text):
+        if not call.succeeded and call.status.casefold() not in _STOPPED and not tells_result(call.text):
             groups.setdefault((call.name, error_type(call.text, call.status)), []).append(place)
     folded: dict[tuple[str, str], list[int]] = {}
     kept: dict[str, int] = {}

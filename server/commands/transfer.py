@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memory_core.core.errors import InvalidInput, NeedsFolder, NotFound
+from memory_core.core.memory.uri import SCHEME
 from memory_core.features.imports import FORMATS
 from server.commands.opening import given_uri, open_memory_of, settings_file_of, settings_of, show
 from server.commands.progress_bars import Progress
@@ -146,9 +147,17 @@ def backup(arguments: argparse.Namespace) -> int:
         )
     lines = [f"{done.counts['files']:,} files up to commit {done.seq} in {done.path}, read back and verified."]
     lines += [f"not as committed: {uri} (it is in the backup as it is on disk)" for uri in done.notes]
+    lines += [f"left out: {name} ({_why_left_out(name)})" for name in done.left_out]
     lines += [f"removed {name}" for name in done.removed]
     show(arguments, done, "\n".join(lines))
-    return 0
+    return 1 if done.left_out else 0
+
+
+def _why_left_out(name: str) -> str:
+    """Why a backup lacks a memory, named by its address, or a file of the user's, named by its path."""
+    if name.startswith(SCHEME):
+        return "its text is neither on disk nor in the history"
+    return "other systems take no such name: rename it, then back up again"
 
 
 def move(arguments: argparse.Namespace) -> int:

@@ -121,7 +121,8 @@ def begin_backup(memory: Reader, held: Held) -> Any:
 
     def work(transfer: Transfer) -> dict[str, Any]:
         done = back_up(memory.store, transfer.path)
-        return {"counts": done.counts, "left_out": done.notes[:_SHOWN]}
+        notes = [f"not as committed: {uri} (it is in the backup as it is on disk)" for uri in done.notes[:_SHOWN]]
+        return {"counts": done.counts, "left_out": done.left_out[:_SHOWN], "notes": notes}
 
     return held.start(held.begin("runebook-backup.zip"), work)
 

@@ -251,6 +251,65 @@ def test_keeping_n_removes_the_oldest_of_this_store_and_nothing_else(memory: Run
     assert (folder / "holiday photos").exists()
 
 
+def test_the_backup_just_made_stays_also_after_a_clock_that_ran_ahead(memory: Runebook, tmp_path: Path) -> None:
+    folder, now = tmp_path / "backups", datetime(2026, 5, 1, tzinfo=UTC)
+    ahead = [back_up(memory.store, folder, now=now + timedelta(days=day)).path for day in (8, 9)]
+    made = back_up(memory.store, folder, keep=2, now=now)
+    assert made.removed == [ahead[0].name]
+    assert backups_in(folder) == [made.path, ahead[1]]
+    assert back_up(memory.store, folder, keep=5, now=now + timedelta(days=1)).removed == []
+
+
+@pytest.mark.parametrize("name", ["backups", "one.zip"])
+def test_files_without_a_portable_name_are_left_out_and_named(memory: Runebook, tmp_path: Path, name: str) -> None:
+    prompts = tmp_path / "home" / "prompts"
+    prompts.mkdir()
+    for own in (b"what?.md", b"caf\xe9.md", b"chat.md"):
+        Path(os.fsdecode(os.fsencode(prompts) + b"/" + own)).write_text("own", encoding="utf-8")
+    made = back_up(memory.store, tmp_path / name)
+    assert sorted(made.left_out) == ["prompts/caf\\udce9.md", "prompts/what?.md"]
+    restore(made.path, tmp_path / "back")
+    assert [path.name for path in (tmp_path / "back" / "prompts").iterdir()] == ["chat.md"]
+
+
+def test_a_memory_that_became_a_link_outside_is_saved_as_it_was_committed(memory: Runebook, tmp_path: Path) -> None:
+    path = tmp_path / "home/user/default/memories/entities/支付系统.md"
+    text = path.read_text("utf-8")
+    path.replace(tmp_path / "outside.md")
+    path.symlink_to(tmp_path / "outside.md")
+    (tmp_path / "outside.md").write_text("of somebody else", encoding="utf-8")
+    made = back_up(memory.store, tmp_path / "backups")
+    assert (made.path / "home/user/default/memories/entities/支付系统.md").read_text("utf-8") == text
+    assert (made.notes, made.left_out) == ([], [])
+
+
+def test_a_memory_that_is_lost_on_disk_and_in_the_ledger_is_left_out_and_named(
+    memory: Runebook, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    memory.close()
+    path = home / "user/default/memories/entities/支付系统.md"
+    path.unlink()
+    path.symlink_to(tmp_path / "gone.md")  # a link that leads outside is taken for no deletion
+    with contextlib.closing(sqlite3.connect(home / ".state" / "ledger.sqlite3", isolation_level=None)) as ledger:
+        ledger.execute("UPDATE changes SET after = after || 'x' WHERE uri = ?", (PAYMENTS,))
+    done = run(home, "backup", str(tmp_path / "backups"), "--json")
+    assert done.returncode == 1
+    told = json.loads(done.stdout)
+    assert (told["notes"], told["left_out"]) == ([], [PAYMENTS])
+    verify(Path(told["path"]))
+    said = run(home, "backup", str(tmp_path / "backups")).stdout.decode()
+    assert f"left out: {PAYMENTS} (its text is neither on disk nor in the history)" in said
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may read everything")
+def test_a_file_that_cannot_be_read_is_named_with_what_to_do(memory: Runebook, tmp_path: Path) -> None:
+    (tmp_path / "home/my_types/plants.yaml").chmod(0)
+    with pytest.raises(StorageFailed, match=r"'my_types/plants\.yaml' cannot be read: Permission denied") as refused:
+        back_up(memory.store, tmp_path / "backups")
+    assert "move it out of the memory folder" in refused.value.hint
+
+
 @pytest.mark.parametrize("name", ["backups", "one.zip"])
 def test_a_damaged_backup_is_refused_before_anything_is_written(memory: Runebook, tmp_path: Path, name: str) -> None:
     path = back_up(memory.store, tmp_path / name).path
@@ -517,3 +576,6 @@ def test_a_destination_that_cannot_be_one_is_refused_with_the_reason(memory: Run
         back_up(memory.store, tmp_path / "backups", keep=0)
     with pytest.raises(InvalidInput, match=r"not in a \.zip"):
         back_up(memory.store, tmp_path / "one.zip", keep=2)
+    (tmp_path / "plain").write_text("a file", encoding="utf-8")
+    with pytest.raises(InvalidInput, match="'plain' is there already"):
+        back_up(memory.store, tmp_path / "plain")

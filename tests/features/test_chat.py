@@ -237,6 +237,21 @@ def test_a_long_conversation_keeps_its_end_and_recalls_the_rest(
         assert all("recalled data" not in turn.text for turn in llm.requests[-1].turns[:-1])
 
 
+def test_of_a_long_stored_session_the_first_turn_shows_the_model_no_more_than_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with talking(tmp_path, ["ok"] * 11) as (memory, llm):
+        begun = Chat(memory, ChatRequest("s1"))
+        for number in range(10):
+            begun.say(f"第{number}句话, the {number}th sentence about the harbour and its lighthouse")
+        monkeypatch.setattr(chat_module, "_PAST_TOKENS", 120)
+        chat = Chat(memory, ChatRequest("s1"))
+        assert chat.past[-1].words.startswith("第9句话")
+        assert sum(exchange.tokens for exchange in chat.past) <= 60
+        chat.say("go on 继续")
+        assert len(llm.requests[-1].turns) < 10
+
+
 def test_what_ends_at_the_limit_is_given_with_a_note_and_a_refusal_is_an_error(tmp_path: Path) -> None:
     answers = [Completion("Once upon a", StopReason.LENGTH), Completion("I cannot.", StopReason.REFUSAL)]
     with talking(tmp_path, answers) as (memory, _):

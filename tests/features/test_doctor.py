@@ -20,6 +20,7 @@ from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import StorageFailed
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.files import FILE_LIMIT_BYTES
 from memory_core.features.doctor import DOCTOR, DoctorRequest, Report, examine, repair
 from memory_core.features.doctor_checks import Severity
 from memory_core.features.rebuild import REBUILD, RebuildRequest
@@ -227,6 +228,30 @@ def test_a_file_that_no_address_can_name_is_told_with_what_to_do(home: Path) -> 
     assert found.severity is Severity.WARNING
     assert found.subject.endswith("facts/odd\x07name.md")
     assert "it is no memory: " in found.detail
+
+
+def _linked_outside(home: Path) -> None:
+    note = fact_file(home, "Zebra")
+    note.replace(home.parent / "outside.md")
+    note.symlink_to(home.parent / "outside.md")
+
+
+def _too_large(home: Path) -> None:
+    os.truncate(fact_file(home, "Zebra"), FILE_LIMIT_BYTES + 1)
+
+
+def _without_an_address(home: Path) -> None:
+    name = "UPDATE files SET uri = replace(uri, 'Zebra', 'Zebra?'), name_fold = replace(name_fold, 'zebra', 'zebra?')"
+    execute(ledger_of(home), f"{name} WHERE uri LIKE '%Zebra%'")
+
+
+@pytest.mark.parametrize("spoil", [_linked_outside, _too_large, _without_an_address])
+def test_one_file_that_cannot_be_used_ends_no_examination(home: Path, spoil: Callable[[Path], None]) -> None:
+    execute(index_of(home), "DELETE FROM documents WHERE uri LIKE '%/The heron%'")
+    spoil(home)
+    report = look(home)
+    assert "Zebra" in " ".join(finding.subject for finding in report.of("files"))
+    assert "The heron" in " ".join(finding.subject for finding in report.of("documents"))
 
 
 def test_a_copy_with_other_line_ends_is_no_hand_edit(home: Path) -> None:

@@ -21,6 +21,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadReq
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import Stage, listening
+from memory_core.features import export_file
 from memory_core.features.export import Selection
 from memory_core.features.export import export as write_export
 from memory_core.features.purge import PURGE, PurgeRequest
@@ -404,6 +405,26 @@ def test_an_export_is_private_and_never_overwrites_unasked(memory: Runebook, tmp
     write_export(memory, path, Selection(sessions=False), force=True)
     assert path.read_bytes() != content
     assert sorted(found.name for found in tmp_path.iterdir()) == ["all.zip", "source"]
+
+
+def test_a_history_that_no_import_takes_is_not_exported(
+    memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_file, "LINE_LIMIT_BYTES", 600)
+    with pytest.raises(InvalidInput, match="a commit is too long") as refused:
+        exported(memory, tmp_path / "all.zip", history=True)
+    assert "without --history" in refused.value.hint
+    assert [found.name for found in tmp_path.iterdir()] == ["source"]
+
+
+def test_a_memory_that_became_a_link_outside_is_exported_as_it_was_committed(memory: Runebook, tmp_path: Path) -> None:
+    path = tmp_path / "source/user/default/memories/entities/支付系统.md"
+    text = path.read_bytes()
+    path.replace(tmp_path / "outside.md")
+    path.symlink_to(tmp_path / "outside.md")
+    (tmp_path / "outside.md").write_text("of somebody else", encoding="utf-8")
+    with zipfile.ZipFile(exported(memory, tmp_path / "all.zip")) as archive:
+        assert archive.read("user/default/memories/entities/支付系统.md") == text
 
 
 def test_an_export_that_fails_leaves_nothing(memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

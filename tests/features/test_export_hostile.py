@@ -15,7 +15,7 @@ import pytest
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.features import export_file
-from memory_core.features.export_file import open_archive
+from memory_core.features.export_file import BACKUP, open_export, open_pack
 from memory_core.runebook import Runebook
 from tests.features.moving import PAYMENTS, exported, imported, opened
 from tests.kept import kept_files
@@ -51,9 +51,9 @@ def forged_lines(path: Path, *lines: dict[str, Any]) -> Path:
 
 def problems_of(path: Path) -> str:
     """What is wrong with an export of which nothing is sound."""
-    with open_archive(path) as archive:
-        assert archive.files == []
-        return "; ".join(problem.reason for problem in archive.problems)
+    with open_export(path) as export:
+        assert export.files == []
+        return "; ".join(problem.reason for problem in export.problems)
 
 
 URIS = [
@@ -135,6 +135,7 @@ def longer_than_it_says(path: Path) -> Path:
         (with_link, "a link or a device"),
         (with_name_twice, "twice"),
         (longer_than_it_says, "size"),
+        (lambda path: make(path, {}, {}, files=[{"uri": NOTE}]), "does not hold it"),
     ],
 )
 def test_an_entry_that_is_not_what_the_manifest_says_is_refused(
@@ -151,9 +152,9 @@ def test_of_two_entries_for_one_file_or_a_file_in_place_of_a_folder_one_is_refus
         ({NOTE_PATH: composed, other: decomposed}, "twice"),
         ({NOTE_PATH: NOTE, inner: f"{NOTE}/b.md"}, "for a folder"),
     ):
-        with open_archive(make(tmp_path / "evil.zip", dict.fromkeys(uris, b"one"), uris)) as archive:
-            assert len(archive.files) == 1
-            assert [reason in problem.reason for problem in archive.problems] == [True]
+        with open_export(make(tmp_path / "evil.zip", dict.fromkeys(uris, b"one"), uris)) as export:
+            assert len(export.files) == 1
+            assert [reason in problem.reason for problem in export.problems] == [True]
 
 
 def test_a_bomb_is_refused_without_being_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,6 +185,15 @@ def test_what_is_no_export_too_large_or_of_a_newer_program_is_refused(
     monkeypatch.setattr(export_file, "TOTAL_LIMIT_BYTES", 10_000)
     with pytest.raises(InvalidInput, match="would unpack to over"):
         problems_of(make(path, {NOTE_PATH: bytes(range(256)) * 64}, {NOTE_PATH: NOTE}))
+
+
+def test_a_size_without_end_in_a_manifest_is_named_as_damage(tmp_path: Path) -> None:
+    described = (
+        '{"format": "runebook-backup", "format_version": 1, "files": [{"path": "a", "sha256": "b", "size": 1e999}]}'
+    )
+    (tmp_path / "backup.json").write_text(described, encoding="utf-8")
+    with pytest.raises(InvalidInput, match="manifest is damaged"), open_pack(tmp_path, BACKUP) as found:
+        found.files()
 
 
 @pytest.fixture
@@ -244,8 +254,8 @@ def test_an_export_cut_short_or_flipped_anywhere_is_refused(source: Runebook, tm
     def is_refused(changed: bytes) -> bool:
         path.write_bytes(changed)
         try:
-            with open_archive(path) as archive:
-                return bool(archive.problems)
+            with open_export(path) as export:
+                return bool(export.problems)
         except InvalidInput:
             return True
 
@@ -341,10 +351,10 @@ def test_text_that_compresses_like_a_bomb_is_exported_so_that_it_imports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export_file, "_RATIO_FROM_BYTES", 64 * 1024)
-    line = "同一行同一行同一行 the same line again\n" * 2_000
+    line = "同一行同一行同一行 the same line again\n" * 20_000
     folder = tmp_path / "source/user/default/memories/notes"
     folder.mkdir(parents=True)
     (folder / "same.md").write_text(line, encoding="utf-8", newline="\n")
     with opened(tmp_path / "source") as source, opened(tmp_path / "target") as target:
-        imported(target, exported(source, tmp_path / "all.zip"))
+        imported(target, exported(source, tmp_path / "all.zip", history=True))
         assert kept_files(tmp_path / "target")["user/default/memories/notes/same.md"] == line.encode()

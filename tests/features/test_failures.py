@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from memory_core.core.memory.message_shapes import parse_messages
-from memory_core.features.failures import is_finding, says_failed, without_wrapping
+from memory_core.features.failures import says_failed, tells_result, without_wrapping
 from memory_core.features.statistics import finished_calls
 
 Answer: TypeAlias = tuple[str, Any, str, bool]
@@ -57,6 +57,10 @@ def test_either_shape_of_messages_counts_alike(shape: object) -> None:
     assert [call.succeeded for call in finished_calls(parse_messages(talk))] == [not entry[3] for entry in KNOWN]
 
 
+def test_a_status_of_thousands_of_digits_says_nothing() -> None:
+    assert not says_failed("run", {}, json.dumps({"exit_code": "9" * 5_000, "output": "fine"}))
+
+
 def test_a_flag_outweighs_a_friendly_answer() -> None:
     talk = [
         {"role": "assistant", "tool_calls": [{"id": "c", "name": "save", "arguments": {}}]},
@@ -73,7 +77,7 @@ def test_what_a_host_puts_around_an_answer_is_taken_off() -> None:
 
 
 def test_findings_are_those_of_a_program_that_ran() -> None:
-    assert is_finding("=== 2 failed, 3 passed in 0.5s ===")
-    assert is_finding("a.ts(3,5): error TS2304: Cannot find name")
-    assert not is_finding("bash: pnpm: command not found")
-    assert not is_finding("=== 5 passed in 0.5s ===")
+    assert tells_result("=== 2 failed, 3 passed in 0.5s ===")
+    assert tells_result("a.ts(3,5): error TS2304: Cannot find name")
+    assert not tells_result("bash: pnpm: command not found")
+    assert not tells_result("=== 5 passed in 0.5s ===")

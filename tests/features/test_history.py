@@ -9,7 +9,7 @@ from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, ChangeSet, FileChange
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.features.history import history_of
+from memory_core.features.history import DIFF, CommitDiff, DiffRequest, FileDiff, History, history_of
 from memory_core.runebook import Runebook
 from tests.stores import note, replaced
 
@@ -58,6 +58,7 @@ def test_a_list_of_large_commits_counts_all_files_and_reads_the_texts_of_the_fir
     assert [step.withheld is None for step in whole.files] == [False] * 60
     assert [step.withheld is None for step in listed.files] == [False] * 50 + [True] * 10
     assert listed.results == ()
+    assert history_of(memory).commits(files_most=0)[0].line == whole.line
 
 
 def test_what_is_private_is_withheld_however_its_writer_spelt_it(memory: Runebook) -> None:
@@ -78,6 +79,24 @@ def test_the_first_characters_of_an_id_are_enough_where_they_name_one_commit(mem
     for absent in ("", "  ", "x", "%", "2026_"):
         with pytest.raises(NotFound):
             history_of(memory).commit(absent)
+
+
+def test_the_last_commit_is_shown_whole_though_another_comes_meanwhile(
+    memory: Runebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, titles = History.diff, iter("bc")
+
+    def diff(self: History, commit_id: str) -> list[FileDiff]:
+        note(memory, next(titles), "Written meanwhile.")
+        return real(self, commit_id)
+
+    monkeypatch.setattr(History, "diff", diff)
+    last = note(memory, "a", "A.").commit_id
+    shown = memory.run(DIFF, DiffRequest("last"))
+    assert isinstance(shown, CommitDiff)
+    assert (shown.commit.commit_id, str(shown.diffs[0].step.uri)) == (last, f"{NOTES}/a.md")
+    page = memory.read(ReadRequest("viking://history/last")).content
+    assert ("created notes/b.md" in page, f"## created: {NOTES}/b.md" in page) == (True, True)
 
 
 def test_a_commits_diff_shows_memories_before_generated_summaries(memory: Runebook) -> None:

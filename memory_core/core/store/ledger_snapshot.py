@@ -67,7 +67,6 @@ class LedgerSnapshot:
         self._name = name
         self.seq = int(self._one("SELECT coalesce(max(seq), 0) FROM commits"))
         self.ledger_id = ledger_id or str(self._one("SELECT value FROM meta WHERE name = 'ledger_id'"))
-        self.schema_version = int(self._one("PRAGMA user_version"))
 
     @classmethod
     @contextlib.contextmanager

@@ -124,6 +124,12 @@ def test_a_backup_is_checked_and_put_in_the_place_of_the_folder(desk: Desk, tmp_
     assert desk.anna.ask("GET", "/about").status_code == 200  # the tokens of the backup hold
 
 
+def test_a_backup_over_http_names_what_it_leaves_out(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "home" / "what?.txt").write_text("own", encoding="utf-8")
+    done = worked(desk, "/backups")
+    assert (done["state"], done["report"]["left_out"], done["report"]["notes"]) == ("done", ["what?.txt"], [])
+
+
 def test_a_backup_over_http_changes_neither_who_may_come_in_nor_what_runs(desk: Desk, tmp_path: Path) -> None:
     """A hostile one brings settings that run a program, a token, a login, and a trigger that brings the token again."""
     hostile = tmp_path / "hostile"
