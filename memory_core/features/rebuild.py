@@ -24,6 +24,7 @@ from memory_core.core.index.chroma import begin_anew
 from memory_core.core.index.documents import is_session_log
 from memory_core.core.index.embedding_queue import await_missing
 from memory_core.core.index.indexer import Behind, Follower
+from memory_core.core.index.vectors import HAS_NO_PASSAGE
 from memory_core.core.memory.memory import identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.names import fold
@@ -40,12 +41,6 @@ from memory_core.features import FEATURES
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
-
-#: Vectors of texts that are gone.
-_DEAD = (
-    "DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.uri = vectors.uri "
-    "AND p.part = vectors.part AND p.content_sha256 = vectors.content_sha256)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +113,8 @@ def rebuild_index(
     store.adopt()
     refill(store.ledger, registry, catalog, report, features=features)
     with catalog.writing() as connection:
-        dropped = connection.execute("DELETE FROM vectors" if reembed else _DEAD).rowcount
+        going = "TRUE" if reembed else HAS_NO_PASSAGE
+        dropped = connection.execute(f"DELETE FROM vectors WHERE {going}").rowcount
         await_missing(connection)
         if in_folder:
             begin_anew(connection)
