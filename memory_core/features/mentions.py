@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from memory_core.core.errors import EmbeddingFailed
+from memory_core.core.errors import EmbeddingFailed, RunebookError
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.message import parse_lines, search_text
@@ -193,7 +193,10 @@ class _Search:
             searched = kind is None or kind.has_entries
             if not uri.name.endswith(".md") or (not archived and searched and not uri.is_summary):
                 continue
-            text = store.look(uri)[0]
+            try:
+                text = store.look(uri)[0]
+            except RunebookError:  # what cannot be read cannot be changed; doctor names it
+                continue
             if text is None or here.is_elsewhere(uri, text):
                 continue
             if kind is not None and kind.has_entries:
@@ -223,7 +226,11 @@ class _Search:
     def _at(self, address: str, hit: Hit | None) -> Mention | None:
         """What is said at an address; None where it does not count."""
         mention = Mention.at(address)
-        uri, line, text = mention.uri, mention.line, self._memory.store.text(mention.uri)
+        uri, line = mention.uri, mention.line
+        try:
+            text = self._memory.store.text(uri)
+        except RunebookError:
+            return None
         if text is None or (hit is None and not text.strip()):
             return None
         kind = self._memory.features.kind_of(uri)

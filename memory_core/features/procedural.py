@@ -298,12 +298,18 @@ def _is_command_corrected(old: str, new: str) -> bool:
     """Whether a command line was put right: one word of it, its program, or options that were missing."""
     before, after = old.split(), new.split()
     if len(after) > len(before):
-        return after[: len(before)] == before and after[len(before)].startswith("-") and after[-1] not in ("|", "&&")
+        added = after[len(before) :]
+        return after[: len(before)] == before and added[0].startswith("-") and not any(map(_ends_command, added))
     differing = [place for place, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]]
     if len(before) != len(after) or len(differing) != 1:
         return False
     one, other = before[differing[0]], after[differing[0]]
     return (differing[0] == 0 and len(before) > 1) or _is_like(one, other)
+
+
+def _ends_command(word: str) -> bool:
+    """Whether what follows in the command line is another command."""
+    return word in ("|", "||", "|&", "&", "&&") or word.endswith(";")
 
 
 def _canonical(arguments: Any) -> str:

@@ -234,6 +234,8 @@ CORRECTIONS: list[tuple[Any, Any, Any]] = [
     ({"command": "npm run biuld"}, {"command": "npm run build"}, {"command": "npm run build"}),
     ({"command": "pnpm install"}, {"command": "npm install"}, {"command": "npm install"}),
     ({"command": "git push"}, {"command": "git push -u origin main"}, {"command": "git push -u origin main"}),
+    ({"command": "pytest"}, {"command": "pytest -q || true"}, None),
+    ({"command": "pytest"}, {"command": "pytest -q; true"}, None),
     ({"command": "pytest tests/test_a.py"}, {"command": "pytest tests/test_b.py"}, None),
     ({"command": "pytest"}, {"command": "git status"}, None),
     ({"command": ["bash", "-lc", "cd /w && pytest"]}, {"command": ["bash", "-lc", "cd /w && ls"]}, None),
