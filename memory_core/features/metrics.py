@@ -52,8 +52,8 @@ class Metrics:
         segments: What conversations said about one topic, one file each.
         waiting_extractions: ``sessions`` that wait for extraction, and their ``messages`` that wait.
         directories: Directories that hold memories.
-        size_bytes: Of all ``files``, the archive and conversations included; and of ledger, index and vectors, by name,
-            for who sees the whole folder.
+        size_bytes: Of all ``files``, the archive and conversations included; for who sees the whole folder also of
+            ``ledger``, ``index`` and ``chroma``, which stands for all files of vectors.
         accesses: How often memories and messages were retrieved or read, ever.
         used: How many of them were, once at least.
         commits: Commits by kind.

@@ -539,7 +539,7 @@ def _cleared(memory: Runebook, texts: Mapping[str, str]) -> tuple[Mapping[str, s
     write = {"memory_data": {"memory_type": "", "fields": dict(texts)}}
     cleared = memory.commits.cleaner.operations(MemoryOperations.model_validate({GROUPS["write"]: [write]}))
     for refused in cleared.refused:
-        raise ContentRejected(refused.reason or "", hint=refused.hint)
+        raise ContentRejected(refused.reason or "", hint=refused.hint or "")
     (kept,) = cleared.operations.write_operations
     return {name: str(value) for name, value in kept.memory_data.fields.items()}, cleared.notes
 

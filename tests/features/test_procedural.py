@@ -21,7 +21,7 @@ from memory_core.features.procedural import (
     lessons,
 )
 from memory_core.features.redaction import Redaction
-from memory_core.features.statistics import FinishedCall, finished_calls
+from memory_core.features.tool_counts import FinishedCall, finished_calls
 
 MAY_11 = datetime(2026, 5, 11, 9, 30, tzinfo=UTC)
 
