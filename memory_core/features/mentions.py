@@ -224,7 +224,7 @@ class _Search:
         scores = _closeness(self._memory, asked, clauses)
         best = max(scores.values(), default=0.0)
         near = (clause for clause, score in scores.items() if score >= _NEAR_SHARE * best)
-        needles = list(dict.fromkeys(name for clause in near for name in exact_references(clause)))[:_NAMED_MOST]
+        needles = list(dict.fromkeys(name for clause in near for name in _exact_references(clause)))[:_NAMED_MOST]
         wholes = [words for sentence in named if len(words := distinct_words(sentence)) >= _LEAST_WORDS]
         queries = [*(f'"{needle}"' for needle in needles), *named]
         given = (self.about(replace(wanted, query=query, limit=_HITS_MOST)) for query in queries[:_SEARCHES_MOST])
@@ -260,7 +260,7 @@ class _Search:
         return replace(mention, text=said, score=None if hit is None else hit.score)
 
 
-def exact_references(text: str) -> list[str]:
+def _exact_references(text: str) -> list[str]:
     """What a text names exactly: addresses, numbers, codes, mail and web addresses."""
     return [found.group().strip() for found in _pattern("names").finditer(text[:_NAMED_CHARS])]
 
@@ -268,7 +268,7 @@ def exact_references(text: str) -> list[str]:
 def name_tells(name: str, said: Sequence[str]) -> bool:
     """Whether a memory's name says what these sentences say: it was made of one, or names what they name."""
     made = any(fold(first_words(sentence)) == fold(name) for sentence in said)
-    return made or _sentence_tells(name, [needle for sentence in said for needle in exact_references(sentence)], ())
+    return made or _sentence_tells(name, [needle for sentence in said for needle in _exact_references(sentence)], ())
 
 
 def _alone(words: str) -> re.Pattern[str]:

@@ -41,9 +41,9 @@ from memory_core.features.tool_counts import Existing, FinishedCall, collecting_
 
 _pattern = partial(word_pattern, __file__)
 MEMORIES_LIMIT = 20
-SOURCE_KIND = "auto_reflection"
+_SOURCE_KIND = "auto_reflection"
 OTHER_ERRORS = "other errors"
-REPEATED_SALIENCE = 0.7
+_REPEATED_SALIENCE = 0.7
 _PATTERN_TYPE = "tool_error"
 _TYPES_PER_TOOL = 5
 _OCCURRENCES_KEPT = 5
@@ -165,9 +165,9 @@ def _lesson(
     if memory_type.field("pattern_type") is not None and is_kind_ours:
         given["pattern_type"] = _PATTERN_TYPE
     is_repeated = stored is not None or count > 1
-    salience = REPEATED_SALIENCE if is_repeated and is_kind_ours else None
+    salience = _REPEATED_SALIENCE if is_repeated and is_kind_ours else None
     data = MemoryData(memory_type=memory_type.name, fields=given, salience=salience)
-    data.sourced({"kind": SOURCE_KIND, "tool": tool, "error_type": error})
+    data.sourced({"kind": _SOURCE_KIND, "tool": tool, "error_type": error})
     return WriteOp(memory_data=data, replace=True)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
 _THRESHOLD = 0.9
-SIMILAR_LIMIT = 5
+_SIMILAR_LIMIT = 5
 _SIMILAR_MOST = 50
 
 
@@ -52,7 +52,7 @@ class SimilarRequest:
 
     text_or_uri: Annotated[str, Arg(help="A text, or the URI of a memory.", positional=True, metavar="TEXT|URI")]
     threshold: Annotated[float, Arg(help="Least similarity (default 0.9).")] = _THRESHOLD
-    limit: Annotated[int, Arg(help="Memories at most (default 5).")] = SIMILAR_LIMIT
+    limit: Annotated[int, Arg(help="Memories at most (default 5).")] = _SIMILAR_LIMIT
     here: Here = None
 
 

@@ -129,12 +129,12 @@ class Proposal:
         return parsed
 
 
-def review_folder(user_space: str) -> MemoryUri:
+def _review_folder(user_space: str) -> MemoryUri:
     """Where a user's proposals are."""
     return MemoryUri((Scope.USER.value, user_space, REVIEW_FOLDER))
 
 
-def proposal_uri(folder: MemoryUri, target: str, identifier: str) -> MemoryUri:
+def _proposal_uri(folder: MemoryUri, target: str, identifier: str) -> MemoryUri:
     """The file of a proposal: named after what it is about, and by its id."""
     name = target.rsplit("/", 1)[-1].removesuffix(".md").lstrip(".")[:_NAME_CHARS]
     return folder.child(fit(name, ".md", f" {identifier}"))
@@ -250,7 +250,7 @@ KIND_ACCEPT, KIND_REJECT = "accept", "reject"
 _Operation = WriteOp | EditOp | DeleteOp | OverviewOp
 
 
-def propose(
+def _propose(
     operations: MemoryOperations, snapshot: Snapshot, context: PlanContext, moment: datetime, features: Features
 ) -> ChangeSet:
     """Keep operations for the owner: a file for each that would change something.
@@ -315,7 +315,7 @@ class _Proposer:
         target, before = str(effect.uri), self.snapshot.text(effect.uri)
         identifier = short_hash(json.dumps([op, given, target, source.get("session_id")], sort_keys=True))
         return Proposal(
-            uri=proposal_uri(review_folder(self.context.user_space), target, identifier),
+            uri=_proposal_uri(_review_folder(self.context.user_space), target, identifier),
             id=identifier,
             op=op,
             operation=given,
@@ -584,7 +584,7 @@ SHOW = Command("review show", ProposalsRequest, show, member="proposals", text=_
 ACCEPT = Command("review accept", DecisionRequest, accept, member="receipts", fails=_has_refusals, writes=True)
 REJECT = Command("review reject", DecisionRequest, reject, member="receipts", fails=_has_refusals, writes=True)
 EDIT = Command("review edit", EditRequest, edit, member="receipts", fails=_has_refusals, writes=True)
-FEATURE = Feature(commands=(REVIEW, SHOW, ACCEPT, REJECT, EDIT), reviewer=propose)
+FEATURE = Feature(commands=(REVIEW, SHOW, ACCEPT, REJECT, EDIT), reviewer=_propose)
 
 Change = Callable[[Proposal, str, Snapshot, datetime], ChangeSet]
 
@@ -620,7 +620,7 @@ def _read(memory: Runebook, uri: MemoryUri) -> Proposal | None:
 
 
 def _files(memory: Runebook) -> list[MemoryUri]:
-    folder = review_folder(memory.config.user_space)
+    folder = _review_folder(memory.config.user_space)
     files = memory.store.files
     try:
         entries = list(files.entries(folder)) if files.is_dir(folder) else []

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 NAME = "rolling_summary"
 _FILE = f"{NAME}.md"
 #: Lines of a page that are looked after; a page that is made has fewer.
-LINES_LIMIT = 80
+_LINES_LIMIT = 80
 _LOG_SUMMARIES = ("logs", "summaries")
 
 
@@ -115,9 +115,9 @@ def without(summary: RollingSummary, holds: Callable[[Line], bool]) -> RollingSu
 
     Args:
         summary: A page that was made.
-        holds: Judges a line; asked for ``LINES_LIMIT`` lines at most, further ones do not hold.
+        holds: Judges a line; asked for ``_LINES_LIMIT`` lines at most, further ones do not hold.
     """
-    kept = tuple(line for line in summary.lines[:LINES_LIMIT] if holds(line))
+    kept = tuple(line for line in summary.lines[:_LINES_LIMIT] if holds(line))
     if len(kept) == len(summary.lines):
         return summary
     shown, made_of = summary.text.split("\n"), {line.text for line in summary.lines}
@@ -147,7 +147,7 @@ def dump_rolling_summary(summary: RollingSummary, now: str, source: Mapping[str,
     return join(summary.text, trailer)
 
 
-def without_removed(decided: ChangeSet, snapshot: Snapshot, context: PlanContext) -> ChangeSet:
+def _without_removed(decided: ChangeSet, snapshot: Snapshot, context: PlanContext) -> ChangeSet:
     """The change set with the rolling summary as it is without the memories that it removes or moves away.
 
     Args:
@@ -304,6 +304,6 @@ SUMMARY_CLEAR = Command("summary clear", SummaryClearRequest, clear_summary, wri
 FEATURE = Feature(
     commands=(SUMMARY, SUMMARY_CLEAR),
     record_kinds=(RollingSummaries(),),
-    removals=without_removed,
+    removals=_without_removed,
     opening=_opening,
 )

@@ -42,7 +42,7 @@ Existing: TypeAlias = Callable[[str, Mapping[str, str]], Mapping[str, Any] | Non
 COMPLETED = "completed"
 _FAILED = "error"
 FLOW = "recommended_flow"
-FLOW_SALIENCE = 0.7
+_FLOW_SALIENCE = 0.7
 _FLOW_STEPS_LIMIT = 20
 _UNFINISHED = frozenset({"running", "pending", "in_progress", "in progress", "queued", "started", "working"})
 
@@ -190,7 +190,7 @@ def _skill_write(
     if not any(added.values()) and flow is None:
         return []
     is_first = flow is not None and not stored.strip()
-    return _write(skills, {"skill_name": name}, added, flow, FLOW_SALIENCE if is_first else None)
+    return _write(skills, {"skill_name": name}, added, flow, _FLOW_SALIENCE if is_first else None)
 
 
 def _flow(skill: str, earlier: _Runs, now: _Runs, stored: str) -> str | None:
