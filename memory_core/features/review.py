@@ -401,8 +401,8 @@ def accepted(
 
 
 def _still_waits(result: OperationResult, proposal: Proposal) -> OperationResult:
-    edit = f"Look at it as it is now, say what it is to be, and accept that: runebook review edit {proposal.id}."
-    return replace(result, hint=edit if result.conflict else result.hint, note="still waits for review")
+    hint = f"Look at it as it is now, say what it is to be, and accept that: runebook review edit {proposal.id}."
+    return replace(result, hint=hint if result.conflict else result.hint, note="still waits for review")
 
 
 KIND_EDIT = "review"

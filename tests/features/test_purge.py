@@ -177,6 +177,13 @@ def test_copies_elsewhere_are_named(memory: Runebook) -> None:
     assert "user/default/memories/preferences/quote.md" in " ".join(receipt.notes)
 
 
+def test_a_page_that_somebody_wrote_and_may_still_name_it_is_named(memory: Runebook) -> None:
+    note(memory, "one", SECRETS[1])
+    memory.commit(CommitRequest("Keeps a vault.", memory_type="rolling_summary"))
+    receipt = memory.run(PURGE, PurgeRequest(f"{NOTES}/one.md"))
+    assert "rolling_summary.md was written by hand and may still name it" in " ".join(receipt.notes)
+
+
 def test_a_whole_space_or_another_users_cannot_be_purged(memory: Runebook) -> None:
     note(memory, "a", "A.")
     with pytest.raises(InvalidInput):
