@@ -25,7 +25,7 @@ FEATURES = Features(
         Slice("history", "memory_core.features.history", ("history", "diff"), ("pages",)),
         Slice("metrics", "memory_core.features.metrics", ("stats",), ("pages",)),
         Slice("redaction", "memory_core.features.redaction", adds=("cleaner",)),
-        Slice("statistics", "memory_core.features.statistics", adds=("learner",)),
+        Slice("tool counts", "memory_core.features.tool_counts", adds=("learner",)),
         Slice("procedural", "memory_core.features.procedural", adds=("learner",)),
         Slice("corrections", "memory_core.features.corrections", adds=("learner", "hints")),
         Slice(

@@ -26,8 +26,8 @@ from memory_core.core.text.language import in_language, prose, sentences
 from memory_core.core.text.word_table import cued_patterns, word_pattern, word_table
 
 _pattern = partial(word_pattern, __file__)
-SOURCE_KIND = "user_explicit"
-SALIENCE = 0.8
+_SOURCE_KIND = "user_explicit"
+_SALIENCE = 0.8
 _TEXT_LIMIT_CHARS = 600
 _ABOUT_LIMIT_CHARS = 200
 _HINT_LIMIT_CHARS = 240
@@ -107,8 +107,8 @@ def correction_writes(
         fields: dict[str, str | int | float | bool | None] = {"content": content}
         if memory_type.field("pattern_type") is not None:
             fields["pattern_type"] = "rule"
-        data = MemoryData(memory_type=memory_type.name, fields=fields, salience=SALIENCE)
-        writes[correction.text] = WriteOp(memory_data=data.sourced({"kind": SOURCE_KIND}))
+        data = MemoryData(memory_type=memory_type.name, fields=fields, salience=_SALIENCE)
+        writes[correction.text] = WriteOp(memory_data=data.sourced({"kind": _SOURCE_KIND}))
     return list(writes.values())
 
 

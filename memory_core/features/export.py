@@ -194,7 +194,7 @@ def export(memory: Runebook, target: Path | IO[bytes], selection: Selection, *, 
 
 
 def _write_zip(source: _Source, writer: ZipWriter, target: Path) -> Export:
-    paths = zip_paths(source.uris)
+    paths = _zip_paths(source.uris)
     files: list[dict[str, Any]] = []
     any_stored = False
     for uri, content, updated_at in source.files():
@@ -228,7 +228,7 @@ def _write_lines(source: _Source, stream: IO[bytes], target: Path | None) -> Exp
         text = content.decode("utf-8", "replace")
         # The hash of the text, not of the bytes: a hand-made file may not be UTF-8.
         facts = {"kind": "file", "uri": str(uri), "sha256": text_sha256(text), "updated_at": updated_at}
-        write(facts | {"text": text} | memory_facts(uri, text, source.registry))
+        write(facts | {"text": text} | _memory_facts(uri, text, source.registry))
         if source.selection.messages and is_session_log(uri):
             for index, message in enumerate(parse_lines(text)[0]):
                 write({"kind": "message", "uri": f"{uri}#{index}"} | to_record(message))
@@ -289,7 +289,7 @@ class _Source:
     def history(self) -> Iterator[dict[str, Any]]:
         """The commits that touched what was taken; all of them when everything was."""
         taken = None if self.selection.is_everything else frozenset(str(uri) for uri in self._taken)
-        for commit in chosen_history(self._snapshot.history(), taken):
+        for commit in _chosen_history(self._snapshot.history(), taken):
             self.commits += 1
             yield commit
 
@@ -313,7 +313,7 @@ class _Source:
         }
 
 
-def zip_paths(uris: Sequence[MemoryUri]) -> dict[MemoryUri, str]:
+def _zip_paths(uris: Sequence[MemoryUri]) -> dict[MemoryUri, str]:
     """The path of each file in a zip; twins that a file system would confuse get names of their own."""
     taken: set[str] = {MANIFEST_NAME, HISTORY_NAME}
     paths: dict[MemoryUri, str] = {}
@@ -336,7 +336,7 @@ def _spaces(uris: Sequence[MemoryUri]) -> list[str]:
     return sorted({uri.space for uri in uris})
 
 
-def memory_facts(uri: MemoryUri, text: str, registry: MemoryTypeRegistry) -> dict[str, Any]:
+def _memory_facts(uri: MemoryUri, text: str, registry: MemoryTypeRegistry) -> dict[str, Any]:
     """A memory for programs that know nothing of our files; empty for files that are no memories."""
     if uri.scope is Scope.SESSION or uri.is_summary or not uri.name.endswith(".md"):
         return {}
@@ -355,7 +355,7 @@ def memory_facts(uri: MemoryUri, text: str, registry: MemoryTypeRegistry) -> dic
     }
 
 
-def chosen_history(commits: Iterator[dict[str, Any]], taken: frozenset[str] | None) -> Iterator[dict[str, Any]]:
+def _chosen_history(commits: Iterator[dict[str, Any]], taken: frozenset[str] | None) -> Iterator[dict[str, Any]]:
     """The commits with what they say of other files left out; ``taken`` None leaves them whole."""
     for commit in commits:
         if taken is None:

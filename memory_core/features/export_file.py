@@ -33,11 +33,11 @@ MANIFEST_NAME = "manifest.json"
 HISTORY_NAME = "history.jsonl"
 ENTRIES_LIMIT = 1_000_000
 TOTAL_LIMIT_BYTES = 16 * 1024**3
-MANIFEST_LIMIT_BYTES = 512 * 1024**2
+_MANIFEST_LIMIT_BYTES = 512 * 1024**2
 #: A line holds one file, of a memory its fields again, or a whole commit.
-LINE_LIMIT_BYTES = 2 * FILE_LIMIT_BYTES
+_LINE_LIMIT_BYTES = 2 * FILE_LIMIT_BYTES
 #: Ours stay below 50 to 1; bombs are near 1,000.
-RATIO_LIMIT = 200
+_RATIO_LIMIT = 200
 _RATIO_FROM_BYTES = 1024**2
 #: What a reader takes for a bomb is stored as it is instead: a text of one repeated line is none.
 _DEFLATE_LIMIT = 50
@@ -164,7 +164,7 @@ def json_line(facts: Mapping[str, Any]) -> bytes:
         line = json.dumps(facts, ensure_ascii=False).encode("utf-8") + b"\n"
     except UnicodeEncodeError:
         line = json.dumps(facts).encode("ascii") + b"\n"
-    if len(line) > LINE_LIMIT_BYTES:
+    if len(line) > _LINE_LIMIT_BYTES:
         raise InvalidInput(
             f"{facts.get('uri') or 'a commit'} is too long for a line of an export.",
             hint="Export to a .zip, or without --history.",
@@ -289,11 +289,11 @@ class Pack:
         self._form = form
         self._open = opener
         with manifest:
-            content = manifest.read(MANIFEST_LIMIT_BYTES + 1)
-        if len(content) > MANIFEST_LIMIT_BYTES:
+            content = manifest.read(_MANIFEST_LIMIT_BYTES + 1)
+        if len(content) > _MANIFEST_LIMIT_BYTES:
             raise InvalidInput(f"the {form.name}'s manifest is too large.", hint=form.damaged)
-        self.manifest = read_object(content, form.manifest, form)
-        check_format(self.manifest, form)
+        self.manifest = _read_object(content, form.manifest, form)
+        _check_format(self.manifest, form)
 
     def files(self) -> list[PackedFile]:
         """What the manifest names.
@@ -327,7 +327,7 @@ class Pack:
     def lines(self, path: str) -> Iterator[bytes]:
         """The lines of a file that was checked."""
         with self._open(path) as stream:
-            while line := stream.readline(LINE_LIMIT_BYTES):
+            while line := stream.readline(_LINE_LIMIT_BYTES):
                 yield line
 
 
@@ -391,12 +391,12 @@ def _hazard(info: zipfile.ZipInfo) -> str | None:
         return "it is a link or a device, not a file"
     if info.flag_bits & 0x1:
         return "it is encrypted"
-    if info.file_size > _RATIO_FROM_BYTES and info.file_size > RATIO_LIMIT * max(1, info.compress_size):
+    if info.file_size > _RATIO_FROM_BYTES and info.file_size > _RATIO_LIMIT * max(1, info.compress_size):
         return "it unpacks to far more than it holds"
     return None
 
 
-def check_format(facts: Mapping[str, Any], form: Form) -> None:
+def _check_format(facts: Mapping[str, Any], form: Form) -> None:
     """Refuse what is no pack of this form, or of a newer program.
 
     Raises:
@@ -412,7 +412,7 @@ def check_format(facts: Mapping[str, Any], form: Form) -> None:
         )
 
 
-def read_object(content: bytes, name: str, form: Form = EXPORT) -> dict[str, Any]:
+def _read_object(content: bytes, name: str, form: Form = EXPORT) -> dict[str, Any]:
     """A JSON object.
 
     Raises:
@@ -532,7 +532,7 @@ class _Zip(OpenExport):
 
     def history(self) -> Iterator[Mapping[str, Any]] | None:
         lines = self._pack.lines(HISTORY_NAME)
-        return (read_object(line, HISTORY_NAME) for line in lines) if self._has_history else None
+        return (_read_object(line, HISTORY_NAME) for line in lines) if self._has_history else None
 
     def _content(self, file: ExportedFile) -> bytes:
         content = io.BytesIO()
@@ -576,23 +576,23 @@ class _Lines(OpenExport):
         self._survey()
 
     def _content(self, file: ExportedFile) -> bytes:
-        return _text(read_object(self._line_at(int(file.place)), "the line")).encode("utf-8")
+        return _text(_read_object(self._line_at(int(file.place)), "the line")).encode("utf-8")
 
     def history(self) -> Iterator[Mapping[str, Any]] | None:
-        commits = (read_object(self._line_at(place), "the line").get("commit") for place in self._commits)
+        commits = (_read_object(self._line_at(place), "the line").get("commit") for place in self._commits)
         return (commit if isinstance(commit, dict) else {} for commit in commits) if self._commits else None
 
     def _line_at(self, place: int) -> bytes:
         self._stream.seek(place)
-        return self._stream.readline(LINE_LIMIT_BYTES)
+        return self._stream.readline(_LINE_LIMIT_BYTES)
 
     def _survey(self) -> None:
         """One look at every line: nothing is kept of a file but where it is."""
         digest, place, ended = hashlib.sha256(), 0, False
-        while line := self._stream.readline(LINE_LIMIT_BYTES):
+        while line := self._stream.readline(_LINE_LIMIT_BYTES):
             if not place:
-                header = read_object(line, "the first line")
-                check_format(header, EXPORT)
+                header = _read_object(line, "the first line")
+                _check_format(header, EXPORT)
                 self._is_end_hashed = header.get("end_is_hashed") is True  # older exports have no such hash
             facts = self._facts(line, f"byte {place}")
             if facts.get("kind") == "end":
@@ -617,7 +617,7 @@ class _Lines(OpenExport):
 
     def _facts(self, line: bytes, name: str) -> dict[str, Any]:
         try:
-            return read_object(line, name)
+            return _read_object(line, name)
         except InvalidInput as error:
             self._refuse(name, error.message)
             return {}

@@ -1,4 +1,4 @@
-"""Forgetting on request: every place that says it, shown first, taken out when the same is confirmed.
+"""Forgetting on request: every mention of something, shown first, taken out when the same is confirmed.
 
 Of a memory that says other things, too, only the sentences go (``mentions`` finds them); a memory that says nothing
 else is deleted, an entry of a log is taken out, and of conversations single messages, whose lines stay empty. All in
@@ -83,14 +83,14 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
         return first
     memory.store.adopt()  # what people wrote and nothing has noticed yet is found, too
     memory.indexer.follow(None)
-    matches = _matches(memory, request)
+    mentions = _mentions(memory, request)
     chosen = frozenset(request.uris) if (request.query or "").strip() and request.uris is not None else None
-    found = [match for match in matches if match.refused is None]
-    going = found if chosen is None else [match for match in found if match.address in chosen]
+    able = [mention for mention in mentions if mention.refused is None]
+    going = able if chosen is None else [mention for mention in able if mention.address in chosen]
     differs = _difference(request, going, chosen)
     if request.dry_run or request.confirm is None or differs is not None or not going:
-        whole = chosen is None or chosen == {match.address for match in going}
-        shown = _preview(request, matches, going if whole else found, differs)
+        whole = chosen is None or chosen == {mention.address for mention in going}
+        shown = _preview(request, mentions, going if whole else able, differs)
         weak = [WEAKLY] if going and _match_weakly(memory, going) else []
         return replace(shown, notes=(*shown.notes, *weak, *_left_in_archive(going, memory.store.text)))
     moment = request.now or datetime.now(UTC)
@@ -108,25 +108,25 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
 
 
 def _match_weakly(memory: Runebook, going: Sequence[Mention]) -> bool:
-    """Whether no place comes near what was asked; where age decides the scores, they do not tell."""
+    """Whether no mention comes near what was asked; where age decides the scores, they do not tell."""
     tells = memory.config.search.rank in ("relevance", "balanced")
-    return tells and all(match.score is not None and match.score < _WEAK for match in going)
+    return tells and all(mention.score is not None and mention.score < _WEAK for mention in going)
 
 
-def _result(match: Mention) -> OperationResult:
-    """The line of a receipt that shows a place, and what goes of it."""
-    if match.refused is not None:
-        return OperationResult(KIND, match.address, Action.REJECTED, match.refused, "Leave it out.")
-    score = "" if match.score is None else f"score {match.score:.2f}: "
-    if match.sentences:
-        gone = " … ".join(summary_line(each, _SHOWN_CHARS) for each in match.sentences)
-        return OperationResult(KIND, match.address, Action.UPDATED, note=f"{score}goes: {gone}")
-    note = f"{score}{summary_line(match.text, _SHOWN_CHARS)}"
-    return OperationResult(KIND, match.address, Action.DELETED, note=note)
+def _result(mention: Mention) -> OperationResult:
+    """The line of a receipt that shows a mention, and what goes of it."""
+    if mention.refused is not None:
+        return OperationResult(KIND, mention.address, Action.REJECTED, mention.refused, "Leave it out.")
+    score = "" if mention.score is None else f"score {mention.score:.2f}: "
+    if mention.sentences:
+        gone = " … ".join(summary_line(each, _SHOWN_CHARS) for each in mention.sentences)
+        return OperationResult(KIND, mention.address, Action.UPDATED, note=f"{score}goes: {gone}")
+    note = f"{score}{summary_line(mention.text, _SHOWN_CHARS)}"
+    return OperationResult(KIND, mention.address, Action.DELETED, note=note)
 
 
-def _matches(memory: Runebook, request: ForgetRequest) -> list[Mention]:
-    """What a request means, the best match first."""
+def _mentions(memory: Runebook, request: ForgetRequest) -> list[Mention]:
+    """What a request means, the best first."""
     query = (request.query or "").strip()
     if not query:
         return [_named(memory, request, uri) for uri in dict.fromkeys(request.uris or ())]
@@ -134,66 +134,66 @@ def _matches(memory: Runebook, request: ForgetRequest) -> list[Mention]:
         memory.browser.visible(MemoryUri.parse(request.target_uri))
     scope = memory.projects.scope(request.project, request.here)
     wanted = FindRequest(query, request.target_uri, request.limit, filter=request.filter, now=request.now)
-    mentions = find_mentions(memory, wanted, scope, conversations=request.include_conversations)
-    matches = {mention.address: mention for mention in mentions}
+    found = find_mentions(memory, wanted, scope, conversations=request.include_conversations)
+    mentions = {each.address: each for each in found}
     for each in () if request.target_uri or request.filter else mentioning(memory, query):
         if scope.finds(each.assignment.project, private=each.private):
-            matches.setdefault(str(each.uri), Mention(each.uri, None, each.title))
-    return list(matches.values())
+            mentions.setdefault(str(each.uri), Mention(each.uri, None, each.title))
+    return list(mentions.values())
 
 
 def _named(memory: Runebook, request: ForgetRequest, uri: str) -> Mention:
     """What a caller names itself."""
-    match = Mention.at(uri)
-    match = replace(match, uri=memory.browser.visible(match.uri))
+    mention = Mention.at(uri)
+    mention = replace(mention, uri=memory.browser.visible(mention.uri))
     try:
-        text = memory.store.text(match.uri)
+        text = memory.store.text(mention.uri)
         if text is None:
             refused = "there is no such file; of a directory, name its files or give target_uri with a query."
-            return replace(match, refused=refused)
-        if match.uri.scope is Scope.SESSION or match.uri.name == MESSAGES_NAME:
-            return _message_of(match, text, request)
-        if match.line is not None:
-            return _entry_of(match, text, memory.features.kind_of(match.uri))
-        return replace(match, text=split(text).body)
+            return replace(mention, refused=refused)
+        if mention.uri.scope is Scope.SESSION or mention.uri.name == MESSAGES_NAME:
+            return _message_of(mention, text, request)
+        if mention.line is not None:
+            return _entry_of(mention, text, memory.features.kind_of(mention.uri))
+        return replace(mention, text=split(text).body)
     except RunebookError as error:
-        return replace(match, refused=error.message)
+        return replace(mention, refused=error.message)
 
 
-def _entry_of(match: Mention, text: str, kind: RecordKind | None) -> Mention:
-    line = match.line or 0
+def _entry_of(mention: Mention, text: str, kind: RecordKind | None) -> Mention:
+    line = mention.line or 0
     entry = kind.entry(text, line) if kind is not None and kind.has_entries else ""
-    return replace(match, text=entry, refused=None if entry else "there is no entry on that line.")
+    return replace(mention, text=entry, refused=None if entry else "there is no entry on that line.")
 
 
 def _difference(request: ForgetRequest, going: list[Mention], chosen: frozenset[str] | None) -> str | None:
     """Why what is confirmed is not what is found now."""
-    if chosen is not None and chosen != {match.address for match in going}:
+    if chosen is not None and chosen != {mention.address for mention in going}:
         return "uris names other places than match now"
     if request.confirm is not None and request.confirm != len(going):
         return f"{len(going)} match now, not {request.confirm}"
     return None
 
 
-def _message_of(match: Mention, text: str, request: ForgetRequest) -> Mention:
+def _message_of(mention: Mention, text: str, request: ForgetRequest) -> Mention:
     if not request.include_conversations:
-        return replace(match, refused="it is a conversation; include_conversations is not set.")
-    if match.line is None:
-        return replace(match, refused="it is a whole conversation; name single lines, as in messages.jsonl#12.")
+        return replace(mention, refused="it is a conversation; include_conversations is not set.")
+    if mention.line is None:
+        return replace(mention, refused="it is a whole conversation; name single lines, as in messages.jsonl#12.")
     lines = text.split("\n")
-    messages, _ = parse_lines(lines[match.line]) if match.line < len(lines) else ([], [])
+    messages, _ = parse_lines(lines[mention.line]) if mention.line < len(lines) else ([], [])
     if not messages or is_forgotten(messages[0]):
-        return replace(match, refused="there is no message on that line.")
-    return replace(match, text=messages[0].text)
+        return replace(mention, refused="there is no message on that line.")
+    return replace(mention, text=messages[0].text)
 
 
 def _preview(
-    request: ForgetRequest, matches: list[Mention], going: list[Mention], differs: str | None
+    request: ForgetRequest, mentions: list[Mention], going: list[Mention], differs: str | None
 ) -> CommitReceipt:
-    results = tuple(map(_result, matches))
+    results = tuple(map(_result, mentions))
     if not going:
-        status = Status.REJECTED if matches else Status.UNCHANGED
-        why = "nothing that matches can go, or uris names none of it" if matches else "nothing matches"
+        status = Status.REJECTED if mentions else Status.UNCHANGED
+        why = "nothing that matches can go, or uris names none of it" if mentions else "nothing matches"
         return CommitReceipt("", status, results, notes=(f"nothing was deleted: {why}",))
     notes = [
         f"nothing was deleted yet; to take out what is listed, send the same with confirm={len(going)}; with uris "
@@ -201,32 +201,34 @@ def _preview(
     ]
     if differs is not None:
         notes.insert(0, f"not what was confirmed: {differs}")
-    if request.query and len(matches) >= request.limit:
+    if request.query and len(mentions) >= request.limit:
         notes.append("there may be more; raise limit")
     return CommitReceipt("", Status.DRY_RUN, results, notes=tuple(notes))
 
 
 def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, features: Features) -> ChangeSet:
     """Sentences, memories, entries and messages go in one change set."""
-    files = [match for match in going if match.line is None]
+    files = [mention for mention in going if mention.line is None]
     operations = MemoryOperations()
     copy = WorkingCopy(snapshot, context)
-    for match in files:
-        uri, memory = match.uri, copy.memory(match.uri)
-        goes = not match.sentences and (uri.is_proposal or uri.scope is Scope.ARCHIVE)
-        plain = memory is not None and match.sentences and memory.type is None
+    for mention in files:
+        uri, memory = mention.uri, copy.memory(mention.uri)
+        goes = not mention.sentences and (uri.is_proposal or uri.scope is Scope.ARCHIVE)
+        plain = memory is not None and mention.sentences and memory.type is None
         if goes or plain or uri.is_summary or features.kind_of(uri) is not None:
             text = copy.text(uri)
-            copy.put(uri, text_without(uri, text, match.sentences) if text is not None and match.sentences else None)
+            copy.put(
+                uri, text_without(uri, text, mention.sentences) if text is not None and mention.sentences else None
+            )
         else:
-            _operate(operations, match, copy)
+            _operate(operations, mention, copy)
     decided = plan(operations, snapshot, context) if len(operations) else ChangeSet()
-    shown = {match.address: _result(match) for match in files}
+    shown = {mention.address: _result(mention) for mention in files}
     changes = [*decided.changes, *copy.changes()]
     results = [each if each.action is Action.REJECTED else shown.get(each.uri, each) for each in decided.results]
     results += [shown[str(change.uri)] for change in copy.changes() if str(change.uri) in shown]
-    for log in dict.fromkeys(match.uri for match in going if match.line is not None):
-        parts = [match for match in going if match.uri == log and match.line is not None]
+    for log in dict.fromkeys(mention.uri for mention in going if mention.line is not None):
+        parts = [mention for mention in going if mention.uri == log and mention.line is not None]
         before = snapshot.text(log)
         if before is None:
             results += [_result(replace(part, refused="it is gone meanwhile.")) for part in parts]
@@ -246,31 +248,31 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
     return replace(decided, changes=tuple(changes), results=tuple(results), notes=notes)
 
 
-def _operate(operations: MemoryOperations, match: Mention, copy: WorkingCopy) -> None:
+def _operate(operations: MemoryOperations, mention: Mention, copy: WorkingCopy) -> None:
     """Add what takes a memory, or sentences of it, out; or change it here, where an edit of its fields is not enough.
 
     A name that says it becomes another one. A rendered body that a person edited, and what is archived, lose the
     sentences and stay.
     """
-    gone = DeleteOp(uri=str(match.uri), reason="forgotten on request")
-    memory = copy.memory(match.uri)
-    if memory is None or not match.sentences or memory.type is None:
+    gone = DeleteOp(uri=str(mention.uri), reason="forgotten on request")
+    memory = copy.memory(mention.uri)
+    if memory is None or not mention.sentences or memory.type is None:
         operations.delete_operations.append(gone)
         return
-    left = {name: without(text, match.sentences) for name, text in texts_of(memory).items()}
+    left = {name: without(text, mention.sentences) for name, text in texts_of(memory).items()}
     body = left.pop("", memory.body)
     keys = {name: str(memory.fields.get(name, "")) for name in memory.type.key_fields}
-    telling = {name for name, key in keys.items() if name_tells(key, match.sentences)}
-    here = memory.damage is None and (memory.hand_edited or match.uri.scope is Scope.ARCHIVE)
+    telling = {name for name, key in keys.items() if name_tells(key, mention.sentences)}
+    here = memory.damage is None and (memory.hand_edited or mention.uri.scope is Scope.ARCHIVE)
     if not telling and not here:
         changed = {name: text for name, text in left.items() if text != memory.fields[name]}
-        operations.edit_operations.append(EditOp(uri=str(match.uri), patches=changed))
+        operations.edit_operations.append(EditOp(uri=str(mention.uri), patches=changed))
         return
-    fields, place = {**memory.fields, **left}, match.uri
+    fields, place = {**memory.fields, **left}, mention.uri
     if telling:
         fields, _ = with_name(memory.type, {name: value for name, value in fields.items() if name not in telling})
-        place = copy.free_name(match.uri.parent, memory.type, fields)
-        copy.put(match.uri, None)
+        place = copy.free_name(mention.uri.parent, memory.type, fields)
+        copy.put(mention.uri, None)
     version = memory.metadata.next_version
     metadata = {"abstract": None, "overview": None, "version": version, "updated_at": copy.context.now}
     copy.store(replace(memory, body=body).changed(uri=place, fields=fields, metadata=metadata))
@@ -284,14 +286,14 @@ def _without_entries(text: str, starts: set[int], kind: RecordKind) -> str:
 
 def _left_in_archive(going: Sequence[Mention], text_of: Callable[[MemoryUri], str | None]) -> Iterator[str]:
     """Of each core that goes, where the memories are that it was condensed from: forgetting it leaves them there."""
-    named = {str(match.uri) for match in going}
-    for match in going:
-        text = text_of(match.uri) if match.line is None else None
-        originals = archived_originals(parse(match.uri, text, None)) if text is not None else []
+    named = {str(mention.uri) for mention in going}
+    for mention in going:
+        text = text_of(mention.uri) if mention.line is None else None
+        originals = archived_originals(parse(mention.uri, text, None)) if text is not None else []
         left = [uri for uri in originals if uri not in named and text_of(MemoryUri.parse(uri)) is not None]
         if left:
             yield (
-                f"{match.uri} was condensed from {len(originals)} memories; {len(left)} of them are still in the "
+                f"{mention.uri} was condensed from {len(originals)} memories; {len(left)} of them are still in the "
                 f"archive, whole: to forget them too, name them as uris: {', '.join(left)}"
             )
 

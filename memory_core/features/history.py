@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from memory_core.core.store.local import Store
     from memory_core.runebook import Runebook
 
-HISTORY_URI = f"{SCHEME}history"
+_HISTORY_URI = f"{SCHEME}history"
 #: As a commit's id: the newest one.
 LAST = "last"
 #: The form of an id or its beginning; anything else is not looked up.
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
-LIMIT_COMMITS = 1_000
+_LIMIT_COMMITS = 1_000
 _SHOWN_FILES = 2
 _HINT = "List them: read viking://history, or runebook history."
 _CHANGED = frozenset({Action.CREATED, Action.UPDATED, Action.DELETED})
@@ -145,8 +145,8 @@ class History:
             InvalidInput: If ``limit`` is out of range.
             NotFound: If there is no commit ``before``, or the URI is not the reader's.
         """
-        if not 1 <= limit <= LIMIT_COMMITS:
-            raise InvalidInput(f"limit {limit} is out of range.", hint=f"Use 1 to {LIMIT_COMMITS:,}.")
+        if not 1 <= limit <= _LIMIT_COMMITS:
+            raise InvalidInput(f"limit {limit} is out of range.", hint=f"Use 1 to {_LIMIT_COMMITS:,}.")
         place = None if uri is None else self._browser.visible(MemoryUri.parse(uri))
         seq = None if before is None else self.resolve(before).seq
         rows = self._ledger.past.commits(self._spaces, uri=place, before=seq, limit=limit)
@@ -394,15 +394,15 @@ _SCOPES = frozenset(scope.value for scope in Scope)
 _ABOUT = "what changed, when and by whom: read it for the latest commits"
 
 
-def commit_page(commit: Commit, diffs: Sequence[FileDiff]) -> str:
+def _commit_page(commit: Commit, diffs: Sequence[FileDiff]) -> str:
     """What a commit did and changed, as Markdown."""
     lines = [f"# Commit {commit.commit_id}", "", *_facts(commit), ""]
     for diff in diffs:
-        lines += [f"## {diff_title(diff)}", "", *_body(diff), ""]
+        lines += [f"## {_diff_title(diff)}", "", *_body(diff), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def diff_title(diff: FileDiff) -> str:
+def _diff_title(diff: FileDiff) -> str:
     """What became of a file, on one line."""
     step = diff.step
     moved = f" (moved from {step.moved_from})" if step.moved_from is not None else ""
@@ -430,11 +430,11 @@ def _versions(uri: str, versions: Iterable[Version]) -> Iterator[str]:
     yield from (f"# History of {uri}, newest first", "")
     for version in versions:
         yield from (f"## Commit {version.commit.commit_id}", "", *_facts(version.commit), "")
-        yield from (diff_title(version.diff), "", *_body(version.diff), "")
+        yield from (_diff_title(version.diff), "", *_body(version.diff), "")
 
 
 def _listing(title: str, commits: Sequence[Commit]) -> str:
-    lines = [title, "", f"Read {HISTORY_URI}/<commit> to see what one changed.", ""]
+    lines = [title, "", f"Read {_HISTORY_URI}/<commit> to see what one changed.", ""]
     lines += [f"- {commit_line(commit)}" for commit in commits] or ["There is none yet."]
     if len(commits) == _COMMITS:
         lines += ["", "Older ones: runebook history --before <commit>"]
@@ -477,7 +477,7 @@ class _Pages:
 
     def holds(self, uri: str) -> bool:
         """Whether an address is one of history's."""
-        return uri == HISTORY_URI or uri.startswith(f"{HISTORY_URI}/")
+        return uri == _HISTORY_URI or uri.startswith(f"{_HISTORY_URI}/")
 
     def read(self, memory: Runebook, request: ReadRequest) -> ReadResult:
         """Lines of a page.
@@ -489,7 +489,7 @@ class _Pages:
         project = memory.projects.current(request.here)
         history = history_of(memory, project)
         shared = {name: history_of(view, project) for name, view in memory.shared_views.items()}
-        rest = request.uri.removeprefix(HISTORY_URI).strip("/")
+        rest = request.uri.removeprefix(_HISTORY_URI).strip("/")
         if not rest:
             text = _listing(
                 "# History: the latest commits, newest first", history.commits(limit=_COMMITS, files_most=0)
@@ -502,7 +502,7 @@ class _Pages:
             places = {"": history, **shared}
             name = next((name for name, each in places.items() if each.knows(rest)), "")
             commit = places[name].commit(rest)
-            text = commit_page(commit, places[name].diff(commit.commit_id))
+            text = _commit_page(commit, places[name].diff(commit.commit_id))
             text += f'\nIt changed the shared space {name}: to take it back, add space="{name}".\n' if name else ""
         from memory_core.core.search.browse import page_of
 
@@ -512,7 +512,7 @@ class _Pages:
         """The line of ``ls viking://``; none where there is no history yet."""
         about = None if abs_limit is None else _ABOUT[:abs_limit]
         newest = history_of(memory).commits(limit=1, files_most=0)
-        return tuple(Listing(HISTORY_URI, "history", False, 0, commit.at, about) for commit in newest)
+        return tuple(Listing(_HISTORY_URI, "history", False, 0, commit.at, about) for commit in newest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -571,7 +571,7 @@ def history(memory: Runebook, request: HistoryRequest) -> list[Commit]:
     if request.uri is None:
         return found
     try:
-        versions = past.versions(request.uri, LIMIT_COMMITS if request.before is not None else request.limit)
+        versions = past.versions(request.uri, _LIMIT_COMMITS if request.before is not None else request.limit)
     except NotFound:  # a directory
         if not found and request.before is None:
             raise
@@ -614,7 +614,7 @@ def _diff_text(found: CommitDiff | Comparison) -> str:
     lines = [commit_line(found.commit)]
     for each in found.diffs:
         withheld = [f"[{each.step.withheld}]"] if each.step.withheld else []
-        lines += ["", diff_title(each), *withheld, *each.lines]
+        lines += ["", _diff_title(each), *withheld, *each.lines]
     return "\n".join(lines)
 
 

@@ -195,7 +195,7 @@ class _Run:
         self._stamp = moment.astimezone(UTC).isoformat(timespec="seconds")
         self._context = PlanContext(memory.registry, config.user_space, config.agent_space, self._stamp)
         self._redaction = redaction_of(config)
-        self._spaces = space_mapping([file.uri for file in export.files], into)
+        self._spaces = _space_mapping([file.uri for file in export.files], into)
         #: A database keeps users apart: what is of another one would be found by nobody.
         self._holds_one_user = memory.store.ledger.database.is_remote
         self._files = self._placed()
@@ -343,7 +343,7 @@ def _texts_of(commits: Iterable[Mapping[str, Any]]) -> Iterator[tuple[MemoryUri,
             yield MemoryUri.parse(change["uri"]), f"{change['before'] or ''}{change['after'] or ''}"
 
 
-def space_mapping(uris: Sequence[MemoryUri], into: tuple[str, str] | None) -> dict[str, str]:
+def _space_mapping(uris: Sequence[MemoryUri], into: tuple[str, str] | None) -> dict[str, str]:
     """Which space becomes which: ``user/a`` → ``user/b``; empty where nothing moves."""
     if into is None:
         return {}

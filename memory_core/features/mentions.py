@@ -1,8 +1,8 @@
-"""Where something is said: sentences of memories, entries of logs, messages of conversations.
+"""Mentions: where something is said, in sentences of memories, entries of logs, messages of conversations.
 
-A search finds the places that are about what was asked, and in them the sentences that say it. What these sentences
-name (an address, a number, most of their words) is then looked for once more, so that each place that says the same is
-found, however it was asked. Reads, and changes nothing.
+A search finds the mentions of what was asked, and in them the sentences that say it. What these sentences name (an
+address, a number, most of their words) is then looked for once more, so that each mention of the same is found,
+however it was asked. Reads, and changes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from memory_core.core.errors import EmbeddingFailed
+from memory_core.core.errors import EmbeddingFailed, RunebookError
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.message import parse_lines, search_text
@@ -41,28 +41,31 @@ _TOKEN = re.compile(r"\w+")
 _PLACE = re.compile(r"(?P<file>.+\.(?:jsonl|md))#(?P<line>\d{1,9})")
 #: A sentence is meant if it comes so near to what was asked as this share of the nearest one.
 _NEAR_SHARE = 0.7
-#: The only sentence of its place is meant sooner: the search gave it whole.
+#: The only sentence of a mention is meant sooner: the search gave it whole.
 _WHOLE_SHARE = 0.3
 #: What no search gave must come so near by itself: the nearest of unrelated sentences is not meant.
-_LEAST_ASIDE = 0.3
+_LEAST_UNSEARCHED = 0.3
 #: A sentence that holds so many of another one's words says the same.
 _SAME_SHARE = 0.6
 _LEAST_WORDS = 3
-_AGAIN_LIMIT = 50
-_NAMED_CHARS = 1_000
-_AGAIN_MOST = 8
-#: Of the sentences that say it, and of what they name, so many nearest ones are looked for again.
+#: Of the sentences that say it, and of what they name, so many nearest ones count.
 _NAMED_MOST = 40
+#: So many of these are looked for by a search of their own, what is named first.
+_SEARCHES_MOST = 8
+#: So many hits of each of these searches are read.
+_HITS_MOST = 50
+#: What a sentence names is looked for in so many of its first characters.
+_NAMED_CHARS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A place that says it.
+    """A memory, an entry of a log or a message that says it.
 
     Attributes:
         uri: The file.
         line: Of an entry or a message; None for a memory.
-        text: All that the place says.
+        text: All that it says.
         sentences: Those that say it; empty for all of it.
         score: Of the search.
         refused: Why it cannot be changed, if it cannot.
@@ -89,7 +92,7 @@ class Mention:
 
 
 def find_mentions(memory: Runebook, wanted: FindRequest, scope: ProjectScope, *, conversations: bool) -> list[Mention]:
-    """Every place that says what is asked, the best first.
+    """Every mention of what is asked, the best first.
 
     Args:
         memory: The store.
@@ -99,15 +102,15 @@ def find_mentions(memory: Runebook, wanted: FindRequest, scope: ProjectScope, *,
     """
     search = _Search(memory, scope, conversations=conversations)
     asked = _pattern("request").sub("", wanted.query).strip() or wanted.query
-    found = search.about(replace(wanted, query=asked))
-    aside: list[Mention] = []
+    mentions = search.about(replace(wanted, query=asked))
+    unsearched: list[Mention] = []
     if everywhere := not wanted.target_uri and not wanted.filter:
-        aside = list(search.aside(archived=False))
-        found = search.with_profile([*found, *aside])
-    near, named = _nearest(memory, asked, found)
+        unsearched = list(search.unsearched(archived=False))
+        mentions = search.with_profile([*mentions, *unsearched])
+    near, named = _nearest(memory, asked, mentions)
     if everywhere:
-        aside += search.aside(archived=True)
-    return _joined([*near, *search.again(wanted, asked, named, aside)])
+        unsearched += search.unsearched(archived=True)
+    return _joined([*near, *search.again(wanted, asked, named, unsearched)])
 
 
 def texts_of(memory: Memory) -> dict[str, str]:
@@ -118,7 +121,7 @@ def texts_of(memory: Memory) -> dict[str, str]:
     if memory.type is None:
         return {CONTENT: memory.body}
     edited = {"": memory.body} if memory.hand_edited else {}
-    values = {name: memory.fields.get(name) for name in (field.name for field in memory.type.fields)}
+    values = {field.name: memory.fields.get(field.name) for field in memory.type.fields}
     return {
         name: value
         for name, value in values.items()
@@ -167,22 +170,23 @@ class _Search:
         self._conversations = conversations
 
     def about(self, wanted: FindRequest) -> list[Mention]:
-        """The places that a search finds."""
-        found: dict[str, Mention] = {}
+        """The mentions that a search finds."""
+        mentions: dict[str, Mention] = {}
         for hit in self._memory.retriever.find(wanted, self._scope).hits:
             for address in (hit.uri, *hit.also):
                 if (mention := self._at(address, hit)) is not None:
-                    found.setdefault(address, mention)
-        return list(found.values())
+                    mentions.setdefault(address, mention)
+        return list(mentions.values())
 
-    def with_profile(self, found: list[Mention]) -> list[Mention]:
+    def with_profile(self, mentions: list[Mention]) -> list[Mention]:
         """With the profile, whose one sentence a search may have passed over."""
         space = self._memory.config.user_space
         profile = self._at(f"viking://user/{space}/memories/profile.md", None)
-        return found if profile is None or any(each.uri == profile.uri for each in found) else [*found, profile]
+        known = profile is None or any(each.uri == profile.uri for each in mentions)
+        return mentions if profile is None or known else [*mentions, profile]
 
-    def aside(self, *, archived: bool) -> Iterator[Mention]:
-        """What a search passes over: what somebody wrote on pages, summaries; or what is archived."""
+    def unsearched(self, *, archived: bool) -> Iterator[Mention]:
+        """What no search gives: what somebody wrote on pages, summaries; or what is archived."""
         store, features = self._memory.store, self._memory.features
         here = self._memory.browser.seen_from(self._scope.current)
         shelf = (Scope.ARCHIVE.value,) if archived else ()
@@ -193,7 +197,10 @@ class _Search:
             searched = kind is None or kind.has_entries
             if not uri.name.endswith(".md") or (not archived and searched and not uri.is_summary):
                 continue
-            text = store.look(uri)[0]
+            try:
+                text = store.look(uri)[0]
+            except RunebookError:  # what cannot be read cannot be changed; doctor names it
+                continue
             if text is None or here.is_elsewhere(uri, text):
                 continue
             if kind is not None and kind.has_entries:
@@ -203,19 +210,26 @@ class _Search:
                 yield Mention(uri, None, split(text).body)
 
     def again(
-        self, wanted: FindRequest, asked: str, named: Sequence[str], aside: Sequence[Mention]
+        self, wanted: FindRequest, asked: str, named: Sequence[str], unsearched: Sequence[Mention]
     ) -> Iterator[Mention]:
-        """The places, these aside among them, that say what such sentences name of what was asked, or most of them."""
+        """Further mentions: what says the same as sentences that were found, or names what they name.
+
+        Args:
+            wanted: Where is searched.
+            asked: What is asked. Of a sentence only the clauses that come near to it count for what it names.
+            named: The sentences.
+            unsearched: Mentions that are looked through beside those that searches give.
+        """
         clauses = [clause for sentence in named for clause in _pattern("clause").split(sentence) if clause.strip()]
         scores = _closeness(self._memory, asked, clauses)
         best = max(scores.values(), default=0.0)
         near = (clause for clause, score in scores.items() if score >= _NEAR_SHARE * best)
-        needles = list(dict.fromkeys(name for clause in near for name in exact_references(clause)))[:_NAMED_MOST]
+        needles = list(dict.fromkeys(name for clause in near for name in _exact_references(clause)))[:_NAMED_MOST]
         wholes = [words for sentence in named if len(words := distinct_words(sentence)) >= _LEAST_WORDS]
         queries = [*(f'"{needle}"' for needle in needles), *named]
-        founds = (self.about(replace(wanted, query=query, limit=_AGAIN_LIMIT)) for query in queries[:_AGAIN_MOST])
-        places = {(each.uri, each.line): each for found in (*founds, aside) for each in found}
-        for mention in places.values():
+        given = (self.about(replace(wanted, query=query, limit=_HITS_MOST)) for query in queries[:_SEARCHES_MOST])
+        mentions = {(each.uri, each.line): each for some in (*given, unsearched) for each in some}
+        for mention in mentions.values():
             telling = tuple(each for each in sentences(mention.text) if _sentence_tells(each, needles, wholes))
             if telling:
                 yield _with(mention, telling)
@@ -223,7 +237,11 @@ class _Search:
     def _at(self, address: str, hit: Hit | None) -> Mention | None:
         """What is said at an address; None where it does not count."""
         mention = Mention.at(address)
-        uri, line, text = mention.uri, mention.line, self._memory.store.text(mention.uri)
+        uri, line = mention.uri, mention.line
+        try:
+            text = self._memory.store.text(uri)
+        except RunebookError:
+            return None
         if text is None or (hit is None and not text.strip()):
             return None
         kind = self._memory.features.kind_of(uri)
@@ -242,7 +260,7 @@ class _Search:
         return replace(mention, text=said, score=None if hit is None else hit.score)
 
 
-def exact_references(text: str) -> list[str]:
+def _exact_references(text: str) -> list[str]:
     """What a text names exactly: addresses, numbers, codes, mail and web addresses."""
     return [found.group().strip() for found in _pattern("names").finditer(text[:_NAMED_CHARS])]
 
@@ -250,7 +268,7 @@ def exact_references(text: str) -> list[str]:
 def name_tells(name: str, said: Sequence[str]) -> bool:
     """Whether a memory's name says what these sentences say: it was made of one, or names what they name."""
     made = any(fold(first_words(sentence)) == fold(name) for sentence in said)
-    return made or _sentence_tells(name, [needle for sentence in said for needle in exact_references(sentence)], ())
+    return made or _sentence_tells(name, [needle for sentence in said for needle in _exact_references(sentence)], ())
 
 
 def _alone(words: str) -> re.Pattern[str]:
@@ -266,15 +284,15 @@ def _sentence_tells(sentence: str, needles: Sequence[str], wholes: Sequence[froz
     return any(len(words & whole) >= _SAME_SHARE * len(whole) for whole in wholes)
 
 
-def _nearest(memory: Runebook, asked: str, found: Sequence[Mention]) -> tuple[list[Mention], list[str]]:
-    """The places with the sentences that say what was asked, and of these the nearest, which are looked for again."""
-    units = [(each, sentences(each.text)) for each in found]
+def _nearest(memory: Runebook, asked: str, mentions: Sequence[Mention]) -> tuple[list[Mention], list[str]]:
+    """The mentions with the sentences that say what was asked, and of these the nearest, which are looked for again."""
+    units = [(each, sentences(each.text)) for each in mentions]
     scores = _closeness(memory, asked, [sentence for _, own in units for sentence in own])
     best = max(scores.values(), default=0.0)
     kept: list[Mention] = []
     for each, own in units:
         share = _NEAR_SHARE if len(own) > 1 or each.score is None else _WHOLE_SHARE
-        least = share * best if each.score is not None else max(share * best, _LEAST_ASIDE)
+        least = share * best if each.score is not None else max(share * best, _LEAST_UNSEARCHED)
         telling = tuple(sentence for sentence in own if scores[sentence] >= least > 0)
         if telling:
             kept.append(_with(each, telling))
@@ -284,15 +302,15 @@ def _nearest(memory: Runebook, asked: str, found: Sequence[Mention]) -> tuple[li
 
 
 def _with(mention: Mention, telling: tuple[str, ...]) -> Mention:
-    """The place with these sentences; a message and an entry go whole."""
+    """The mention with these sentences; a message and an entry go whole."""
     is_whole = mention.line is not None or set(telling) >= set(sentences(mention.text))
     return replace(mention, sentences=() if is_whole else tuple(dict.fromkeys(telling)))
 
 
-def _joined(found: Iterable[Mention]) -> list[Mention]:
-    """Each place once, with all the sentences that were found in it."""
+def _joined(mentions: Iterable[Mention]) -> list[Mention]:
+    """Each mention once, with all the sentences that were found in it."""
     joined: dict[tuple[MemoryUri, int | None], Mention] = {}
-    for each in found:
+    for each in mentions:
         known = joined.get((each.uri, each.line))
         if known is None:
             joined[each.uri, each.line] = each

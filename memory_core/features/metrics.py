@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from memory_core.core.index.chroma_upkeep import ServerState
     from memory_core.runebook import Runebook
 
-METRICS_URI = f"{SCHEME}metrics"
+_METRICS_URI = f"{SCHEME}metrics"
 _ABOUT = "how much is stored, how it is used, how fast it is found, what models cost"
 _ARCHIVE = "viking://archive"
 _SEGMENTS = "*/segments/*.md"
@@ -52,8 +52,8 @@ class Metrics:
         segments: What conversations said about one topic, one file each.
         waiting_extractions: ``sessions`` that wait for extraction, and their ``messages`` that wait.
         directories: Directories that hold memories.
-        size_bytes: Of all ``files``, the archive and conversations included; and of ledger, index and vectors, by name,
-            for who sees the whole folder.
+        size_bytes: Of all ``files``, the archive and conversations included; for who sees the whole folder also of
+            ``ledger``, ``index`` and ``chroma``, which stands for all files of vectors.
         accesses: How often memories and messages were retrieved or read, ever.
         used: How many of them were, once at least.
         commits: Commits by kind.
@@ -188,7 +188,7 @@ def _server(indexer: Indexer, spaces: Sequence[str], *, whole: bool) -> ServerSt
     return found if whole else replace(found, place="", hint=None)
 
 
-def spaces_of(indexer: Indexer) -> tuple[str, ...]:
+def _spaces_of(indexer: Indexer) -> tuple[str, ...]:
     """All spaces of a folder that hold anything, as ``scope/space``."""
     rows = indexer.catalog.connection().execute("SELECT DISTINCT space FROM documents ORDER BY space")
     return tuple(str(space) for (space,) in rows)
@@ -334,7 +334,7 @@ def stats(memory: Runebook, request: StatsRequest) -> Metrics:
         indexer.embedder.ready(config.embedding.wait_seconds)
     if not request.whole:
         return collect(store.ledger, indexer, memory.spaces, config.user_space)
-    spaces = tuple(dict.fromkeys((*memory.spaces, *spaces_of(indexer))))
+    spaces = tuple(dict.fromkeys((*memory.spaces, *_spaces_of(indexer))))
     return collect(store.ledger, indexer, spaces, None, store.files.state)
 
 
@@ -371,18 +371,18 @@ class _Page:
 
     def holds(self, uri: str) -> bool:
         """Whether it is this page."""
-        return uri.rstrip("/") == METRICS_URI
+        return uri.rstrip("/") == _METRICS_URI
 
     def read(self, memory: Runebook, request: ReadRequest) -> ReadResult:
         """Lines of the page."""
         text = json.dumps(as_json(stats(memory, StatsRequest())), ensure_ascii=False, indent=2) + "\n"
-        return page_of(METRICS_URI, text, request.offset, request.limit, request.limit_chars)
+        return page_of(_METRICS_URI, text, request.offset, request.limit, request.limit_chars)
 
     def listing(self, memory: Runebook, abs_limit: int | None) -> tuple[Listing, ...]:
         """The line of ``ls viking://``."""
         about = None if abs_limit is None else _ABOUT[:abs_limit]
         newest = memory.store.ledger.past.commits(memory.spaces, limit=1)
-        return tuple(Listing(METRICS_URI, "metrics", False, 0, commit.at, about) for commit in newest)
+        return tuple(Listing(_METRICS_URI, "metrics", False, 0, commit.at, about) for commit in newest)
 
 
 FEATURE = Feature(commands=(STATS,), pages=_Page())

@@ -166,7 +166,7 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file that was left alone: why, and what to do."""
+    """A file that kept its name and form: why, and what to do; its links may follow renamed files."""
 
     uri: str
     reason: str
@@ -182,7 +182,7 @@ class Migration:
         renamed: Files with a new name.
         rewritten: Files whose trailer changed: brought to the present format, or links that follow a renamed file.
         unchanged: URIs of files that are as they should be.
-        skipped: Files that need a person.
+        skipped: Files that need a person; one whose links were rewritten is among ``rewritten``, too.
         commits: The commit, where anything changed; undoing it brings the old files back.
     """
 
@@ -261,7 +261,7 @@ class _Run:
                     self._decided[uri, text_sha256(text)] = self._decide(uri, text)
 
     def plan(self, snapshot: Snapshot) -> ChangeSet:
-        """What becomes of all files; one that cannot be brought over is left alone and named."""
+        """What becomes of all files; one that cannot be brought over keeps its name and form."""
         self._draft = WorkingCopy(snapshot, self._context)
         self._renamed: list[Renamed] = []
         self._rewritten: dict[MemoryUri, str] = {}

@@ -63,8 +63,9 @@ def organize(memory: Runebook, request: OrganizeRequest) -> CommitReceipt:
     if request.project is not None:
         name = request.project.strip()
         wanted["project"] = None if name.casefold() == GLOBAL else project_name(name)
-    for named in (*given, wanted.get("project")):
-        memory.commits.cleaner.check_names(name=named)
+    memory.commits.cleaner.check_names(project=wanted.get("project"))
+    for tag in given:
+        memory.commits.cleaner.check_names(tag=tag)
     context = memory.plan_context(now := request.now or datetime.now(UTC))
 
     def planned(snapshot: Snapshot) -> ChangeSet:

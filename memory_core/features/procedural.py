@@ -1,6 +1,6 @@
-"""Procedural memory without a model: a failed tool call becomes a pattern, told of as often as it failed.
+"""Procedural memory without a model: a failed tool call becomes a pattern that says how often it failed.
 
-Reads the calls that ``statistics`` finds. Owns the signature of an error, what is told of a failure, and the block of
+Reads the calls that ``tool_counts`` finds. Owns the signature of an error, what is told of a failure, and the block of
 occurrences inside the memory's text. One memory for each tool and error. It says what happened and is no rule: what
 failed once may work today. That something worked afterwards is told only of the same call, or of one whose arguments
 correct it (``corrected``). A program that ran and reported its findings, tests or a compiler, teaches nothing of how
@@ -31,19 +31,19 @@ from typing import Any
 
 from memory_core.core.commit.append import Growing, Learned
 from memory_core.core.feature import Feature
-from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry, OperationMode
+from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import MemoryData, WriteOp
 from memory_core.core.text.language import in_language
 from memory_core.core.text.word_table import cued_patterns, word_pattern, word_table
 from memory_core.features.failures import command_of, tells_result, without_wrapping
-from memory_core.features.statistics import Existing, FinishedCall, growth_of
+from memory_core.features.tool_counts import Existing, FinishedCall, collecting_type, growth_of
 
 _pattern = partial(word_pattern, __file__)
 MEMORIES_LIMIT = 20
-SOURCE_KIND = "auto_reflection"
+_SOURCE_KIND = "auto_reflection"
 OTHER_ERRORS = "other errors"
-REPEATED_SALIENCE = 0.7
+_REPEATED_SALIENCE = 0.7
 _PATTERN_TYPE = "tool_error"
 _TYPES_PER_TOOL = 5
 _OCCURRENCES_KEPT = 5
@@ -113,10 +113,8 @@ def lessons(
         existing: Fields of a stored memory.
         language: Of the conversation, as ``language_of`` names it; Chinese texts for Chinese, else English.
     """
-    memory_type = next((known for known in registry.list_all() if known.name == "patterns"), None)
-    if memory_type is None or memory_type.key_fields != ("pattern_name",) or memory_type.field("content") is None:
-        return Learned()
-    if memory_type.template_mode or memory_type.operation_mode is not OperationMode.UPSERT:
+    memory_type = collecting_type(registry, "patterns", "pattern_name")
+    if memory_type is None or memory_type.field("content") is None or memory_type.template_mode:
         return Learned()
     texts = in_language(word_table(__file__)["texts"], language)
     groups = _grouped(calls)
@@ -167,9 +165,9 @@ def _lesson(
     if memory_type.field("pattern_type") is not None and is_kind_ours:
         given["pattern_type"] = _PATTERN_TYPE
     is_repeated = stored is not None or count > 1
-    salience = REPEATED_SALIENCE if is_repeated and is_kind_ours else None
+    salience = _REPEATED_SALIENCE if is_repeated and is_kind_ours else None
     data = MemoryData(memory_type=memory_type.name, fields=given, salience=salience)
-    data.sourced({"kind": SOURCE_KIND, "tool": tool, "error_type": error})
+    data.sourced({"kind": _SOURCE_KIND, "tool": tool, "error_type": error})
     return WriteOp(memory_data=data, replace=True)
 
 
@@ -298,12 +296,18 @@ def _is_command_corrected(old: str, new: str) -> bool:
     """Whether a command line was put right: one word of it, its program, or options that were missing."""
     before, after = old.split(), new.split()
     if len(after) > len(before):
-        return after[: len(before)] == before and after[len(before)].startswith("-") and after[-1] not in ("|", "&&")
+        added = after[len(before) :]
+        return after[: len(before)] == before and added[0].startswith("-") and not any(map(_ends_command, added))
     differing = [place for place, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]]
     if len(before) != len(after) or len(differing) != 1:
         return False
     one, other = before[differing[0]], after[differing[0]]
     return (differing[0] == 0 and len(before) > 1) or _is_like(one, other)
+
+
+def _ends_command(word: str) -> bool:
+    """Whether what follows in the command line is another command."""
+    return word in ("|", "||", "|&", "&", "&&") or word.endswith(";")
 
 
 def _canonical(arguments: Any) -> str:

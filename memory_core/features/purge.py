@@ -9,7 +9,7 @@ words (another memory, a log, a backup) are not touched but named. For the owner
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,7 @@ from memory_core.core.command import Arg, Command
 from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.core.feature import Feature
 from memory_core.core.index.documents import MESSAGES_NAME
-from memory_core.core.index.vectors import prune
+from memory_core.core.index.vectors import HAS_NO_PASSAGE, prune
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.requests import Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, Status
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 KIND = "purge"
 _ROOT_DEPTH = 3
-#: Lines of erased texts that are looked for afterwards, the longest first, and how long they are at least, in bytes.
+#: So many lines of erased texts are looked for afterwards, the longest first.
 _TRACES = 200
+#: A shorter line is not looked for: other texts hold it, too.
 _TRACE_BYTES = 12
 _CHUNK_BYTES = 1 << 20
 _NAMED_FILES = 20
@@ -76,7 +77,7 @@ def doomed(memory: Runebook, uri: str) -> Doomed:
     history = history_of(memory)
     past: list[MemoryUri] = []
     files: list[MemoryUri] = []
-    for each in (place, *_made_of(place)):
+    for each in (place, *_segments_too(place)):
         past += [known for known in memory.store.ledger.past.below(each) if history.sees(known)]
         if memory.store.files.is_dir(each):
             walked = (entry.uri for entry in memory.store.files.walk(each))
@@ -134,23 +135,34 @@ def _purge_commit(memory: Runebook, commit_id: str, now: datetime | None) -> Com
     past = history.resolve(commit_id)
     ledger = memory.store.ledger
     receipt = CommitReceipt("", Status.COMMITTED)
-    if not ledger.past.undone_by(past.commit_id):
-        preview = undo(memory, UndoRequest(past.commit_id, dry_run=True, now=now))
-        refused = [result for result in preview.results if result.action is Action.REJECTED]
-        if refused:
+    memory.store.adopt()
+    rows = [row for row in ledger.changes_of([past.seq]) if history.sees(row.uri)]
+    gone = {row.uri for row in rows if memory.store.files.stat(row.uri) is None}
+    purged = {MemoryUri.parse(uri) for _, uri in ledger.past.purged([past.seq])}
+    undone = {row.uri for row in ledger.changes_of(each.seq for each in ledger.past.undone_by(past.commit_id))}
+    if not {row.uri for row in rows} <= undone | (gone & purged):
+        for dry_run in (True, False):  # the preview first: one file that cannot go back keeps all of them
+            receipt = undo(memory, UndoRequest(past.commit_id, dry_run=dry_run, now=now))
+            _expect_undone(receipt, gone & purged)
+    undoing = [each.seq for each in ledger.past.undone_by(past.commit_id)]
+    erasures = []
+    for uri in (row.uri for row in rows if not row.uri.is_summary):
+        if memory.store.files.stat(uri) is None:
+            erasures.append(Erasure(uri, _tombstone(uri)))
+        else:  # what the undo left stays; where there was nothing to undo, what the newest commit left
+            touching = ledger.past.seqs_of(uri)
+            end = next((seq for seq in undoing if seq in touching), touching[-1])
+            erasures.append(Erasure(uri, None, past.seq, end))
+    return _erased(memory, receipt, erasures)
+
+
+def _expect_undone(receipt: CommitReceipt, erased: Container[MemoryUri]) -> None:
+    for result in receipt.results:
+        if result.action is Action.REJECTED and MemoryUri.parse(result.uri) not in erased:
             raise InvalidInput(
-                f"{refused[0].uri} cannot go back: {refused[0].reason}",
+                f"{result.uri} cannot go back: {result.reason}",
                 hint="Purge that file by its URI, or undo the later commit first. Nothing was erased.",
             )
-        receipt = undo(memory, UndoRequest(past.commit_id, now=now))
-    end = ledger.past.undone_by(past.commit_id)[-1].seq
-    erasures = []
-    for row in ledger.changes_of([past.seq]):
-        if history.sees(row.uri) and not row.uri.is_summary:
-            gone = memory.store.files.stat(row.uri) is None
-            tombstone = _tombstone(row.uri) if gone else None
-            erasures.append(Erasure(row.uri, tombstone, 0 if gone else past.seq, None if gone else end))
-    return _erased(memory, receipt, erasures)
 
 
 def _expect_gone(memory: Runebook, files: Iterable[MemoryUri]) -> None:
@@ -176,7 +188,7 @@ def _erased(memory: Runebook, receipt: CommitReceipt, erasures: Sequence[Erasure
         ledger.past.erase(erasures, summaries)
     memory.indexer.follow(None)
     memory.opened.pages.bring_up_to_date()
-    _clean_index(memory, [str(erasure.uri) for erasure in erasures])
+    _clean_index(memory, erasures)
     vacuum(ledger.database.connection())
     results = tuple(map(_result, erasures))
     left = list(_left(memory, traces, [str(erasure.uri) for erasure in erasures if erasure.tombstone]))
@@ -186,7 +198,7 @@ def _erased(memory: Runebook, receipt: CommitReceipt, erasures: Sequence[Erasure
     if left:
         more = f" and {len(left) - _NAMED_FILES} more" if len(left) > _NAMED_FILES else ""
         notes.append(f"these still hold words or the name of it: {', '.join(left[:_NAMED_FILES])}{more}")
-    return replace(receipt, status=Status.COMMITTED, results=results, similar=(), notes=tuple(notes))
+    return replace(receipt, status=Status.COMMITTED, results=results, similar=(), notes=(*receipt.notes, *notes))
 
 
 def _result(erasure: Erasure) -> OperationResult:
@@ -194,14 +206,16 @@ def _result(erasure: Erasure) -> OperationResult:
     return OperationResult(KIND, str(erasure.tombstone or erasure.uri), Action.DELETED, note=note)
 
 
-def _clean_index(memory: Runebook, uris: Sequence[str]) -> None:
-    """Documents and vectors leave the index's own files, too."""
+def _clean_index(memory: Runebook, erasures: Sequence[Erasure]) -> None:
+    """Documents of files that are gone, and vectors of texts that are gone, leave the index's own files, too."""
     catalog = memory.indexer.catalog
     scopes: set[tuple[str, str]] = set()
     with catalog.writing() as writer:
-        for uri in uris:
-            catalog.remove(writer, MemoryUri.parse(uri))
-            rows = writer.execute("SELECT seq, space, fingerprint FROM vectors WHERE uri = ?", (uri,)).fetchall()
+        for erasure in erasures:
+            if erasure.tombstone is not None:
+                catalog.remove(writer, erasure.uri)
+            asked = f"SELECT seq, space, fingerprint FROM vectors WHERE uri = ? AND {HAS_NO_PASSAGE}"
+            rows = writer.execute(asked, (str(erasure.uri),)).fetchall()
             scopes |= {(space, fingerprint) for _, space, fingerprint in rows}
             prune(writer, [seq for seq, _, _ in rows])
         catalog.words.compact()
@@ -214,7 +228,9 @@ def _clean_index(memory: Runebook, uris: Sequence[str]) -> None:
 def _left(memory: Runebook, traces: Sequence[bytes], names: Sequence[str]) -> Iterator[str]:
     """Files below the root that hold one of the lines, or the URI of what was erased."""
     wanted = [*traces, *(name.encode("utf-8") for name in names)]
-    longest = max((len(trace) for trace in wanted), default=0)
+    if not wanted:
+        return
+    longest = max(map(len, wanted))
     for name, opened in memory.store.files.contents():
         tail = b""
         with opened() as file:
@@ -226,7 +242,7 @@ def _left(memory: Runebook, traces: Sequence[bytes], names: Sequence[str]) -> It
                 tail = window[-longest:]
 
 
-def _made_of(place: MemoryUri) -> tuple[MemoryUri, ...]:
+def _segments_too(place: MemoryUri) -> tuple[MemoryUri, ...]:
     """What quotes a conversation's log: the segments of its session, in use and archived."""
     if place.scope is not Scope.SESSION or place.name != MESSAGES_NAME:
         return ()

@@ -24,6 +24,7 @@ from memory_core.core.index.chroma import begin_anew
 from memory_core.core.index.documents import is_session_log
 from memory_core.core.index.embedding_queue import await_missing
 from memory_core.core.index.indexer import Behind, Follower
+from memory_core.core.index.vectors import HAS_NO_PASSAGE
 from memory_core.core.memory.memory import identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.names import fold
@@ -32,20 +33,12 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store import atomic
 from memory_core.core.store.files import INDEX_NAME, LEDGER_NAME, STATE_NAME
 from memory_core.core.store.ledger import Ledger, stored_text
-from memory_core.core.store.local import Store
 from memory_core.core.store.locks import store_lock
 from memory_core.core.store.salvage import DamagedDatabase, Salvaged
 from memory_core.core.store.sqlite import move_aside
-from memory_core.features import FEATURES
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
-
-#: Vectors of texts that are gone.
-_DEAD = (
-    "DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.uri = vectors.uri "
-    "AND p.part = vectors.part AND p.content_sha256 = vectors.content_sha256)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +67,31 @@ class RebuildRequest:
 
 
 def rebuild(memory: Runebook, request: RebuildRequest) -> Rebuilt:
-    """Build the index of an open store anew; vectors follow in the background. See ``rebuild_index``."""
+    """Build the index of an open store anew; vectors follow in the background.
+
+    The catalog and vectors of texts that are gone are dropped, and the catalog is filled again. A vector server is
+    emptied, and filled again by whoever sends to it next.
+
+    Raises:
+        StoreBusy: If another process works on the index for too long.
+    """
     store, catalog = memory.store, memory.indexer.catalog
+    in_folder = not store.ledger.database.is_remote
     with contextlib.ExitStack() as opened:
-        if not store.ledger.database.is_remote:  # opened again: a file that cannot be opened is moved aside
+        if in_folder:  # opened again: a file that cannot be opened is moved aside
             catalog = opened.enter_context(contextlib.closing(Catalog(store.files.state / INDEX_NAME)))
-        rebuilt = rebuild_index(
-            store, catalog, memory.registry, memory.features, reembed=request.reembed, report=request.report
-        )
+        store.adopt()
+        refill(store.ledger, memory.registry, catalog, request.report, features=memory.features)
+        with catalog.writing() as connection:
+            going = "TRUE" if request.reembed else HAS_NO_PASSAGE
+            dropped = connection.execute(f"DELETE FROM vectors WHERE {going}").rowcount
+            await_missing(connection)
+            if in_folder:
+                begin_anew(connection)
+        if in_folder:
+            shutil.rmtree(store.files.state / "vectors", ignore_errors=True)
+        (kept,) = catalog.connection().execute("SELECT count(*) FROM vectors").fetchone()
+        rebuilt = Rebuilt(store.ledger.feed.files(), catalog.count(), int(kept), dropped)
     memory.indexer.wake()
     return rebuilt
 
@@ -90,52 +100,14 @@ REBUILD = Command("rebuild", RebuildRequest, rebuild, writes=True)
 FEATURE = Feature(commands=(REBUILD,))
 
 
-def rebuild_index(
-    store: Store,
-    catalog: Catalog,
-    registry: MemoryTypeRegistry,
-    features: Features = FEATURES,
-    *,
-    reembed: bool = False,
-    report: Callable[[Behind], None] = lambda _behind: None,
-) -> Rebuilt:
-    """Drop the catalog and vectors of texts that are gone, and fill the catalog again.
-
-    A vector server is emptied and filled again by whoever sends to it next.
-
-    Args:
-        store: The open store.
-        catalog: Of that store.
-        registry: The memory types.
-        features: Of the store.
-        reembed: Drop every vector: all are computed anew by whoever embeds next.
-        report: Told how far it is.
-
-    Raises:
-        StoreBusy: If another process works on the index for too long.
-    """
-    in_folder = not store.ledger.database.is_remote
-    store.adopt()
-    refill(store.ledger, registry, catalog, report, features=features)
-    with catalog.writing() as connection:
-        dropped = connection.execute("DELETE FROM vectors" if reembed else _DEAD).rowcount
-        await_missing(connection)
-        if in_folder:
-            begin_anew(connection)
-    if in_folder:
-        shutil.rmtree(store.files.state / "vectors", ignore_errors=True)
-    (kept,) = catalog.connection().execute("SELECT count(*) FROM vectors").fetchone()
-    return Rebuilt(store.ledger.feed.files(), catalog.count(), int(kept), dropped)
-
-
 def refill(
     ledger: Ledger,
     registry: MemoryTypeRegistry,
     catalog: Catalog,
     report: Callable[[Behind], None] = lambda _behind: None,
     *,
+    features: Features,
     emptied: bool = True,
-    features: Features = FEATURES,
 ) -> None:
     """Fill a catalog with everything the ledger knows.
 
@@ -144,8 +116,8 @@ def refill(
         registry: The memory types.
         catalog: Of that store.
         report: Told how far it is.
-        emptied: Whether what it holds is dropped first.
         features: Of the store.
+        emptied: Whether what it holds is dropped first.
     """
     follower = Follower(ledger, catalog, registry, threading.Event(), features)
     if emptied:
@@ -155,8 +127,8 @@ def refill(
     follower.follow(None, report)
 
 
-#: The name table is made from the others; the new ledger keeps the name it was born with: an index of the old one must
-#: not be believed.
+#: Not carried over. ``files`` and ``directories`` are made from the others; ``meta`` holds the ledger's id, and the new
+#: ledger keeps its own, so that no index of the old one is taken for its own.
 _MADE_ANEW = frozenset({"meta", "files", "directories"})
 
 

@@ -23,8 +23,8 @@ from memory_core.core.store.usage import TRAIL_ROWS, Recall
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
-SIMILAR_FROM = 0.9
-SIMILAR_LIMIT = 5
+_THRESHOLD = 0.9
+_SIMILAR_LIMIT = 5
 _SIMILAR_MOST = 50
 
 
@@ -51,8 +51,8 @@ class SimilarRequest:
     """Find memories that say nearly the same; nothing is merged."""
 
     text_or_uri: Annotated[str, Arg(help="A text, or the URI of a memory.", positional=True, metavar="TEXT|URI")]
-    threshold: Annotated[float, Arg(help="Least similarity (default 0.9).")] = SIMILAR_FROM
-    limit: Annotated[int, Arg(help="Memories at most (default 5).")] = SIMILAR_LIMIT
+    threshold: Annotated[float, Arg(help="Least similarity (default 0.9).")] = _THRESHOLD
+    limit: Annotated[int, Arg(help="Memories at most (default 5).")] = _SIMILAR_LIMIT
     here: Here = None
 
 

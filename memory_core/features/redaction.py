@@ -347,12 +347,12 @@ def _hints(lowered: str) -> Iterator[tuple[str, re.Match[str], str]]:
     """The words that may name a secret, each with the kind of it and with what stands before."""
     for hint in _pattern("hint").finditer(lowered):
         before = lowered[max(0, hint.start() - _BEFORE_CHARS) : hint.start()]
-        kind = _kind(hint[0], before, lowered[hint.end() : hint.end() + 1])
+        kind = _kind_by_hint(hint[0], before, lowered[hint.end() : hint.end() + 1])
         if kind:
             yield kind, hint, before
 
 
-def _kind(word: str, before: str, after: str) -> str:
+def _kind_by_hint(word: str, before: str, after: str) -> str:
     """What a name stands for, from its last word and what is around it; empty for nothing secret."""
     if word == "key":
         return "secret" if before.rstrip(_JOINTS).endswith(tuple(_words("secret_keys"))) else ""
@@ -396,7 +396,7 @@ def _fits(kind: str, value: str, *, quoted: bool) -> bool:
 
 
 @lru_cache(maxsize=1_024)
-def _named(name: str) -> str:
+def _kind_by_member(name: str) -> str:
     """What kind of secret a member of JSON with this name holds; empty for none."""
     named = _pattern("named").fullmatch(name[-_NAME_LIMIT_CHARS:])
     if named is None:
@@ -506,7 +506,7 @@ class Redaction(Cleaner):
         """
         if isinstance(value, str):
             shown = self._marked(value, where, places)
-            kind = _named(name) if shown == value and len(value) <= _QUOTED_LIMIT_CHARS else ""
+            kind = _kind_by_member(name) if shown == value and len(value) <= _QUOTED_LIMIT_CHARS else ""
             if not kind or not _fits(kind, value, quoted=True) or _digest(value) in self._allowed:
                 return shown
             places.append(Place(kind, where))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from memory_core.core.command import Arg, Command
 from memory_core.core.commit.apart import decide
 from memory_core.core.commit.working_copy import PlanContext, WriteMode
-from memory_core.core.errors import FieldRejected, InvalidInput, NotFound, RunebookError
+from memory_core.core.errors import ContentRejected, FieldRejected, InvalidInput, NotFound, RunebookError
 from memory_core.core.feature import Feature, Features
 from memory_core.core.memory.directory_page import parse_page
 from memory_core.core.memory.memory import parse
@@ -43,6 +43,7 @@ GROUPS: Mapping[str, str] = {name: f"{name}_operations" for name in ("write", "e
 _PROPOSAL = "proposal"
 _RULE = "---"
 _HEADING = re.compile(r"### ([A-Za-z_]\w*)")
+_HEADINGS_HINT = "Put each field below its heading ### name, as runebook review show prints it."
 _TITLE_CHARS = 120
 _NAME_CHARS = 60
 _LINE_CHARS = 300
@@ -64,7 +65,7 @@ class Proposal:
         texts: What would be stored, by field; as a person may have edited it.
         proposed: The same as it was proposed.
         source: Written into new memories: kind, session and the like.
-        seen: SHA-256 of the target as it was when this was proposed, by URI; without the target: it was not there.
+        seen: By URI, the SHA-256 of the target as it was when this was proposed; empty if the target was not there.
         assignment: The project of the conversation.
         private: Whether the proposal itself is for its project only.
         at: When, ISO 8601 in UTC.
@@ -112,10 +113,12 @@ class Proposal:
         """The operation, with what a person made of its texts.
 
         Raises:
-            FieldRejected: If a hand edit of the trailer left no operation.
+            FieldRejected: If a hand edit left no operation, or took away the heading of a field.
         """
         operation = dict(self.operation)
         if self.edited:
+            if missing := _without_heading(self):
+                raise FieldRejected(f"the text of {str(self.uri)!r} has no heading for {missing}.", hint=_HEADINGS_HINT)
             operation = _operation_with(self.op, operation, self.texts)
         try:
             parsed = MemoryOperations.model_validate({GROUPS[self.op]: [operation]})
@@ -126,12 +129,12 @@ class Proposal:
         return parsed
 
 
-def review_folder(user_space: str) -> MemoryUri:
+def _review_folder(user_space: str) -> MemoryUri:
     """Where a user's proposals are."""
     return MemoryUri((Scope.USER.value, user_space, REVIEW_FOLDER))
 
 
-def proposal_uri(folder: MemoryUri, target: str, identifier: str) -> MemoryUri:
+def _proposal_uri(folder: MemoryUri, target: str, identifier: str) -> MemoryUri:
     """The file of a proposal: named after what it is about, and by its id."""
     name = target.rsplit("/", 1)[-1].removesuffix(".md").lstrip(".")[:_NAME_CHARS]
     return folder.child(fit(name, ".md", f" {identifier}"))
@@ -221,6 +224,11 @@ def _with_texts(proposal: Proposal, shown: str) -> Proposal:
     return replace(proposal, texts=found)
 
 
+def _without_heading(proposal: Proposal) -> str:
+    """The names of the fields that its text does not show."""
+    return ", ".join(name for name in proposal.proposed if name not in proposal.texts)
+
+
 def _operation_with(op: str, operation: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
     """The operation with these texts as whole values."""
     if op == "write":
@@ -242,7 +250,7 @@ KIND_ACCEPT, KIND_REJECT = "accept", "reject"
 _Operation = WriteOp | EditOp | DeleteOp | OverviewOp
 
 
-def propose(
+def _propose(
     operations: MemoryOperations, snapshot: Snapshot, context: PlanContext, moment: datetime, features: Features
 ) -> ChangeSet:
     """Keep operations for the owner: a file for each that would change something.
@@ -307,7 +315,7 @@ class _Proposer:
         target, before = str(effect.uri), self.snapshot.text(effect.uri)
         identifier = short_hash(json.dumps([op, given, target, source.get("session_id")], sort_keys=True))
         return Proposal(
-            uri=proposal_uri(review_folder(self.context.user_space), target, identifier),
+            uri=_proposal_uri(_review_folder(self.context.user_space), target, identifier),
             id=identifier,
             op=op,
             operation=given,
@@ -325,7 +333,7 @@ class _Proposer:
         )
 
     def _texts(self, operation: _Operation, effect: FileChange) -> Mapping[str, str]:
-        """What would be stored, by field, as far as it is text that a person may want to word otherwise."""
+        """What would be stored, by field, as far as it is text that a person may want to edit."""
         after = effect.after or ""
         if isinstance(operation, OverviewOp):
             text = parse_page(after).authored if effect.uri.name == OVERVIEW_NAME else after
@@ -393,8 +401,8 @@ def accepted(
 
 
 def _still_waits(result: OperationResult, proposal: Proposal) -> OperationResult:
-    edit = f"Look at it as it is now, say what it is to be, and accept that: runebook review edit {proposal.id}."
-    return replace(result, hint=edit if result.conflict else result.hint, note="still waits for review")
+    hint = f"Look at it as it is now, say what it is to be, and accept that: runebook review edit {proposal.id}."
+    return replace(result, hint=hint if result.conflict else result.hint, note="still waits for review")
 
 
 KIND_EDIT = "review"
@@ -464,8 +472,8 @@ class DecisionRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class RewordRequest:
-    """Word otherwise what a proposal would store."""
+class EditRequest:
+    """Edit what a proposal would store."""
 
     name: Annotated[str, Arg(help="An id or URI.", positional=True)]
     text: Annotated[str, Arg(help="What is to be stored; of several fields each below its heading ### name.")]
@@ -494,18 +502,23 @@ def reject(memory: Runebook, request: DecisionRequest) -> list[CommitReceipt]:
     return _decide(memory, request, KIND_REJECT, _dropped)
 
 
-def reword(memory: Runebook, request: RewordRequest) -> list[CommitReceipt]:
-    """Word otherwise what a proposal would store.
+def edit(memory: Runebook, request: EditRequest) -> list[CommitReceipt]:
+    """Edit what a proposal would store.
 
-    What it changes counts as seen as it is now: whoever words it anew has looked.
+    What it changes counts as seen as it is now: whoever edits it has looked.
 
     Raises:
         NotFound: If none waits under this name.
-        InvalidInput: If it proposes no text.
+        InvalidInput: If it proposes no text, or the heading of a field is missing.
+        ContentRejected: If the text holds a secret, and the settings refuse those.
     """
     proposal = named(memory, request.name)
     if not proposal.proposed:
         raise InvalidInput(f"proposal {proposal.id} stores no text.", hint="Accept or reject it.")
+    given = _with_texts(proposal, _plain_text(request.text))
+    if missing := _without_heading(given):
+        raise InvalidInput(f"the text has no heading for {missing}.", hint=_HEADINGS_HINT)
+    texts, notes = _cleared(memory, given.texts)
 
     def planned(snapshot: Snapshot) -> ChangeSet:
         before = snapshot.text(proposal.uri)
@@ -513,13 +526,22 @@ def reword(memory: Runebook, request: RewordRequest) -> list[CommitReceipt]:
             return ChangeSet((), (_decided_meanwhile(KIND_EDIT, proposal),))
         target = snapshot.text(MemoryUri.parse(proposal.target))
         seen = {} if target is None else {proposal.target: text_sha256(target)}
-        reworded = _with_texts(parse_proposal(proposal.uri, before), _plain_text(request.text))
-        after = render_proposal(replace(reworded, seen=seen))
+        after = render_proposal(replace(parse_proposal(proposal.uri, before), texts=texts, seen=seen))
         action = Action.UNCHANGED if after == before else Action.UPDATED
         changes = () if after == before else (FileChange(proposal.uri, before, after),)
-        return ChangeSet(changes, (OperationResult(KIND_EDIT, str(proposal.uri), action),))
+        return ChangeSet(changes, (OperationResult(KIND_EDIT, str(proposal.uri), action),), notes=notes)
 
     return [memory.store.commit(planned, kind=KIND_EDIT, now=_moment(request.now))]
+
+
+def _cleared(memory: Runebook, texts: Mapping[str, str]) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """The texts as a commit that brings them would store them, and its notes."""
+    write = {"memory_data": {"memory_type": "", "fields": dict(texts)}}
+    cleared = memory.commits.cleaner.operations(MemoryOperations.model_validate({GROUPS["write"]: [write]}))
+    for refused in cleared.refused:
+        raise ContentRejected(refused.reason or "", hint=refused.hint or "")
+    (kept,) = cleared.operations.write_operations
+    return {name: str(value) for name, value in kept.memory_data.fields.items()}, cleared.notes
 
 
 def show(memory: Runebook, request: ProposalsRequest) -> list[Proposal]:
@@ -561,8 +583,8 @@ REVIEW = Command(
 SHOW = Command("review show", ProposalsRequest, show, member="proposals", text=_shown_text)
 ACCEPT = Command("review accept", DecisionRequest, accept, member="receipts", fails=_has_refusals, writes=True)
 REJECT = Command("review reject", DecisionRequest, reject, member="receipts", fails=_has_refusals, writes=True)
-REWORD = Command("review edit", RewordRequest, reword, member="receipts", fails=_has_refusals, writes=True)
-FEATURE = Feature(commands=(REVIEW, SHOW, ACCEPT, REJECT, REWORD), reviewer=propose)
+EDIT = Command("review edit", EditRequest, edit, member="receipts", fails=_has_refusals, writes=True)
+FEATURE = Feature(commands=(REVIEW, SHOW, ACCEPT, REJECT, EDIT), reviewer=_propose)
 
 Change = Callable[[Proposal, str, Snapshot, datetime], ChangeSet]
 
@@ -598,7 +620,7 @@ def _read(memory: Runebook, uri: MemoryUri) -> Proposal | None:
 
 
 def _files(memory: Runebook) -> list[MemoryUri]:
-    folder = review_folder(memory.config.user_space)
+    folder = _review_folder(memory.config.user_space)
     files = memory.store.files
     try:
         entries = list(files.entries(folder)) if files.is_dir(folder) else []

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 NAME = "rolling_summary"
 _FILE = f"{NAME}.md"
 #: Lines of a page that are looked after; a page that is made has fewer.
-LINES_LIMIT = 80
+_LINES_LIMIT = 80
 _LOG_SUMMARIES = ("logs", "summaries")
 
 
@@ -96,7 +96,7 @@ def read_rolling_summary(text: str | None) -> RollingSummary | None:
 
 
 def said_digests(uri: MemoryUri, body: str) -> frozenset[str]:
-    """By what a line knows that its source still says it: the whole of a memory, any line of a summary of logs."""
+    """The digests that a line may have of this source: of a memory's whole text, of each line of a summary of logs."""
     whole = body.replace("\r\n", "\n").strip()
     parts = whole.split("\n") if uri.parts[2:4] == _LOG_SUMMARIES else [whole]
     return frozenset(body_digest(part.strip()) for part in parts)
@@ -115,9 +115,9 @@ def without(summary: RollingSummary, holds: Callable[[Line], bool]) -> RollingSu
 
     Args:
         summary: A page that was made.
-        holds: Judges a line; asked for ``LINES_LIMIT`` lines at most, further ones do not hold.
+        holds: Judges a line; asked for ``_LINES_LIMIT`` lines at most, further ones do not hold.
     """
-    kept = tuple(line for line in summary.lines[:LINES_LIMIT] if holds(line))
+    kept = tuple(line for line in summary.lines[:_LINES_LIMIT] if holds(line))
     if len(kept) == len(summary.lines):
         return summary
     shown, made_of = summary.text.split("\n"), {line.text for line in summary.lines}
@@ -147,7 +147,7 @@ def dump_rolling_summary(summary: RollingSummary, now: str, source: Mapping[str,
     return join(summary.text, trailer)
 
 
-def without_removed(decided: ChangeSet, snapshot: Snapshot, context: PlanContext) -> ChangeSet:
+def _without_removed(decided: ChangeSet, snapshot: Snapshot, context: PlanContext) -> ChangeSet:
     """The change set with the rolling summary as it is without the memories that it removes or moves away.
 
     Args:
@@ -201,7 +201,7 @@ class SummaryClearRequest:
     now: Now = None
 
 
-def summary(memory: Runebook, _request: SummaryRequest = SummaryRequest()) -> RollingSummary | None:
+def summary(memory: Runebook, _request: SummaryRequest) -> RollingSummary | None:
     """The page, if there is one."""
     return read_rolling_summary(memory.store.text(rolling_summary_uri(memory.config.user_space)))
 
@@ -300,12 +300,10 @@ def _summary_text(found: RollingSummary | None) -> str:
 
 
 SUMMARY = Command("summary", SummaryRequest, summary, member=NAME, text=_summary_text)
-SUMMARY_CLEAR = Command(
-    "summary clear", SummaryClearRequest, clear_summary, fails=lambda receipt: receipt.has_refusals, writes=True
-)
+SUMMARY_CLEAR = Command("summary clear", SummaryClearRequest, clear_summary, writes=True)
 FEATURE = Feature(
     commands=(SUMMARY, SUMMARY_CLEAR),
     record_kinds=(RollingSummaries(),),
-    removals=without_removed,
+    removals=_without_removed,
     opening=_opening,
 )

@@ -228,7 +228,7 @@ class _Plan:
         uri, current, after = str(step.row.uri), step.versions.current, step.after
         if not step.is_change:
             return OperationResult(KIND, uri, Action.UNCHANGED, note="it is as it was before the commit")
-        if step.row.uri.is_summary:  # it has a list below what somebody wrote, whatever becomes of that
+        if step.row.uri.is_summary:  # its list stays also where what somebody wrote goes: it is never deleted
             return OperationResult(KIND, uri, Action.UPDATED)
         action = Action.DELETED if after is None else Action.CREATED if current is None else Action.UPDATED
         is_merged = after is not None and current != step.versions.committed

@@ -14,14 +14,14 @@ from server.commands.opening import open_memory_of, show
 
 def review(arguments: argparse.Namespace) -> int:
     """List, show, accept, edit or reject."""
-    from memory_core.features.review import ACCEPT, REJECT, REVIEW, REWORD, SHOW
+    from memory_core.features.review import ACCEPT, EDIT, REJECT, REVIEW, SHOW
 
     if arguments.what == "list":
         return declared.run(arguments, REVIEW, {})
     if arguments.what == "show":
         return declared.run(arguments, SHOW, {"names": arguments.names})
     if arguments.what == "edit":
-        return declared.run(arguments, REWORD, _reworded(arguments))
+        return declared.run(arguments, EDIT, _edited(arguments))
     names = arguments.names
     if arguments.all:
         names = [each["id"] for each in declared.ask(arguments, REVIEW, {}).facts["waiting"]]
@@ -32,7 +32,7 @@ def review(arguments: argparse.Namespace) -> int:
     return declared.run(arguments, decide, {"names": names, "dry_run": arguments.dry_run})
 
 
-def _reworded(arguments: argparse.Namespace) -> dict[str, str]:
+def _edited(arguments: argparse.Namespace) -> dict[str, str]:
     """The one proposal that is named, and its text as it is given, or as a person leaves it in their editor."""
     from memory_core.features.review import named, texts_shown
 

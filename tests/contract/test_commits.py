@@ -157,6 +157,19 @@ def test_what_was_purged_is_in_no_text_no_history_and_no_index(place: Place) -> 
     assert "swordfish" not in str(documents)
 
 
+def test_a_commit_is_purged_and_the_rest_of_its_file_is_still_found(place: Place) -> None:
+    one, other = place.open(), place.open()
+    note(one, "list", "Milk is first.\n")
+    bad = note(one, "list", "Milk is first.\nThe swordfish opens the vault.\n")
+    one.run(PURGE, PurgeRequest(commit=bad.commit_id))
+    assert body(one, f"{NOTES}/list.md") == "Milk is first.\n"
+    assert [hit.uri for hit in other.find(FindRequest("milk")).memories] == [f"{NOTES}/list.md"]
+    assert other.find(FindRequest("swordfish")).memories == ()
+    for rows in ("before, after FROM changes", "own FROM documents", "text FROM passages"):
+        database = one.store.ledger.database if "changes" in rows else one.indexer.catalog
+        assert "swordfish" not in str(database.connection().execute(f"SELECT {rows}").fetchall())
+
+
 @pytest.mark.parametrize("page", [".overview.md", ".abstract.md"])
 def test_pages_of_directories_list_what_is_there_and_keep_what_was_written_on_them(place: Place, page: str) -> None:
     one, other = place.open(), place.open()

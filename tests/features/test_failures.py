@@ -14,7 +14,7 @@ import pytest
 
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.features.failures import says_failed, tells_result, without_wrapping
-from memory_core.features.statistics import finished_calls
+from memory_core.features.tool_counts import finished_calls
 
 Answer: TypeAlias = tuple[str, Any, str, bool]
 _ALL = json.loads((Path(__file__).parents[1] / "fixtures" / "tool_answers.json").read_text(encoding="utf-8"))

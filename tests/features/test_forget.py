@@ -379,6 +379,20 @@ def test_what_only_a_page_says_is_found_and_forgotten(memory: Runebook) -> None:
     assert memory.store.look(MemoryUri.parse(f"{NOTES}/.overview.md"))[0] == "About animals.\nThe cat sleeps.\n"
 
 
+def test_a_file_that_cannot_be_read_keeps_no_other_from_being_forgotten(memory: Runebook) -> None:
+    root = memory.store.files.root
+    for damaged in (f"{NOTES}/狗.md", f"{NOTES.replace('viking://', 'viking://archive/')}/old.md"):
+        path = root / damaged.removeprefix("viking://")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"The tax adviser is Ms Blum. \xff\xfe\n")
+    memory.store.adopt()
+    memory.indexer.follow(None)
+    assert f"{NOTES}/狗.md" in [hit.uri for hit in memory.find(FindRequest("tax adviser")).hits]
+    preview, receipt = forgotten(memory, "tax adviser")
+    assert [result.uri for result in preview.results] == [f"{NOTES}/tax.md"]
+    assert receipt.status is Status.COMMITTED
+
+
 def test_history_says_what_went_whole_and_what_in_part(memory: Runebook) -> None:
     note(memory, "dog", "Bob owns a dog.")
     note(memory, "Lin has two cats", "Lin has two cats. Lin lives in Chengdu.")

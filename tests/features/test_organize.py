@@ -147,3 +147,11 @@ def test_a_memory_that_would_have_too_many_tags_is_refused_alone(memory: Runeboo
     receipt = memory.run(ORGANIZE, OrganizeRequest([tea, trip], tags=["one more"]))
     assert [result.action for result in receipt.results] == [Action.REJECTED, Action.UPDATED]
     assert receipt.results[0].hint == "A memory has at most 100, of 200 characters."
+
+
+def test_a_refused_secret_is_told_by_the_argument_that_holds_it(memory: Runebook) -> None:
+    tea, token = note(memory, "Tea"), "ghp_" + "aB3dE6gH9j" * 3 + "xYz012"
+    with pytest.raises(ContentRejected, match=r"^tag holds"):
+        memory.run(ORGANIZE, OrganizeRequest([tea], tags=["green", token]))
+    with pytest.raises(ContentRejected, match=r"^project holds"):
+        memory.run(ORGANIZE, OrganizeRequest([tea], project=token))

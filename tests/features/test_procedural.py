@@ -21,7 +21,7 @@ from memory_core.features.procedural import (
     lessons,
 )
 from memory_core.features.redaction import Redaction
-from memory_core.features.statistics import FinishedCall, finished_calls
+from memory_core.features.tool_counts import FinishedCall, finished_calls
 
 MAY_11 = datetime(2026, 5, 11, 9, 30, tzinfo=UTC)
 
@@ -234,6 +234,8 @@ CORRECTIONS: list[tuple[Any, Any, Any]] = [
     ({"command": "npm run biuld"}, {"command": "npm run build"}, {"command": "npm run build"}),
     ({"command": "pnpm install"}, {"command": "npm install"}, {"command": "npm install"}),
     ({"command": "git push"}, {"command": "git push -u origin main"}, {"command": "git push -u origin main"}),
+    ({"command": "pytest"}, {"command": "pytest -q || true"}, None),
+    ({"command": "pytest"}, {"command": "pytest -q; true"}, None),
     ({"command": "pytest tests/test_a.py"}, {"command": "pytest tests/test_b.py"}, None),
     ({"command": "pytest"}, {"command": "git status"}, None),
     ({"command": ["bash", "-lc", "cd /w && pytest"]}, {"command": ["bash", "-lc", "cd /w && ls"]}, None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,6 +109,7 @@ def test_a_commit_is_purged_and_the_rest_of_its_file_stays(memory: Runebook) -> 
     receipt = memory.run(PURGE, PurgeRequest(commit=bad.commit_id))
     assert memory.read(ReadRequest(f"{NOTES}/list.md")).content.startswith("一：牛奶\n三：面包\n")
     assert holding(memory.config.root, SECRETS[0]) == []
+    assert [hit.uri for hit in memory.find(FindRequest("牛奶")).memories] == [f"{NOTES}/list.md"]
     assert receipt.results[0].uri == f"{NOTES}/list.md"
     with pytest.raises(NotFound, match="purged"):
         history_of(memory).compare(f"{NOTES}/list.md", later=good.commit_id)
@@ -116,11 +118,70 @@ def test_a_commit_is_purged_and_the_rest_of_its_file_stays(memory: Runebook) -> 
     assert "purged" in str(refused.results[0].reason)
 
 
+def test_what_a_commit_brought_and_another_deleted_is_purged_with_it(memory: Runebook) -> None:
+    bad = note(memory, "gone", SECRETS[1])
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{NOTES}/gone.md"}]}))
+    for _ in range(2):  # the second time as after one that was stopped at its end
+        receipt = memory.run(PURGE, PurgeRequest(commit=bad.commit_id))
+        assert [result.action for result in receipt.results] == [Action.DELETED]
+        assert holding(memory.config.root, SECRETS[1]) == []
+
+
+def test_what_was_put_back_by_hand_already_stays_as_it_is(memory: Runebook) -> None:
+    note(memory, "list", "one: milk\n")
+    path = memory.config.root / "user/default/memories/notes/list.md"
+    plain = path.read_text("utf-8")
+    bad = note(memory, "list", f"one: milk\ntwo: {SECRETS[1]}\n")
+    note(memory, "list", f"one: milk\ntwo: {SECRETS[1]}\nthree: bread\n")
+    path.write_text(plain, "utf-8", newline="\n")
+    memory.run(PURGE, PurgeRequest(commit=bad.commit_id))
+    assert holding(memory.config.root, SECRETS[1]) == []
+    assert path.read_text("utf-8") == plain
+    assert memory.store.ledger.text_at(MemoryUri.parse(f"{NOTES}/list.md")) == plain
+    assert [hit.uri for hit in memory.find(FindRequest("milk")).memories] == [f"{NOTES}/list.md"]
+
+
+def test_a_commit_that_was_undone_in_part_is_not_purged_while_a_file_keeps_its_words(memory: Runebook) -> None:
+    fields = [{"title": title, "content": f"{title}: {SECRETS[1]}"} for title in ("one", "two")]
+    writes = [{"memory_data": {"memory_type": "notes", "fields": each}} for each in fields]
+    bad = memory.commit(CommitRequest(operations={"write_operations": writes}))
+    note(memory, "two", f"two: {SECRETS[1]}\nand more")
+    undone = memory.run(UNDO, UndoRequest(bad.commit_id))
+    assert [result.action for result in undone.results] == [Action.DELETED, Action.REJECTED]
+    with pytest.raises(InvalidInput, match="two\\.md cannot go back"):
+        memory.run(PURGE, PurgeRequest(commit=bad.commit_id))
+    two = MemoryUri.parse(f"{NOTES}/two.md")
+    assert SECRETS[1] in (memory.store.ledger.text_at(two) or "")
+    memory.run(PURGE, PurgeRequest(str(two)))
+    memory.run(PURGE, PurgeRequest(commit=bad.commit_id))
+    assert holding(memory.config.root, SECRETS[1]) == []
+
+
+def test_no_file_is_read_for_words_where_none_are_looked_for(memory: Runebook) -> None:
+    note(memory, "list", "a\n")
+    bad = note(memory, "list", "a\nb\n")
+    with (memory.config.root / "large.bin").open("wb") as large:
+        large.truncate(64 << 20)
+    tracemalloc.start()
+    try:
+        memory.run(PURGE, PurgeRequest(commit=bad.commit_id))
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_copies_elsewhere_are_named(memory: Runebook) -> None:
     note(memory, "one", SECRETS[1])
     memory.commit(CommitRequest(f"He said: {SECRETS[1]}", memory_type="preferences", fields={"topic": "quote"}))
     receipt = memory.run(PURGE, PurgeRequest(f"{NOTES}/one.md"))
     assert "user/default/memories/preferences/quote.md" in " ".join(receipt.notes)
+
+
+def test_a_page_that_somebody_wrote_and_may_still_name_it_is_named(memory: Runebook) -> None:
+    note(memory, "one", SECRETS[1])
+    memory.commit(CommitRequest("Keeps a vault.", memory_type="rolling_summary"))
+    receipt = memory.run(PURGE, PurgeRequest(f"{NOTES}/one.md"))
+    assert "rolling_summary.md was written by hand and may still name it" in " ".join(receipt.notes)
 
 
 def test_a_whole_space_or_another_users_cannot_be_purged(memory: Runebook) -> None:
@@ -167,3 +228,9 @@ def test_a_purge_leaves_nothing_where_chroma_holds_the_vectors(tmp_path: Path) -
         assert holding(tmp_path, SECRETS[0]) == []
         assert f"{NOTES}/杨树街.md" not in [hit.uri for hit in memory.find(FindRequest(SECRETS[0])).memories]
         assert memory.find(FindRequest("lamps")).memories
+        bad = note(memory, "shelf 1", f"Shelf 1 holds lamps.\n{SECRETS[1]}\n")
+        memory.indexer.embed_all()
+        memory.run(PURGE, PurgeRequest(commit=bad.commit_id))
+        memory.indexer.embed_all()
+        assert holding(tmp_path, SECRETS[1]) == []
+        assert f"{NOTES}/shelf 1.md" in [hit.uri for hit in memory.find(FindRequest("shelf 1 holds lamps")).memories]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.caller import Access
-from memory_core.core.errors import AccessDenied, InvalidInput, NotFound
+from memory_core.core.errors import AccessDenied, ContentRejected, InvalidInput, NotFound
 from memory_core.core.llm.client import Scripted, ScriptedLLM
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
@@ -21,18 +21,19 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.review import (
     ACCEPT,
+    EDIT,
     REJECT,
-    REWORD,
     DecisionRequest,
+    EditRequest,
     Proposal,
-    RewordRequest,
     parse_proposal,
     render_proposal,
+    texts_shown,
 )
 from memory_core.features.review import waiting as waiting_proposals
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import body, replaced, trailer, words_only
+from tests.stores import body, files_below, replaced, trailer, words_only
 
 USER = "viking://user/default/memories"
 REVIEW = "viking://user/default/review"
@@ -61,8 +62,10 @@ PROPOSED = [
 
 
 @contextmanager
-def opened(home: Path, answers: Sequence[Scripted] | None = (), **more: Any) -> Iterator[Runebook]:
-    config = words_only(home, review="automatic")
+def opened(
+    home: Path, answers: Sequence[Scripted] | None = (), secrets: str = "redact", **more: Any
+) -> Iterator[Runebook]:
+    config = words_only(home, review="automatic", secrets=secrets)
     with open_memory(config, llm=None if answers is None else ScriptedLLM(answers), **more) as memory:
         yield memory
 
@@ -194,12 +197,56 @@ def test_a_proposal_edited_by_hand_stores_what_its_file_says(memory: Runebook) -
 
 def test_a_proposal_edited_by_command_stores_that(memory: Runebook) -> None:
     proposal = only(memory)
-    assert (
-        memory.run(REWORD, RewordRequest(proposal.id, "Drinks tea.\n\n---\n\nAny tea.\n"))[0].status is Status.COMMITTED
-    )
+    assert memory.run(EDIT, EditRequest(proposal.id, "Drinks tea.\n\n---\n\nAny tea.\n"))[0].status is Status.COMMITTED
     assert only(memory).edited
     memory.run(ACCEPT, DecisionRequest([proposal.id]))
     assert body(memory, TEA) == "Drinks tea.\n\n---\n\nAny tea."
+
+
+SHIP_WRITE = write("cases", case_name="Ship", problem="The anchor is stuck.", solution="Turn the winch back.")
+
+
+@pytest.fixture
+def ship(tmp_path: Path) -> Iterator[Runebook]:
+    """A store in which a proposal of several fields waits."""
+    with opened(tmp_path, [answer(SHIP_WRITE)]) as opened_memory:
+        opened_memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        yield opened_memory
+
+
+def test_an_edit_without_a_heading_for_each_field_is_refused_and_nothing_is_lost(ship: Runebook) -> None:
+    proposal = only(ship)
+    for words in ("Oil the winch.", "### solution\n\nOil the winch."):
+        with pytest.raises(InvalidInput, match=r"no heading for .*problem") as refused:
+            ship.run(EDIT, EditRequest(proposal.id, words))
+        assert "### name" in refused.value.hint
+    assert only(ship) == proposal
+    path = ship.store.files.path_for(proposal.uri)
+    whole = path.read_text(encoding="utf-8")
+    path.write_text(whole.replace("### problem", "A problem:"), encoding="utf-8", newline="\n")
+    (done,) = ship.run(ACCEPT, DecisionRequest([proposal.id]))
+    assert done.status is Status.REJECTED
+    assert "no heading for problem" in (done.results[0].reason or "")
+    ship.run(EDIT, EditRequest(proposal.id, texts_shown(proposal).replace("Turn the winch back.", "Oil the winch.")))
+    assert ship.run(ACCEPT, DecisionRequest([proposal.id]))[0].status is Status.COMMITTED
+    assert "Oil the winch." in body(ship, proposal.target)
+
+
+def test_an_edit_stores_no_secret_either(tmp_path: Path) -> None:
+    secret = "ghp_" + "aB3dE6gH9j" * 3 + "xYz012"
+    for mode in ("redact", "refuse"):
+        with opened(tmp_path / mode, [TEA_ANSWER], secrets=mode) as memory:
+            memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+            edited = EditRequest(only(memory).id, f"Drinks tea with {secret}.")
+            if mode == "refuse":
+                with pytest.raises(ContentRejected, match=r"it holds a secret: GitHub token in .*content"):
+                    memory.run(EDIT, edited)
+                assert not only(memory).edited
+            else:
+                (receipt,) = memory.run(EDIT, edited)
+                assert "GitHub token" in " ".join(receipt.notes)
+                assert only(memory).texts == {"content": "Drinks tea with [redacted: GitHub token]."}
+            assert not [path for path, text in files_below(memory.config.root) if secret.encode() in text]
 
 
 def test_what_changed_since_is_not_overwritten_and_the_proposal_still_waits(memory: Runebook) -> None:
@@ -210,7 +257,7 @@ def test_what_changed_since_is_not_overwritten_and_the_proposal_still_waits(memo
     assert refused.results[0].conflict
     assert f"runebook review edit {proposal.id}" in (refused.results[0].hint or "")
     assert body(memory, TEA) == "Drinks only oolong."
-    memory.run(REWORD, RewordRequest(proposal.id, "Drinks oolong and green tea."))
+    memory.run(EDIT, EditRequest(proposal.id, "Drinks oolong and green tea."))
     assert memory.run(ACCEPT, DecisionRequest([proposal.id]))[0].status is Status.COMMITTED
     assert body(memory, TEA) == "Drinks oolong and green tea."
 

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+#: Of a row: its text is gone.
+HAS_NO_PASSAGE = (
+    "NOT EXISTS (SELECT 1 FROM passages p WHERE p.uri = vectors.uri "
+    "AND p.part = vectors.part AND p.content_sha256 = vectors.content_sha256)"
+)
 #: So many rows that are in memory alone are worth being appended to the file.
 _FILED_ROWS = 1_024
 _FILING_SECONDS = 10.0

@@ -54,6 +54,8 @@ _KNOWN_KEYS = frozenset(
 )
 _SUCCESS = frozenset({"completed", "complete", "success", "succeeded", "successful", "ok", "done"})
 _FAILURE = frozenset({"error", "errored", "fail", "failed", "failure"})
+#: The tool by which Claude Code loads the instructions of a skill.
+SKILL_TOOL = "Skill"
 _SKILL_PATH = re.compile(r"(?:^|[/\\])skills[/\\]([^/\\]+)[/\\]SKILL\.md$")
 
 
@@ -202,7 +204,7 @@ def _tool_call(entry: Mapping[str, Any], at: str) -> ToolCall:
         call_id=_identifier(entry, ("id", "call_id", "tool_call_id"), at) or "",
         name=name,
         arguments=arguments,
-        skill_name=_label(entry, _SKILL_KEYS, at) or _skill_in(name, arguments),
+        skill_name=_label(entry, _SKILL_KEYS, at) or skill_in(name, arguments),
     )
 
 
@@ -216,12 +218,12 @@ def _arguments(value: Any, at: str) -> Any:
         return value  # a model's broken JSON is a fact worth keeping as it was written
 
 
-def _skill_in(name: str, arguments: Any) -> str | None:
+def skill_in(name: str, arguments: Any) -> str | None:
     """The skill that a call invokes or whose instructions it reads."""
     if not isinstance(arguments, Mapping):
         return None
     texts = {key: value for key, value in arguments.items() if isinstance(value, str)}
-    if name == "Skill":
+    if name == SKILL_TOOL:
         return next((texts[key] for key in (*_SKILL_KEYS, "command") if texts.get(key)), None)
     found = (_SKILL_PATH.search(value) for value in texts.values())
     return next((match.group(1) for match in found if match is not None), None)

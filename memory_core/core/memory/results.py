@@ -189,7 +189,7 @@ class SessionProgress:
         stored: Messages that the log now holds; None leaves it as it is.
         extracted: Messages that have been turned into memories, or judged; None leaves it as it is.
         known: Messages that were in the log before; if a person shortened the log, at most so many are extracted.
-        call_keys: Tool calls that were counted, by ``features.statistics``.
+        call_keys: Tool calls that were counted, by ``features.tool_counts``.
         uncounted: Tool calls whose count was taken back.
         reason: Why an undone extraction is not done again by itself; it waits until somebody asks for it.
     """

@@ -35,7 +35,7 @@ from memory_core.features.imports.items import LeftOut
 #: and what is made of empty objects alone about fifty times.
 ELEMENT_LIMIT_BYTES = 32 * 1024**2
 #: Of a file that has to be in memory at once.
-WHOLE_LIMIT_BYTES = 64 * 1024**2
+_WHOLE_LIMIT_BYTES = 64 * 1024**2
 _CHUNK_BYTES = 1024**2
 _HEAD_BYTES = 1024**2
 _ZIP_BEGINS = b"PK\x03\x04"
@@ -113,14 +113,14 @@ class Source:
         """All bytes of a file.
 
         Raises:
-            InvalidInput: If there are more than ``WHOLE_LIMIT_BYTES``, or they are damaged.
+            InvalidInput: If there are more than ``_WHOLE_LIMIT_BYTES``, or they are damaged.
             StorageFailed: If they cannot be read.
         """
         with _readable_errors(entry.name), self._open(entry) as stream:
-            content = stream.read(WHOLE_LIMIT_BYTES + 1)
-        if len(content) > WHOLE_LIMIT_BYTES:
+            content = stream.read(_WHOLE_LIMIT_BYTES + 1)
+        if len(content) > _WHOLE_LIMIT_BYTES:
             raise InvalidInput(
-                f"{entry.name} has more than {WHOLE_LIMIT_BYTES // 1024**2} MiB.", hint="Split it, then import again."
+                f"{entry.name} has more than {_WHOLE_LIMIT_BYTES // 1024**2} MiB.", hint="Split it, then import again."
             )
         return content
 

@@ -69,7 +69,7 @@ def segment_similarity(
 
 
 MEMORY_TYPE = "segment"
-DIRECTORY = "segments"
+_DIRECTORY = "segments"
 EXTRACT, MODEL, PERSON = "extract", "model", "person"
 _HEADINGS = ("## Pages", "## 对话")
 _HAN = re.compile("[\u4e00-\u9fff]")
@@ -176,13 +176,13 @@ class Segment:
 
 def segments_of(log: MemoryUri) -> MemoryUri:
     """Directory of the segments of a session, by the URI of its log."""
-    return log.parent.child(DIRECTORY)
+    return log.parent.child(_DIRECTORY)
 
 
 def is_segment(uri: MemoryUri) -> bool:
     """Whether a file is a segment, archived or not."""
     parts = uri.parts[1:] if uri.scope is Scope.ARCHIVE else uri.parts
-    place = len(parts) == 5 and parts[0] == Scope.SESSION.value and parts[3] == DIRECTORY
+    place = len(parts) == 5 and parts[0] == Scope.SESSION.value and parts[3] == _DIRECTORY
     return place and parts[4].endswith(".md") and not uri.is_summary
 
 
@@ -328,7 +328,7 @@ def _line(line: int | None) -> int | None:
     return line if line is not None and 0 <= line < _LINE_LIMIT else None
 
 
-PAGE_KEYWORDS = 8
+_PAGE_KEYWORDS = 8
 #: Of a text that is compared with others.
 COMPARED_CHARS = 1_500
 _DIGEST_CHARS = 16
@@ -423,7 +423,7 @@ def _session_page(first: int, last: int, messages: Sequence[Message]) -> LoggedE
         date=next(dates, None),
         project=(private or messages[-1]).project,
         private=private is not None,
-        keywords=keywords(text, PAGE_KEYWORDS),
+        keywords=keywords(text, _PAGE_KEYWORDS),
         turns=turns,
     )
 

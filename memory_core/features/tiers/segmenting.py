@@ -28,7 +28,7 @@ from memory_core.features.tiers.segment import (
     segment_similarity,
 )
 
-SEGMENT_KEYWORDS = 12
+_SEGMENT_KEYWORDS = 12
 _CHAIN_KEYWORDS, _TITLE_KEYWORDS, _TITLE_CHARS = 5, 3, 24
 SUMMARY_CHARS, _SUMMARY_SENTENCES, _SENTENCE_CHARS = 480, 4, 240
 #: Segments, the newest, that a page may join; older ones only where its chain passes through them.
@@ -68,7 +68,7 @@ class _Topic:
     @property
     def compared(self) -> str:
         if self._compared is None:
-            self._compared = compared_text(self.segment)
+            self._compared = _compared_text(self.segment)
         return self._compared
 
     def takes(self, page: LoggedExchange) -> bool:
@@ -228,7 +228,7 @@ class Sorting:
             changed: Whether messages changed that a summary may quote: then a model's goes, too.
         """
         segment = replace(
-            segment, keywords=common_keywords([page.keywords for page in segment.pages], SEGMENT_KEYWORDS)
+            segment, keywords=common_keywords([page.keywords for page in segment.pages], _SEGMENT_KEYWORDS)
         )
         if segment.summary_by == EXTRACT or (changed and segment.summary_by != PERSON):
             # A long segment's summary goes on from what it was: reading all of it for each page takes too long.
@@ -258,7 +258,7 @@ class Sorting:
             topic.becomes(replace(topic.segment, pages=own, chains={**topic.segment.chains, **about}))
 
 
-def compared_text(segment: Segment) -> str:
+def _compared_text(segment: Segment) -> str:
     """What a segment is compared by."""
     return "\n".join(part for part in (" ".join(segment.keywords), segment.summary) if part)[:COMPARED_CHARS]
 

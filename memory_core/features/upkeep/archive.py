@@ -37,7 +37,7 @@ def archived_uri(uri: MemoryUri) -> MemoryUri:
     return MemoryUri((Scope.ARCHIVE.value, *uri.parts))
 
 
-def original_uri(uri: MemoryUri) -> MemoryUri:
+def _original_uri(uri: MemoryUri) -> MemoryUri:
     """Where an archived file was.
 
     Raises:
@@ -72,7 +72,7 @@ def put_away(copy: WorkingCopy, uri: MemoryUri, reason: str, **more: Any) -> Mem
     return target
 
 
-def bring_back(copy: WorkingCopy, uri: MemoryUri) -> MemoryUri:
+def _bring_back(copy: WorkingCopy, uri: MemoryUri) -> MemoryUri:
     """Bring a file back from the archive, under its old name, or one beside it where that is taken.
 
     It comes back as a memory in use: without the mark of the archive, and without an expiry that is past.
@@ -81,7 +81,7 @@ def bring_back(copy: WorkingCopy, uri: MemoryUri) -> MemoryUri:
         NotFound: If there is no such file.
         InvalidInput: If it is not in the archive.
     """
-    place = original_uri(uri)
+    place = _original_uri(uri)
     text = copy.text(uri)
     if text is None:
         raise NotFound(f"there is no archived file at {str(uri)!r}.", hint="See runebook archive list.")
@@ -174,7 +174,7 @@ def restore(memory: Runebook, request: ArchiveRequest) -> CommitReceipt:
 
     def back(draft: WorkingCopy, uri: MemoryUri) -> OperationResult:
         place = uri if uri.scope is Scope.ARCHIVE else archived_uri(uri)
-        return OperationResult(KIND_RESTORE, str(bring_back(draft, place)), Action.CREATED, note=f"was {place}")
+        return OperationResult(KIND_RESTORE, str(_bring_back(draft, place)), Action.CREATED, note=f"was {place}")
 
     return _move(memory, request, KIND_RESTORE, back)
 
@@ -263,7 +263,7 @@ def _archived(memory: Runebook, uri: MemoryUri, text: str) -> Archived:
     at, reason = said.get("at"), said.get("reason")
     return Archived(
         str(uri),
-        str(original_uri(uri)),
+        str(_original_uri(uri)),
         at if isinstance(at, str) else None,
         reason if isinstance(reason, str) else None,
         line or uri.name,

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 #: ``source.kind`` of a core, and why its originals are archived.
-COMPRESSION, REASON = "compression", "condensed"
+_COMPRESSION, _REASON = "compression", "condensed"
 #: How a core is linked to its originals.
-REPLACES = "replaces"
+_REPLACES = "replaces"
 #: Types that say what must be found as it is: who the user is, what is to be done, and counted experience.
-NEVER = frozenset({"profile", "tasks", "tools", "skills"})
+_NEVER = frozenset({"profile", "tasks", "tools", "skills"})
 #: From this salience on a memory is never condensed.
-CRITICAL_SALIENCE = 0.9
+_CRITICAL_SALIENCE = 0.9
 _NAMES_LIMIT = 32
 _NAME_CHARS = 40
 _DIGITS = 4
@@ -132,7 +132,7 @@ class CorePlan:
         return "\n".join(dict.fromkeys(_listed(item) for original in self.originals for item in original.items))
 
 
-def is_condensable(original: Original) -> bool:
+def _is_condensable(original: Original) -> bool:
     """Whether a memory may be condensed at all, however little it is used.
 
     Not what a person pinned, put to rest or gave an end, what is critical, or contested: a core would state as plain
@@ -141,15 +141,15 @@ def is_condensable(original: Original) -> bool:
     memory_type, metadata = original.memory_type, original.memory.metadata
     key = memory_type.field(memory_type.key_fields[-1]) if memory_type.key_fields else None
     named = key is not None and key.type is FieldType.STRING
-    if memory_type.name in NEVER or memory_type.template_mode or not named or memory_type.field(CONTENT) is None:
+    if memory_type.name in _NEVER or memory_type.template_mode or not named or memory_type.field(CONTENT) is None:
         return False
     if metadata.is_pinned or metadata.get(EXPIRES_AT) is not None or not metadata.is_active:
         return False
     contested = any(link.relation in CONTESTING for link in metadata.links)
-    return not contested and original.memory.salience < CRITICAL_SALIENCE and bool(original.said)
+    return not contested and original.memory.salience < _CRITICAL_SALIENCE and bool(original.said)
 
 
-def kinship(original: Original) -> tuple[str, str, str, bool]:
+def _kinship(original: Original) -> tuple[str, str, str, bool]:
     """What must be equal for two memories to share a core: type, directory, project and privacy."""
     memory = original.memory
     return memory.type_name, str(memory.uri.parent), memory.project or "", memory.is_private
@@ -157,11 +157,11 @@ def kinship(original: Original) -> tuple[str, str, str, bool]:
 
 def archived_originals(memory: Memory) -> list[str]:
     """Where the originals of a core are, by its trailer; empty of any other memory."""
-    return [link.uri for link in memory.metadata.links if link.relation == REPLACES] if _is_core(memory) else []
+    return [link.uri for link in memory.metadata.links if link.relation == _REPLACES] if _is_core(memory) else []
 
 
 def _is_core(memory: Memory) -> bool:
-    return bool(memory.metadata.source.get("kind") == COMPRESSION)
+    return bool(memory.metadata.source.get("kind") == _COMPRESSION)
 
 
 def put(draft: WorkingCopy, core: CorePlan) -> MemoryUri:
@@ -174,7 +174,7 @@ def put(draft: WorkingCopy, core: CorePlan) -> MemoryUri:
         RunebookError: If an original cannot be moved, or the core has no name.
     """
     uri, fields = _free(draft, core)
-    places = [put_away(draft, original.uri, REASON, replaced_by=str(uri)) for original in core.originals]
+    places = [put_away(draft, original.uri, _REASON, replaced_by=str(uri)) for original in core.originals]
     draft.store(new_memory(uri, core.originals[0].memory_type, fields, _metadata(draft, core, places)))
     return uri
 
@@ -217,7 +217,7 @@ def _metadata(draft: WorkingCopy, core: CorePlan, places: Sequence[MemoryUri]) -
         "updated_at": now,
         "salience": max(original.memory.salience for original in core.originals),
         "confidence": round(merged_confidence([metadata.confidence for metadata in every]), _DIGITS),
-        "source": {"kind": COMPRESSION, "author": _EXTRACT},
+        "source": {"kind": _COMPRESSION, "author": _EXTRACT},
         "project": first.project,
         "private": True if first.is_private else None,
         LINKS: list(_links(core, places, now))[:LINKS_LIMIT],
@@ -228,7 +228,7 @@ def _links(core: CorePlan, places: Sequence[MemoryUri], now: str) -> Iterator[di
     """To the originals where they are now, then what the originals said of other memories."""
     own = {str(original.uri) for original in core.originals}
     for place in places:
-        yield {"uri": str(place), "relation": REPLACES, "strength": 1.0, "at": now}
+        yield {"uri": str(place), "relation": _REPLACES, "strength": 1.0, "at": now}
     for original in core.originals:
         for link in original.memory.metadata.links:
             if link.uri not in own and link.relation != SIMILAR:
@@ -259,9 +259,9 @@ Similarity = Callable[[int, Sequence[int]], Sequence[float]]
 
 #: Originals of a core, at most: a few more where the rest is too small for a core, never more than a memory has links.
 #: So many memories that are due make about three cores.
-ORIGINALS, CORES = 40, 3
+_ORIGINALS, _CORES = 40, 3
 #: Characters of a core. A memory longer than the share of one original is not condensed.
-CORE_CHARS = 6_000
+_CORE_CHARS = 6_000
 _BYTES_PER_CHAR = 8
 #: From these on two texts are of one topic: cosine, or share of common words.
 _ALIKE_BY_VECTOR, _ALIKE_BY_WORDS = 0.45, 0.15
@@ -288,13 +288,13 @@ def parcels(lengths: Sequence[int], similarity: Similarity, alike: float, room: 
         Places of the texts of each parcel, ascending; the texts that found too few others are in none.
     """
     left, found = list(range(len(lengths))), []
-    fewest = max(least, min(len(left), ORIGINALS) // CORES)
+    fewest = max(least, min(len(left), _ORIGINALS) // _CORES)
     while len(left) >= least:
         first, others = left[0], left[1:]
         near = zip(similarity(first, others), others, strict=True)
         parcel, free = [first], room - lengths[first]
-        for score, place in heapq.nsmallest(ORIGINALS + least, near, key=lambda each: (-each[0], each[1])):
-            is_full = len(parcel) >= ORIGINALS or (score < alike and len(parcel) >= fewest)
+        for score, place in heapq.nsmallest(_ORIGINALS + least, near, key=lambda each: (-each[0], each[1])):
+            is_full = len(parcel) >= _ORIGINALS or (score < alike and len(parcel) >= fewest)
             if len(parcel) >= LINKS_LIMIT or (is_full and len(left) - len(parcel) >= least):
                 break
             if lengths[place] <= free:
@@ -320,14 +320,14 @@ def _run(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitRe
             results = [result for core in part for result in _condensed(draft, core)]
             return ChangeSet(draft.changes(), tuple(results), notes)
 
-        yield from commit(memory, COMPRESSION, planned, now, dry_run=dry_run)
+        yield from commit(memory, _COMPRESSION, planned, now, dry_run=dry_run)
         notes = ()
 
 
 def _chosen(memory: Runebook, now: datetime) -> tuple[list[CorePlan], str]:
     """The cores to be made of what is due, and how many of it stay for which reason."""
     least = memory.config.maintenance.compression_group
-    room = min(CORE_CHARS, memory.config.limits.content_bytes // _BYTES_PER_CHAR)
+    room = min(_CORE_CHARS, memory.config.limits.content_bytes // _BYTES_PER_CHAR)
     cores: list[CorePlan] = []
     due = long = 0
     for group in _groups(memory, now):
@@ -356,7 +356,7 @@ def _groups(memory: Runebook, now: datetime) -> Iterator[list[Original]]:
         memory,
         "NOT d.pinned AND d.active AND d.expires_at IS NULL AND d.salience < ? "
         "AND coalesce(d.updated_at, d.created_at) <= ?",
-        CRITICAL_SALIENCE,
+        _CRITICAL_SALIENCE,
         utc(before.isoformat()),
     )
     used, kept = usage(memory, old), brought_back(memory, now)
@@ -369,11 +369,11 @@ def _groups(memory: Runebook, now: datetime) -> Iterator[list[Original]]:
         if read is None or str(uri) in kept:
             continue
         original, changed = Original(read), read.metadata.changed_at
-        if changed is None or not is_condensable(original):
+        if changed is None or not _is_condensable(original):
             continue
         # The file itself has to say that it was last changed before, and has been here since.
         if max(changed, read.metadata.recorded_at or changed) <= before:
-            found[kinship(original)].append(original)
+            found[_kinship(original)].append(original)
     for group in found.values():
         # A core alone, or cores among themselves, have nothing new to take in.
         if len(group) >= settings.compression_group and not all(original.is_core for original in group):
@@ -426,4 +426,4 @@ def _commits(cores: Sequence[CorePlan]) -> Iterator[list[CorePlan]]:
         yield part
 
 
-FEATURE = Feature(passes=(Pass(COMPRESSION, _run, light=False),))
+FEATURE = Feature(passes=(Pass(_COMPRESSION, _run, light=False),))

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
 _log = logging.getLogger(__name__)
-REASON = "old log"
+_REASON = "old log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +157,8 @@ class LogArchive:
                     gone[name] = None
                     note = "deleted for good: history keeps it until a purge"
                 else:
-                    gone[name] = target = put_away(draft, uri, REASON)
-                    note = f"{REASON}; now {target}"
+                    gone[name] = target = put_away(draft, uri, _REASON)
+                    note = f"{_REASON}; now {target}"
                 results.append(OperationResult("archive", str(uri), Action.DELETED, note=note))
             decided = ChangeSet(draft.changes(), tuple(results))
             for owner, summary in summaries.items() if gone and not dry_run else ():
@@ -290,7 +290,7 @@ def _with_file(
 
 
 #: From this salience on an entry matters whatever it is.
-IMPORTANT_SALIENCE = 0.8
+_IMPORTANT_SALIENCE = 0.8
 _PROMOTED = "promotion"
 #: The type of an entry that names none; and of one whose type is not there.
 _BY_KIND: Mapping[str, str] = {"event": "events", "auto_extract": "facts", "reflection": "reflections"}
@@ -310,7 +310,7 @@ def promotion(registry: MemoryTypeRegistry, user_space: str, day: date, entry: L
     lesson = entry.kind == "reflection" and bool(entry.tool or entry.error)
     if lesson:
         wanted = "patterns"
-    elif entry.salience >= IMPORTANT_SALIENCE or (entry.kind == "auto_extract" and category is not None):
+    elif entry.salience >= _IMPORTANT_SALIENCE or (entry.kind == "auto_extract" and category is not None):
         wanted = category or _BY_KIND[entry.kind]
     else:
         return None

@@ -52,7 +52,7 @@ class MonthSummary:
     """What the summary file of a month holds.
 
     Attributes:
-        days: Digests of each day's entries, see ``entry_digests``, with spaces between them, by ISO day.
+        days: Digests of each day's entries, see ``_entry_digests``, with spaces between them, by ISO day.
         overview: What a model made of the days; empty for nothing.
         overview_of: Digest of the days that it was made of.
         promoted: The entries that became memories.
@@ -165,20 +165,20 @@ def with_day(
         entries: Those of its entries that belong into this file.
         added: Whether these only come to what the summary says of the day, whose first log is gone for good.
     """
-    digests, name = entry_digests(entries), day.isoformat()
+    digests, name = _entry_digests(entries), day.isoformat()
     known = summary.days.get(name, "").split()
     if not entries or (known == list(digests) if not added else set(digests) <= set(known)):
         return summary
     by_project = summary.project is None
     known_days = {**summary.days, name: " ".join([*(known if added else ()), *digests])}
     if not (summary.edited or added):
-        shown = day_lines(entries, by_project=by_project)
+        shown = _day_lines(entries, by_project=by_project)
         more = f"{shown.left_out} more sentence{'' if shown.left_out == 1 else 's'} in the log"
         head = f"- [{name}]({uri}){f' ({more})' if shown.left_out else ''}"
         block = "\n".join([head, *shown.lines])
         return replace(summary, days=known_days).showing({**summary.blocks, name: block})
     new = [entry for entry, digest in zip(entries, digests, strict=True) if digest not in known]
-    body = _with_lines(summary.body, name, uri, day_lines(new, by_project=by_project, whole=True).lines)
+    body = _with_lines(summary.body, name, uri, _day_lines(new, by_project=by_project, whole=True).lines)
     return replace(summary, days=known_days, body=body)
 
 
@@ -270,7 +270,7 @@ def _lines_of(blocks: Iterable[str]) -> Iterator[tuple[str, str, str, str | None
 
 
 #: Characters of what names nothing, where little else is said; at least so many beside the rest.
-DAY_CHARS, _REST_CHARS = 600, 200
+_DAY_CHARS, _REST_CHARS = 600, 200
 #: Of one entry, and of all of a day.
 _ENTRY_CHARS, _DAY_MOST_CHARS = 1_200, 16_000
 _DIGEST_CHARS = 8
@@ -316,12 +316,12 @@ class _Group:
         return f"{line} ({self.count} times{': ' if self.times else ''}{', '.join(self.times)})"
 
 
-def entry_digests(entries: Sequence[LogEntry]) -> tuple[str, ...]:
+def _entry_digests(entries: Sequence[LogEntry]) -> tuple[str, ...]:
     """What tells the entries of one day apart, in order."""
     return tuple(body_digest(f"{entry.project or ''}\x1f{readable(entry)}")[:_DIGEST_CHARS] for entry in entries)
 
 
-def day_lines(entries: Sequence[LogEntry], *, by_project: bool, whole: bool = False) -> DayLines:
+def _day_lines(entries: Sequence[LogEntry], *, by_project: bool, whole: bool = False) -> DayLines:
     """What a summary shows of a day's entries.
 
     Args:
@@ -374,7 +374,7 @@ def _chosen(groups: Sequence[_Group]) -> tuple[list[str], int]:
     rest = [place for place, group in enumerate(groups) if not group.must_stay]
     weights = [max(groups[place].entry.salience, _LEAST_WEIGHT) for place in rest]
     texts = [groups[place].entry.text for place in rest]
-    condensed = condense(texts, max(DAY_CHARS - used, _REST_CHARS), weights)
+    condensed = condense(texts, max(_DAY_CHARS - used, _REST_CHARS), weights)
     for place, text in zip(rest, condensed.lines, strict=True):
         shown[place] = text
     return shown, left_out + condensed.left_out

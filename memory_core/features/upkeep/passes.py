@@ -142,7 +142,7 @@ def commit(
     return (memory.indexed(receipt),)
 
 
-_EXPIRY, TASKS, _CAPACITY = "expiry", "tasks", "capacity"
+_EXPIRY, _TASKS, _CAPACITY = "expiry", "tasks", "capacity"
 _STATE = "state"
 _ENDED = frozenset({"done", "cancelled", "canceled", "completed", "finished", "完成", "已完成", "取消", "已取消"})
 
@@ -157,7 +157,7 @@ def expire(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Commit
     return archive_due(memory, _EXPIRY, expired, due, now, dry_run=dry_run)
 
 
-def finish_tasks(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+def _finish_tasks(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
     """Archive tasks that were done or cancelled ``maintenance.finished_tasks_days`` ago, unless they are pinned."""
     before = now - timedelta(days=memory.config.maintenance.finished_tasks_days)
 
@@ -169,22 +169,22 @@ def finish_tasks(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[
         return f"{state} since {changed.date()}"
 
     condition = "d.memory_type = ? AND NOT d.pinned AND coalesce(d.updated_at, '') <= ?"
-    old = rows(memory, condition, TASKS, utc(before.isoformat()))
-    return archive_due(memory, TASKS, old, due, now, dry_run=dry_run)
+    old = rows(memory, condition, _TASKS, utc(before.isoformat()))
+    return archive_due(memory, _TASKS, old, due, now, dry_run=dry_run)
 
 
-BOUNDED_TYPES = ("facts", "assistant_knowledge")
+_BOUNDED_TYPES = ("facts", "assistant_knowledge")
 _AUTOMATIC = "auto_reflection"
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-def keep_capacity(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+def _keep_capacity(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
     """Keep facts and assistant knowledge within ``tiers.long_term_knowledge_capacity`` each."""
 
     def due(found: Memory) -> str | None:
         return "used least of the knowledge beyond its capacity" if _counts(found) else None
 
-    for memory_type in BOUNDED_TYPES:
+    for memory_type in _BOUNDED_TYPES:
         yield from archive_due(memory, _CAPACITY, _beyond(memory, memory_type), due, now, dry_run=dry_run)
 
 
@@ -309,7 +309,7 @@ def _background(memory: Runebook) -> None:
 
 FEATURE = Feature(
     commands=(MAINTAIN,),
-    passes=(Pass(_EXPIRY, expire), Pass(TASKS, finish_tasks), Pass(_CAPACITY, keep_capacity)),
+    passes=(Pass(_EXPIRY, expire), Pass(_TASKS, _finish_tasks), Pass(_CAPACITY, _keep_capacity)),
     background=_background,
 )
 

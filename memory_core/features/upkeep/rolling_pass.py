@@ -1,6 +1,6 @@
 """The rolling summary made of what is stored, and what a model adds to it and to the summaries of logs.
 
-``make_page`` makes the page word for word of the profile, preferences, the memories used most and the newest
+``_make_page`` makes the page word for word of the profile, preferences, the memories used most and the newest
 summaries of logs, all but what belongs to one project. The pass ``overviews`` asks the model, by one call, for the page
 and for an overview of each month that is complete. What a person wrote is left alone by both.
 """
@@ -51,8 +51,8 @@ from memory_core.features.upkeep.summaries import Improvement, SummaryTask, impr
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
-SOURCE = "maintenance"
-ROLLING_CHARS = 1_200
+_SOURCE = "maintenance"
+_ROLLING_CHARS = 1_200
 _PROFILE_CHARS, _LINE_CHARS, _LOG_CHARS, _MONTH_CHARS = 600, 160, 500, 20_000
 #: Memories of each kind, lines of those that are condensed from several, and months.
 _PREFERENCES, _HOT, _ENTRIES, _MONTHS = 8, 6, 16, 2
@@ -68,7 +68,7 @@ _UNMADE = "nothing of what it was made of is there any more"
 Parts = tuple[tuple[Line, ...], ...]
 
 
-def make_page(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+def _make_page(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
     """Make the rolling summary anew where what it is made of changed."""
     parts = sources(memory, now)
     text, lines = _text(parts), _all(parts)
@@ -83,7 +83,7 @@ def make_page(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Com
         if not text:
             return ChangeSet() if page is None else page_removed(uri, before or "", _UNMADE)
         made = RollingSummary(text, False, digest, None if page is None else page.created_at, lines)
-        after = dump_rolling_summary(made, memory.plan_context(now).now, {"kind": SOURCE, "author": "extract"})
+        after = dump_rolling_summary(made, memory.plan_context(now).now, {"kind": _SOURCE, "author": "extract"})
         action = Action.CREATED if before is None else Action.UPDATED
         note = "word for word from what is stored"
         result = OperationResult("summary", str(uri), action, note=note)
@@ -134,9 +134,9 @@ def _page(memory: Runebook, now: datetime) -> Iterator[Improvement]:
         if page is None or page.authored or page.sources != sources_digest(lines):
             return None
         after = RollingSummary(summary, False, page.sources, page.created_at, lines)
-        return dump_rolling_summary(after, at, {"kind": SOURCE, "author": "model"})
+        return dump_rolling_summary(after, at, {"kind": _SOURCE, "author": "model"})
 
-    task = SummaryTask(tuple(map(_part_text, parts)), ROLLING_CHARS)
+    task = SummaryTask(tuple(map(_part_text, parts)), _ROLLING_CHARS)
     yield Improvement(uri, task, written, "summary", "written by the model")
 
 
@@ -248,4 +248,4 @@ def _is_own(memory: Runebook, uri: str) -> bool:
     return any(uri.startswith(f"viking://{space}/memories/") for space in memory.spaces[:2])
 
 
-FEATURE = Feature(passes=(Pass(_PAGE, make_page), Pass(_OVERVIEWS, _improve, light=False)))
+FEATURE = Feature(passes=(Pass(_PAGE, _make_page), Pass(_OVERVIEWS, _improve, light=False)))

@@ -38,7 +38,7 @@ from memory_core.features.upkeep.passes import commit
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
-PHASE = "summaries"
+_PHASE = "summaries"
 #: Items of one request: a model that is asked for more forgets some.
 ITEMS_LIMIT = 40
 #: Share of a prompt that the texts may take; the rest is the task and the schema.
@@ -151,7 +151,7 @@ def write_summaries(config: Config, model: Callable[[], LLMClient | None], tasks
     usage = TokenUsage()
     try:
         client = model() if tasks else None
-        system = PromptLibrary(config.prompt_dirs).render(PHASE)
+        system = PromptLibrary(config.prompt_dirs).render(_PHASE)
         asked = list(_fitting(config, tasks, system))
         if client is None:
             return Summaries(nothing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -17,9 +17,10 @@ from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
 from memory_core.core.memory.message import Message, ToolCall, ToolResult
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.operations import WriteOp
-from memory_core.features.statistics import (
+from memory_core.features.tool_counts import (
     FLOW,
     Added,
+    FinishedCall,
     finished_calls,
     growth,
     skill_counts,
@@ -42,8 +43,12 @@ def skills(log: Sequence[Message]) -> Figures:
     return {name: tuple(counts.values()) for name, counts in skill_counts(finished_calls(log)).items()}
 
 
+def keys_of(calls: Iterable[FinishedCall]) -> frozenset[str]:
+    return frozenset(call.key for call in calls if call.key is not None)
+
+
 def call_keys(log: Sequence[Message]) -> frozenset[str]:
-    return frozenset(call.key for call in finished_calls(log) if call.key is not None)
+    return keys_of(finished_calls(log))
 
 
 def nothing(_type: str, _fields: Mapping[str, str]) -> None:
@@ -181,15 +186,15 @@ def test_counts_are_written_with_their_zeros_and_what_nobody_measured_is_not(reg
 def test_the_same_conversation_under_another_session_counts_nothing(registry: MemoryTypeRegistry) -> None:
     log = [user(), *used("call_1"), *used("call_2", status="error", skill="clean")]
     first = added(registry, [], log)
-    assert first.call_keys == call_keys(log)
-    again = growth([], log, first.call_keys.intersection, registry, nothing)
-    assert (again.writes, again.call_keys, again.calls) == ([], frozenset(), ())
+    assert keys_of(first.calls) == call_keys(log)
+    again = growth([], log, keys_of(first.calls).intersection, registry, nothing)
+    assert (again.writes, again.calls) == ([], ())
 
 
 def test_a_session_that_continues_another_adds_only_what_is_new(registry: MemoryTypeRegistry) -> None:
     log, more = used("c1", skill="clean"), used("c2", status="error", skill="clean")
     first = added(registry, [], log)
-    grown = growth([], [*log, *more], first.call_keys.intersection, registry, with_flow)
+    grown = growth([], [*log, *more], keys_of(first.calls).intersection, registry, with_flow)
     assert sums(first.writes + grown.writes) == sums(added(registry, [], [*log, *more]).writes)
 
 
@@ -330,8 +335,8 @@ def test_a_log_in_any_parts_adds_up_to_the_whole(
             return {FLOW: "x"} if fields.get("skill_name") in known else None
 
         grown = growth(log[:start], log[start:end], frozenset().intersection, registry, existing)
-        assert not keys & grown.call_keys
-        keys |= grown.call_keys
+        assert not keys & keys_of(grown.calls)
+        keys |= keys_of(grown.calls)
         written += grown.writes
     assert sums(written) == sums(added(registry, [], log).writes)
     assert keys == call_keys(log)
@@ -362,7 +367,7 @@ def test_overlapping_resends_count_every_call_once(
 def test_what_is_counted_elsewhere_is_never_counted_again(registry: MemoryTypeRegistry, log: list[Message]) -> None:
     identified = [message for message in log if "" not in ids_of(message)]
     first = added(registry, [], identified)
-    assert growth([], identified, first.call_keys.intersection, registry, nothing).writes == []
+    assert growth([], identified, keys_of(first.calls).intersection, registry, nothing).writes == []
 
 
 def test_a_log_of_ten_thousand_messages_is_read_in_seconds(registry: MemoryTypeRegistry) -> None:

@@ -31,6 +31,7 @@ from memory_core.core.commit.append import Growing, Learned
 from memory_core.core.feature import Feature
 from memory_core.core.memory.memory_type import FieldType, MemoryType, MemoryTypeRegistry, MergeOp, OperationMode
 from memory_core.core.memory.message import Message, ToolCall, ToolResult
+from memory_core.core.memory.message_shapes import SKILL_TOOL, skill_in
 from memory_core.core.memory.operations import MemoryData, WriteOp
 from memory_core.core.memory.results import Action, OperationResult
 from memory_core.features.failures import says_failed
@@ -41,11 +42,9 @@ Existing: TypeAlias = Callable[[str, Mapping[str, str]], Mapping[str, Any] | Non
 COMPLETED = "completed"
 _FAILED = "error"
 FLOW = "recommended_flow"
-FLOW_SALIENCE = 0.7
+_FLOW_SALIENCE = 0.7
 _FLOW_STEPS_LIMIT = 20
 _UNFINISHED = frozenset({"running", "pending", "in_progress", "in progress", "queued", "started", "working"})
-_LOADER = "Skill"
-_INSTRUCTIONS = "SKILL.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +95,14 @@ _Runs: TypeAlias = dict[int, list[FinishedCall]]
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What messages add to the statistics.
+    """What messages add to the counts.
 
     Attributes:
         writes: Increments for the ``tools`` and ``skills`` memories.
-        call_keys: Keys of the calls that are counted now; the ledger remembers them.
-        calls: These calls, and those without a key, in the order in which they were made.
+        calls: The calls that are counted now, in the order in which they were made.
     """
 
     writes: list[WriteOp]
-    call_keys: frozenset[str]
     calls: tuple[FinishedCall, ...]
 
 
@@ -134,7 +131,7 @@ def growth(
     registry: MemoryTypeRegistry,
     existing: Existing,
 ) -> Added:
-    """What ``fresh`` adds to the statistics of the store.
+    """What ``fresh`` adds to the counts of the store.
 
     Args:
         stored: The session's messages so far; their calls are counted already.
@@ -152,7 +149,7 @@ def growth(
     before = [call for call in calls if call.finished_at < len(stored) or call.key in known]
     new = tuple(call for call in calls if not (call.finished_at < len(stored) or call.key in known))
     writes: list[WriteOp] = []
-    tools, skills = _countable(registry, "tools", "tool_name"), _countable(registry, "skills", "skill_name")
+    tools, skills = collecting_type(registry, "tools", "tool_name"), collecting_type(registry, "skills", "skill_name")
     if tools is not None:
         for name, counts in tool_counts(new).items():
             writes += _write(tools, {"tool_name": name}, counts)
@@ -160,7 +157,7 @@ def growth(
         executions, runs = (skill_counts(before), skill_counts(calls)), (_runs(before), _runs(calls))
         for name in dict.fromkeys(call.skill for call in new if call.skill is not None):
             writes += _skill_write(skills, name, executions, runs, existing)
-    return Added(writes, frozenset(call.key for call in new if call.key is not None), new)
+    return Added(writes, new)
 
 
 def _skill_write(
@@ -193,7 +190,7 @@ def _skill_write(
     if not any(added.values()) and flow is None:
         return []
     is_first = flow is not None and not stored.strip()
-    return _write(skills, {"skill_name": name}, added, flow, FLOW_SALIENCE if is_first else None)
+    return _write(skills, {"skill_name": name}, added, flow, _FLOW_SALIENCE if is_first else None)
 
 
 def _flow(skill: str, earlier: _Runs, now: _Runs, stored: str) -> str | None:
@@ -275,9 +272,9 @@ def _write(
     return [WriteOp(memory_data=data, replace=flow is not None)]
 
 
-def _countable(registry: MemoryTypeRegistry, type_name: str, key: str) -> MemoryType | None:
-    """The type, if one memory a name collects its counts: a user may have declared another one of its name."""
-    known = next((found for found in registry.list_all() if found.name == type_name), None)
+def collecting_type(registry: MemoryTypeRegistry, type_name: str, key: str) -> MemoryType | None:
+    """The type, if one memory for each value of ``key`` collects what is added: a user may have declared another."""
+    known = registry.find(type_name)
     if known is None or known.key_fields != (key,) or known.operation_mode is not OperationMode.UPSERT:
         return None
     return known
@@ -386,11 +383,8 @@ def _finished(slot: _Slot, result: ToolResult, place: int, time: datetime | None
 
 
 def _loads(call: ToolCall) -> bool:
-    """Whether a call fetches the instructions of its skill, as ``message_shapes`` recognises it."""
-    if call.name == _LOADER:
-        return True
-    values = call.arguments.values() if isinstance(call.arguments, Mapping) else ()
-    return any(isinstance(value, str) and value.endswith(_INSTRUCTIONS) for value in values)
+    """Whether a call fetches the instructions of its skill."""
+    return call.name == SKILL_TOOL or skill_in(call.name, call.arguments) is not None
 
 
 def growth_of(growing: Growing) -> Added:
