@@ -410,7 +410,7 @@ def test_an_export_is_private_and_never_overwrites_unasked(memory: Runebook, tmp
 def test_a_history_that_no_import_takes_is_not_exported(
     memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export_file, "LINE_LIMIT_BYTES", 600)
+    monkeypatch.setattr(export_file, "_LINE_LIMIT_BYTES", 600)
     with pytest.raises(InvalidInput, match="a commit is too long") as refused:
         exported(memory, tmp_path / "all.zip", history=True)
     assert "without --history" in refused.value.hint

@@ -51,14 +51,15 @@ def with_added(standing: str, given: str, *, label: bool = False) -> str:
     bullet = _BULLET.match(standing.rstrip().rpartition("\n")[2])
     if bullet:
         added = [block if _BULLET.match(block) or _OWN_FORM.match(block) else bullet[0] + block for block in added]
-    text = standing.rstrip()
+    pieces, last = [standing.rstrip()], standing.rstrip().rpartition("\n")[2]
+    spaced = "\n\n" in f"{standing}{given}"
     for block in added:
-        last = text.rpartition("\n")[2]
         listed = _BULLET.match(last) and _BULLET.match(block)
         joins = len(list(blocks(f"{last}\n{block}"))) == 1  # as one sentence
-        apart = _HEADING.match(block) or (not listed and (joins or "\n\n" in f"{standing}{given}"))
-        text += f"\n\n{block}" if apart else f"\n{block}"
-    return text
+        apart = _HEADING.match(block) or (not listed and (joins or spaced))
+        pieces.append(f"\n\n{block}" if apart else f"\n{block}")
+        last = block.rpartition("\n")[2]
+    return "".join(pieces)
 
 
 def missing(standing: str, given: str) -> tuple[str, ...]:

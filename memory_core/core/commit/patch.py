@@ -30,6 +30,7 @@ _LIST_FORM = "or give the patch as a list of {search, replace}, whose texts may 
 _READINGS_LIMIT = 20
 _OCCURRENCES_LIMIT = 1_000
 _TOLERANT_LIMIT_CHARS = 10_000
+_WORK_LIMIT, _OCCURRENCE_WORK = 20_000_000, 100
 _HINT_LIMIT_CHARS = 600
 _EXCERPT_LIMIT_CHARS = 120
 
@@ -72,6 +73,20 @@ class _Source:
         crlf = text.count("\r\n")
         mixed = 0 < crlf < text.count("\n")
         self.eol = None if mixed else "\r\n" if crlf else "\n"
+        self._work = 0
+
+    def count_work(self, amount: int) -> None:
+        """Count what locating the blocks costs, in characters that are read: other writers wait for it.
+
+        Raises:
+            PatchRejected: If it is too much.
+        """
+        self._work += amount
+        if self._work > _WORK_LIMIT:
+            raise PatchRejected(
+                "The patch has too many blocks that fit nearly, or in many places.",
+                hint="Copy each SEARCH exactly and longer, or give the blocks in several commits.",
+            )
 
     def adapt(self, text: str) -> str:
         """``text`` with this source's line endings."""
@@ -254,6 +269,7 @@ def _exact(source: _Source, reading: _Reading) -> _Edit | None:
     starts = list(islice(source.occurrences(search), _OCCURRENCES_LIMIT + 1))
     if not starts:
         return None
+    source.count_work(_OCCURRENCE_WORK * len(starts))
     start = starts[0] if len(starts) == 1 else _nearest(source, starts, reading)
     end = start + len(search)
     if reading.drops_lines and (start == 0 or source.text[start - 1] == "\n"):
@@ -300,6 +316,7 @@ def _tolerant(source: _Source, reading: _Reading) -> _Edit | None:
     search, replace = _without_common_margins(reading.search, reading.replace)
     if not search.strip() or len(search) > _TOLERANT_LIMIT_CHARS:
         return None
+    source.count_work(len(source.text))
     pattern = re.compile(f"(?=({_tolerant_pattern(search)}))")
     spans = [match.span(1) for match in islice(pattern.finditer(source.text), _OCCURRENCES_LIMIT)]
     if not spans:

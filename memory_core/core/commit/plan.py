@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from memory_core.core.commit.conflicts import check_fields, check_removal, check_summary
@@ -65,6 +66,8 @@ from memory_core.core.store.local import Snapshot
 
 ABSTRACT_LIMIT_CHARS = 1_000
 OVERVIEW_LIMIT_CHARS = 16_000
+#: Sentences that a text may no longer say and that are looked for in the whole of it.
+_LACKING = 50
 _NOW_CHARS, _WENT_CHARS, _STANDING_CHARS = 400, 300, 1_200
 #: Of an edit that a refusal shows, and of the last words of the text by which it finds its place.
 _EDIT_CHARS, _SEARCH_CHARS = 700, 160
@@ -176,8 +179,8 @@ class _Planner:
         from memory_core.core.commit.additions import missing
 
         now = _texts(after)
-        gone = (sentence for sentence in missing(_texts(before), now) if not _stands(sentence, now))
-        went = " ".join(gone)
+        lacking = islice(dict.fromkeys(missing(_texts(before), now)), _LACKING)
+        went = " ".join(sentence for sentence in lacking if not _stands(sentence, now))
         return _clipped(after.body.strip(), _NOW_CHARS), _clipped(went, _WENT_CHARS) or None
 
     def join(self) -> None:

@@ -178,6 +178,12 @@ def test_what_is_replaced_on_purpose_is_quoted(memory: Runebook) -> None:
     assert (result.now, result.went) == ("Drinks water.", "Drinks tea.")
 
 
+def test_what_a_text_said_many_times_is_quoted_once(memory: Runebook) -> None:
+    hand_in(memory, "Tea.\n" * 200 + "Two cups a day.")
+    result = only(replaced(memory, "preferences", "Drinks water.", topic="Coffee"))
+    assert result.went == "Tea. Two cups a day."
+
+
 def test_tags_join_those_that_are_there(memory: Runebook) -> None:
     hand_in(memory, "Black.", tags=["drinks"])
     hand_in(memory, "Black.", tags=["morning", "drinks"])
