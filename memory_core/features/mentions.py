@@ -131,11 +131,30 @@ def texts_of(memory: Memory) -> dict[str, str]:
 
 def without(text: str, gone: Iterable[str]) -> str:
     """A text without these sentences; a list item or line that they leave empty goes, too."""
-    for sentence in gone:
-        text = _alone(sentence).sub("\x00", text)
+    pieces, kept_to = [], 0
+    for start, end in sorted(span for sentence in dict.fromkeys(gone) for span in _places_of(sentence, text)):
+        if end > kept_to:
+            pieces += [text[kept_to:start], "\x00"]
+            kept_to = end
+    text = "".join(pieces) + text[kept_to:]
     lines = [line for line in text.split("\n") if "\x00" not in line or _pattern("words").search(line)]
     kept = "\n".join(_GAP.sub("", _FIRST_GAP.sub(r"\1", line)) for line in lines)
     return re.sub(r"\n{3,}", "\n\n", kept).strip("\n")
+
+
+def _places_of(sentence: str, text: str) -> Iterator[tuple[int, int]]:
+    """Where a sentence stands for itself in a text: start and end."""
+    at = text.find(sentence) if sentence else -1
+    while at >= 0:
+        end = at + len(sentence)
+        alone = not (_is_word(text[at - 1 : at]) or _is_word(text[end : end + 1]))
+        if alone:
+            yield at, end
+        at = text.find(sentence, end if alone else at + 1)
+
+
+def _is_word(character: str) -> bool:
+    return character.isascii() and character.isalnum()
 
 
 def text_without(uri: MemoryUri, text: str, gone: Sequence[str]) -> str | None:
@@ -157,7 +176,7 @@ def _value_without(value: Any, gone: Sequence[str]) -> Any:
         return {name: _value_without(each, gone) for name, each in value.items()}
     if isinstance(value, list):
         return [_value_without(each, gone) for each in value]
-    holds = isinstance(value, str) and any(_alone(sentence).search(value) for sentence in gone)
+    holds = isinstance(value, str) and any(next(_places_of(sentence, value), None) for sentence in gone)
     return without(value, gone) if holds else value
 
 
