@@ -400,8 +400,10 @@ class Extractor:
         for log in logs:
             receipt = drive(self.extraction(log, again=session_id is not None), client, deadline_seconds)
             yield receipt
-            failed = still_waits(receipt)
-            failures = failures + 1 if failed else 0
+            if not still_waits(receipt):
+                failures = 0
+            elif receipt.usage:  # without it no model was asked
+                failures += 1
             if failures == _FAILURES_IN_A_ROW:
                 return
 

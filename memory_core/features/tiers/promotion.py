@@ -301,7 +301,7 @@ def _run_each(
             continue
         receipt = drive(loop(each), client, memory.config.llm.deadline_seconds)
         yield memory.indexed(receipt)
-        if still_waits(receipt):
+        if still_waits(receipt) and receipt.usage:  # without usage no model was asked
             return
 
 

@@ -545,14 +545,16 @@ def test_a_log_that_was_replaced_while_the_model_thought_is_not_taken_for_done(t
         assert waiting(memory) == {"s1": 3}
 
 
-def test_a_log_that_cannot_be_read_keeps_no_other_conversation_waiting(tmp_path: Path) -> None:
+def test_logs_that_cannot_be_read_keep_no_other_conversation_waiting(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
-        memory.commit(CommitRequest(messages=CHINESE, session_id="s2", extract=False))
-    (tmp_path / LOG).write_bytes(b"\xff\xfe not text")
+        for session_id in ("s1", "s2", "s3"):
+            talk = CHINESE if session_id == "s3" else ENGLISH
+            memory.commit(CommitRequest(messages=talk, session_id=session_id, extract=False))
+    for session_id in ("s1", "s2"):
+        (tmp_path / LOG.replace("s1", session_id)).write_bytes(b"\xff\xfe not text")
     with opened(tmp_path, [TEA_ANSWER]) as (memory, _):
-        broken, whole = memory.extract_waiting()
-        assert (broken.status, created(whole)) == (Status.QUEUED, {TEA})
+        *broken, whole = memory.extract_waiting()
+        assert ([each.status for each in broken], created(whole)) == ([Status.QUEUED] * 2, {TEA})
         assert "现在负责支付系统" not in memory.extractor.brief()
 
 
