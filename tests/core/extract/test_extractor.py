@@ -413,6 +413,13 @@ def test_a_brief_about_what_waits_is_taken_alone(tmp_path: Path) -> None:
             memory.commit(CommitRequest("Tea.", brief=True))
 
 
+def test_a_brief_that_was_asked_for_comes_also_where_the_model_cannot_be_used(tmp_path: Path) -> None:
+    with open_memory(words_only(tmp_path, llm={"provider": "openai", "model": " "})) as memory:
+        receipt = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True))
+        assert any("the model cannot be used" in note for note in receipt.notes)
+        assert 'session_id="s1"' in (receipt.brief or "")
+
+
 def test_a_brief_that_comes_with_the_messages_is_closed_by_operations_with_its_session(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
         receipt = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True))
@@ -556,6 +563,14 @@ def test_logs_that_cannot_be_read_keep_no_other_conversation_waiting(tmp_path: P
         *broken, whole = memory.extract_waiting()
         assert ([each.status for each in broken], created(whole)) == ([Status.QUEUED] * 2, {TEA})
         assert "现在负责支付系统" not in memory.extractor.brief()
+
+
+def test_more_than_a_hundred_conversations_are_extracted_by_one_request(tmp_path: Path) -> None:
+    with opened(tmp_path, [NOTHING] * 101) as (memory, _):
+        for number in range(101):
+            memory.commit(CommitRequest(messages=ENGLISH[:1], session_id=f"s{number}", extract=False))
+        assert len(list(memory.extract_waiting())) == 101
+        assert waiting(memory) == {}
 
 
 def test_calls_are_counted_once_also_when_their_session_was_removed(tmp_path: Path) -> None:
