@@ -144,7 +144,7 @@ def archived(memory: Runebook, request: ArchiveListRequest = ArchiveListRequest(
             uri = entry.uri
             if uri.is_summary or not uri.name.endswith(".md"):
                 continue
-            text = memory.store.text(uri)
+            text = files.text(uri)  # as ls reads it: a file that is not UTF-8 is listed, too
             if text is not None and all(word in f"{uri}\n{text}".casefold() for word in wanted):
                 yield _archived(memory, uri, text)
 
