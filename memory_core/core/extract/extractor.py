@@ -305,12 +305,12 @@ class Extractor:
                 return None
             return self.sessions.part(row, self.orchestrator.conversation_tokens, again=again), None
 
-        return self.promotion(log, next_part, now)
+        return self.extract_parts(log, next_part, now)
 
-    def promotion(
+    def extract_parts(
         self, log: MemoryUri, next_part: Callable[[], _Taken | None], now: datetime | None
     ) -> Generator[LLMRequest, Completion, CommitReceipt]:
-        """Extract some messages of a session out of their order, while nobody else extracts it; see ``extraction``.
+        """Extract one part of a session after the other, while nobody else extracts it; see ``extraction``.
 
         Args:
             log: Of the session.

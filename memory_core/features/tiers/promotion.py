@@ -107,8 +107,8 @@ class Promoter:
         return self._hot(list(all_segments(self._memory.store, self._extractor.commits.sessions)), now)
 
     def promotion(self, hot: Hot, now: datetime) -> Generator[LLMRequest, Completion, CommitReceipt]:
-        """Promote one segment; see ``Extractor.promotion``."""
-        return self._extractor.promotion(hot.stored.log, lambda: self._next(hot.stored.uri, now), now)
+        """Promote one segment; see ``Extractor.extract_parts``."""
+        return self._extractor.extract_parts(hot.stored.log, lambda: self._next(hot.stored.uri, now), now)
 
     def _hot(self, stored: Sequence[StoredSegment], now: datetime) -> list[Hot]:
         tiers = self._memory.config.tiers
