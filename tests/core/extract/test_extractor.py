@@ -183,8 +183,9 @@ def test_a_conversation_is_not_extracted_by_two_at_once(tmp_path: Path) -> None:
         recorded = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", extract=False))
         steps = memory.extraction(recorded)
         next(steps)
-        (meanwhile,) = other.extract_waiting()
-        assert meanwhile.status is Status.QUEUED
+        for each in (memory, other):
+            (meanwhile,) = each.extract_waiting()
+            assert meanwhile.status is Status.QUEUED
         assert unused.requests == []
         with pytest.raises(StopIteration) as finished:
             steps.send(Completion(TEA_ANSWER))
