@@ -87,17 +87,18 @@ def maintain(arguments: argparse.Namespace) -> int:
 def extract(arguments: argparse.Namespace) -> int:
     """Extract the memories of waiting conversations."""
     from memory_core.core.commit.receipts import still_waits
+    from memory_core.core.extract.extractor import ALL_LOGS
     from server.rendering import receipt_text
 
     with open_memory_of(arguments) as memory:
         if arguments.only_list:
-            rows = memory.extractor.waiting()
+            rows = memory.extractor.waiting(ALL_LOGS)
             lines = [f"{row.session_id}: {row.waiting} messages since {row.since}" for row in rows]
             lines = [line + (f" ({row.reason})" if row.reason else "") for line, row in zip(lines, rows, strict=True)]
             show(arguments, {"waiting": rows}, "\n".join(lines) or "No conversation waits.")
             return 0
         receipts = []
-        waiting = 1 if arguments.session_id else len(memory.extractor.waiting())
+        waiting = 1 if arguments.session_id else len(memory.extractor.waiting(ALL_LOGS))
         for receipt in _shown(memory.extract_waiting(arguments.session_id), waiting):
             receipts.append(receipt)
             if not arguments.json:

@@ -212,7 +212,8 @@ def _store_event(memory: Runebook, event: HookEvent, *, resident: bool) -> HookA
             due = due and memory.trigger.takes_own(row, datetime.now(UTC), first=not (row.extracted or row.attempts))
         return stored._replace(due=due)
     if resident and (event.name != STOP or hook_notes.waiting(memory.store.files.state)):
-        _start_background(memory, extracts=stored.stored > 0 and event.name != STOP)
+        ended = [_session(memory, event)] if stored.stored > 0 and event.name != STOP else []
+        _start_background(memory, ended=ended)
     return stored
 
 
@@ -331,21 +332,21 @@ def _by_command(memory: Runebook) -> bool:
 def begin_taking_in(memory: Runebook) -> None:
     """Follow the notes of earlier hooks in the background, if there are any."""
     if hook_notes.waiting(memory.store.files.state):
-        _start_background(memory, extracts=False)
+        _start_background(memory, ended=[])
 
 
-def _start_background(memory: Runebook, *, extracts: bool) -> None:
-    """Follow notes, and have the model make memories of what waits, while the host goes on."""
-    wanted = extracts and memory.config.llm.provider in PROVIDERS and _wants_extraction(memory.config)
+def _start_background(memory: Runebook, *, ended: Sequence[str]) -> None:
+    """Follow notes, and have the model make memories of what has ended, and of what is due, while the host goes on."""
+    wanted = ended if memory.config.llm.provider in PROVIDERS and _wants_extraction(memory.config) else ()
     threading.Thread(target=_run_background, args=(memory, wanted), name="runebook-hook", daemon=True).start()
 
 
-def _run_background(memory: Runebook, extracts: bool) -> None:
+def _run_background(memory: Runebook, ended: Sequence[str]) -> None:
     try:
         with _background:
             take_in(memory)
-            if extracts:
-                for receipt in memory.extract_waiting():
+            if ended:
+                for receipt in memory.extract_ended(ended):
                     _log.info("after a session: %d files changed", len(receipt.changed_uris))
     except RunebookError as error:
         _log.warning("after a session: %s", error.message)

@@ -16,6 +16,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from memory_core.core.caller import current_author
 from memory_core.core.commit.conflicts import ABSENT
 from memory_core.core.errors import NotFound, RunebookError
+from memory_core.core.extract.extractor import ALL_LOGS
 from memory_core.core.index.documents import MESSAGES_NAME, memory_document
 from memory_core.core.index.indexer import numbered
 from memory_core.core.memory.message import Message, transcript_line
@@ -285,7 +286,7 @@ def heat(memory: Reader, limit: Annotated[int, Query(ge=1, le=_HEAT_SEGMENTS)] =
 @route(conversations, "GET", "/queue", "QueueAnswer")
 def queue(memory: Reader) -> Any:
     """Conversations whose memories are still to be extracted, longest waiting first, with the reason."""
-    rows = memory.extractor.waiting()
+    rows = memory.extractor.waiting(ALL_LOGS)
     return {"waiting": [answer_from("WaitingAnswer", row, messages=row.waiting) for row in rows]}
 
 
@@ -293,7 +294,7 @@ def queue(memory: Reader) -> Any:
 def consolidate(memory: Writer, asked: Consolidation | None = None) -> Any:
     """Extract what waits with the configured model; without one, or if it fails, everything waits on."""
     receipts = list(memory.extract_waiting(asked.session_id if asked else None))
-    return {"receipts": receipts, "waiting": len(memory.extractor.waiting())}
+    return {"receipts": receipts, "waiting": len(memory.extractor.waiting(ALL_LOGS))}
 
 
 def _logs(memory: Runebook) -> list[MemoryUri]:

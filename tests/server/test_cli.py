@@ -16,10 +16,13 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import environment_name, settings
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.runebook import open_memory
 from server.commands import opening
 from tests.core.llm.stand_ins import StandIn, openai_completion
 from tests.fork_server import starter
 from tests.server.command_line import Outcome, Run, facts
+from tests.stores import words_only
 from tests.waiting import PATIENCE_SECONDS
 
 NOTES = "viking://user/default/memories/notes"
@@ -415,6 +418,14 @@ def test_what_waits_is_listed_and_extracting_needs_a_model(run: Run, tmp_path: P
     status, _, said = run("extract")
     assert status == 1
     assert "llm.provider" in said
+
+
+def test_all_that_waits_is_listed(run: Run, tmp_path: Path) -> None:
+    with open_memory(words_only(tmp_path / "home")) as memory:
+        for number in range(101):
+            said = [{"role": "user", "content": f"Number {number}"}]
+            memory.commit(CommitRequest(messages=said, session_id=f"s{number}"))
+    assert len(facts(run("extract", "--list", "--json"))["waiting"]) == 101
 
 
 def test_waiting_conversations_are_extracted_by_the_configured_model(

@@ -65,7 +65,7 @@ class BriefWriter:
 
     @property
     def conversation_tokens(self) -> int:
-        """Tokens of messages that a brief can show: the budget for ``split``."""
+        """Tokens of messages that a brief can show: the budget for ``windows``."""
         values = self._task(_where("x" * 40), _handing("x" * 40), include_messages=True)
         return max(0, int((self._room(values) - _HINT_TOKENS) * _CONVERSATION_SHARE) - count_tokens(_HEADING))
 

@@ -2,12 +2,11 @@
 
 Messages are in the ledger before anything here begins, and leave the queue in the very transaction that commits
 what was made of them: whatever is killed, each is extracted once. A model that fails leaves them waiting, with
-the reason. The loop itself (``react``) never writes; which model answers it is the caller's business.
+the reason. The loop itself (``loop``) never writes; which model answers it is the caller's business.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -47,6 +46,8 @@ if TYPE_CHECKING:
 #: Messages before the first waiting one that the model sees for context.
 _EARLIER_MESSAGES = 6
 _REMEMBERED_LOGS = 16
+#: More conversations than a store holds: ``waiting`` with it returns all that wait.
+ALL_LOGS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,18 +276,11 @@ class Extractor:
     briefs: BriefWriter
     view: StoreView
     sessions: SessionReader
-    _locks: dict[MemoryUri, Lock] = field(default_factory=dict, init=False)
-    _guard: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     @property
     def queue(self) -> ExtractionQueue:
         """What waits."""
         return self.store.ledger.extractions
-
-    @property
-    def sessions_directory(self) -> MemoryUri:
-        """Where this user's conversations are."""
-        return self.commits.sessions
 
     def extraction(
         self, log: MemoryUri, now: datetime | None = None, *, again: bool = False
@@ -311,12 +305,12 @@ class Extractor:
                 return None
             return self.sessions.part(row, self.orchestrator.conversation_tokens, again=again), None
 
-        return self.promotion(log, next_part, now)
+        return self.extract_parts(log, next_part, now)
 
-    def promotion(
+    def extract_parts(
         self, log: MemoryUri, next_part: Callable[[], _Taken | None], now: datetime | None
     ) -> Generator[LLMRequest, Completion, CommitReceipt]:
-        """Extract some messages of a session out of their order, while nobody else extracts it; see ``extraction``.
+        """Extract one part of a session after the other, while nobody else extracts it; see ``extraction``.
 
         Args:
             log: Of the session.
@@ -396,12 +390,14 @@ class Extractor:
         """
         failures = 0
         if logs is None:
-            logs = [self._requeued(session_id)] if session_id else [row.log for row in self.waiting()]
+            logs = [self._requeued(session_id)] if session_id else [row.log for row in self.waiting(ALL_LOGS)]
         for log in logs:
             receipt = drive(self.extraction(log, again=session_id is not None), client, deadline_seconds)
             yield receipt
-            failed = still_waits(receipt)
-            failures = failures + 1 if failed else 0
+            if not still_waits(receipt):
+                failures = 0
+            elif receipt.usage:  # without it no model was asked
+                failures += 1
             if failures == _FAILURES_IN_A_ROW:
                 return
 
@@ -592,8 +588,7 @@ class Extractor:
         return OperationResult(EXTRACTION, str(row.log), Action.QUEUED, note=note, hint=hint)
 
     def _lock(self, log: MemoryUri) -> Lock:
-        with self._guard:
-            return self._locks.setdefault(log, self.store.turn(f"extract-{short_hash(str(log))}"))
+        return self.store.turn(f"extract-{short_hash(str(log))}")
 
 
 def _for_client(conversation: Conversation) -> Conversation:

@@ -1,7 +1,7 @@
 """What happens to a conversation once it is recorded: memories by a model, or a brief for another's.
 
 Owns the order of things (the conversation just recorded, then the oldest that still waits) and the one
-receipt about all of it. Does not record, decide or write; recorder, extractor and updater do.
+receipt about all of it. Does not record, decide or write; recorder, extractor and ``Commits`` do.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ConversationIntake:
     deadline_seconds: float
 
     def take_in(self, recorded: CommitReceipt, now: datetime | None = None, *, brief: bool = False) -> CommitReceipt:
-        """Make of a conversation what is made of it by now: memories by the configured model, or a brief if asked for.
+        """Make of a conversation what is made of it by now: memories by the model, or without one a brief if asked for.
 
         Without a model the receipt says how to take the brief once enough waits.
         """
@@ -71,6 +71,8 @@ class ConversationIntake:
             client = self.client()
         except ModelFailed as error:
             recorded = replace(recorded, notes=(*recorded.notes, f"the model cannot be used: {error}"))
+            if brief:
+                recorded = self.extractor.briefed(recorded)
             return self.compactor.completed(recorded)
         if client is None:
             if brief:

@@ -64,8 +64,8 @@ _UNREAD = (
 
 
 @dataclass(eq=False, repr=False)
-class Deliberation:
-    """The loop over one dialogue.
+class _Run:
+    """One run of the loop, over one dialogue.
 
     Attributes:
         dialogue: With its first turn.
@@ -196,7 +196,7 @@ class Deliberation:
         )
         return [verdict for verdict in verdicts if not verdict.unread]
 
-    def linked(self, verdicts: Sequence[Verdict], reasoning: str) -> MemoryOperations:
+    def with_links(self, verdicts: Sequence[Verdict], reasoning: str) -> MemoryOperations:
         """The operations, new memories linked to their strong neighbours; similarity alone does no more."""
         gone = {canonical(item.operation.uri) for item in verdicts if isinstance(item.operation, DeleteOp)}
         self._meet(verdicts)
@@ -332,7 +332,7 @@ class MemoryReActOrchestrator:
 
     @property
     def conversation_tokens(self) -> int:
-        """Tokens of messages that one extraction takes: the budget for ``split``."""
+        """Tokens of messages that one extraction takes: the budget for ``windows``."""
         return conversation_budget(self._available)
 
     def extract(self, conversation: Conversation, view: StoreView) -> Generator[LLMRequest, Completion, Outcome]:
@@ -348,7 +348,7 @@ class MemoryReActOrchestrator:
             ModelFailed: If no usable answer came within the requests allowed.
         """
         dialogue = self._open(conversation, view)
-        loop = Deliberation(dialogue, self.prompts, view, self._rounds)
+        loop = _Run(dialogue, self.prompts, view, self._rounds)
         answer = yield from loop.decide()
         if self.single_pass:
             return self._outcome(dialogue, answer, loop, loop.readable(loop.judged(answer.operations)))
@@ -387,12 +387,10 @@ class MemoryReActOrchestrator:
             dialogue.note(f"the first {left_out} messages did not fit into the prompt")
         return dialogue
 
-    def _outcome(
-        self, dialogue: Dialogue, answer: ReasoningAction, loop: Deliberation, verdicts: list[Verdict]
-    ) -> Outcome:
+    def _outcome(self, dialogue: Dialogue, answer: ReasoningAction, loop: _Run, verdicts: list[Verdict]) -> Outcome:
         reasoning = answer.reasoning or (answer.operations.reasoning if answer.operations else None) or ""
         return Outcome(
-            operations=loop.linked(verdicts, reasoning),
+            operations=loop.with_links(verdicts, reasoning),
             expected=dialogue.expected(),
             reasoning=reasoning,
             summary=answer.summary,

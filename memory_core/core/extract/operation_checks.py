@@ -1,4 +1,4 @@
-"""Judging proposed operations before they are committed: which touch files unread, which are refused, which have twins.
+"""Judging proposed operations before they are committed: which touch files unread, and which are refused.
 
 Operations are handled as a flat list in the order of a receipt's results: writes, edits, deletions, overviews. Pure
 but for the view of files it is given; decides nothing for the model, and never writes.
@@ -15,7 +15,7 @@ from memory_core.core.commit.patch import only_adds
 from memory_core.core.extract.prompts import canonical, counted_fields
 from memory_core.core.extract.store_view import StoreView
 from memory_core.core.memory import names
-from memory_core.core.memory.directory_page import own_words
+from memory_core.core.memory.directory_page import own_words, recorded
 from memory_core.core.memory.memory_type import CONTENT, MemoryType, MergeOp
 from memory_core.core.memory.operations import (
     GROUPS,
@@ -27,7 +27,7 @@ from memory_core.core.memory.operations import (
     WriteOp,
 )
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, text_sha256
-from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
+from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
 from memory_core.core.text.analysis import fold
 
 Operation: TypeAlias = WriteOp | EditOp | DeleteOp | OverviewOp
@@ -103,16 +103,21 @@ def judge(
     Args:
         operations: What is proposed.
         receipt: The dry run's, made as if every file had been seen.
-        expected: SHA-256 of each file that the model has seen whole, by URI.
+        expected: SHA-256 of each file that the model has seen whole, by URI; of a page, of its own words.
         view: Reads the files as they are.
     """
     items = listed(operations)
     verdicts = []
     for item, results in zip(items, _results_of(items, receipt), strict=True):
         touched = [uri for result in results for uri in _touched(item, result, view)]
-        unread = [uri for uri in touched if expected.get(uri) != text_sha256(view.text(uri) or "")]
+        unread = [uri for uri in touched if expected.get(uri) != _present(uri, view)]
         verdicts.append(Verdict(item, tuple(dict.fromkeys(unread)), results))
     return verdicts
+
+
+def _present(uri: str, view: StoreView) -> str:
+    """SHA-256 of what the ledger keeps of a file's present text."""
+    return text_sha256(recorded(MemoryUri.parse(uri), view.text(uri)) or "")
 
 
 def without_counts(operations: MemoryOperations, view: StoreView) -> tuple[MemoryOperations, list[str]]:
@@ -134,7 +139,7 @@ def without_counts(operations: MemoryOperations, view: StoreView) -> tuple[Memor
 def for_owner(operations: MemoryOperations, view: StoreView) -> tuple[MemoryOperations, list[str]]:
     """The operations with what describes the store's owner as an entity put into the profile, and a note for each."""
     entity = view.registry.find(_ENTITY)
-    if entity is None or view.registry.find(_PROFILE) is None:
+    if entity is None or not entity.key_fields or view.registry.find(_PROFILE) is None:
         return operations, []
     owners = {fold(name) for name in view.owner_names()}
     writes: list[WriteOp] = []
@@ -145,7 +150,7 @@ def for_owner(operations: MemoryOperations, view: StoreView) -> tuple[MemoryOper
         if data.memory_type == _ENTITY and data.fields.get(CONTENT) and fold(str(name)) in owners:
             told = {CONTENT: data.fields[CONTENT]}
             data = data.model_copy(update={"memory_type": _PROFILE, "fields": told, "links": None})
-            writes.append(write.model_copy(update={"uri": None, "memory_data": data}))
+            writes.append(write.model_copy(update={"uri": None, "replace": False, "memory_data": data}))
             notes.append(f"{name} is the owner of this memory: taken for the profile, not for an entity")
         else:
             writes.append(write)

@@ -127,7 +127,7 @@ class Prefetcher:
         held = {uri: self.view.newest_in(uri, _NAMES) for uri in self.guide.directories()}
         lines = {uri: _Line(total) for uri, (_, total) in held.items() if total}
         kept = dict(lines)
-        while _cost(kept) > budget:
+        while kept and _cost(kept) > budget:
             kept.popitem()
         for uri in (uri for uri in shown if _parent(uri) in kept):
             kept[_parent(uri)].shown += 1
@@ -155,7 +155,7 @@ class Prefetcher:
 
     def _overviews(self, nearest: Sequence[str], budget: int, seen: dict[str, str]) -> str:
         """Overviews: those that somebody wrote, then generated ones of directories with near memories not shown."""
-        near = [uri.rpartition("/")[0] for uri in nearest]
+        near = [_parent(uri) for uri in nearest]
         known = self.guide.directories()
         texts = {
             uri: self.view.text(f"{uri}/{OVERVIEW_NAME}") or ""

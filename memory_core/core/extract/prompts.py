@@ -1,8 +1,9 @@
-"""Prompt templates: shipped files that a user's folders may override, phase by phase and type by type.
+"""Prompts: their templates, and the forms in which texts, memory types and messages stand in them.
 
-Owns the table of phases and their variables. A template substitutes ``{variable}`` in one pass: nothing inside a
-value is expanded, no attribute is read, no code runs. A broken file is refused when the library is opened, by name
-and variable, not in the middle of an extraction.
+Templates are shipped files that a user's folders may override, phase by phase and type by type; the table of phases
+and their variables is here. A template substitutes ``{variable}`` in one pass: nothing inside a value is expanded, no
+attribute is read, no code runs. A broken file is refused when the library is opened, by name and variable, not in the
+middle of an extraction. Texts are fenced, and cut where their tokens end.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from memory_core.core.text.word_table import word_table
 _BACKTICKS = re.compile(r"`+")
 _FENCE_CHARS = 3
 #: White space costs no token, but a prompt is not to be filled with it.
-_CHARS_PER_TOKEN = 16
+_MOST_CHARS_PER_TOKEN = 16
 _SPARE_CHARS = 200
 
 
@@ -39,7 +40,7 @@ def fenced(text: str) -> str:
 
 def fits(text: str, tokens: int) -> bool:
     """Whether ``text`` costs at most ``tokens``, and is not mostly white space beyond it."""
-    return len(text) <= tokens * _CHARS_PER_TOKEN + _SPARE_CHARS and count_tokens(text) <= tokens
+    return len(text) <= tokens * _MOST_CHARS_PER_TOKEN + _SPARE_CHARS and count_tokens(text) <= tokens
 
 
 def cut_end(text: str, tokens: int) -> str:
@@ -68,7 +69,7 @@ def _mark(gone: int) -> str:
 
 def _prefix(text: str, tokens: int) -> int:
     """Length of the longest beginning that fits, found by halving."""
-    low, high = 0, min(len(text), max(0, tokens) * _CHARS_PER_TOKEN + _SPARE_CHARS)
+    low, high = 0, min(len(text), max(0, tokens) * _MOST_CHARS_PER_TOKEN + _SPARE_CHARS)
     if tokens <= 0:
         return 0
     while low < high:
@@ -268,7 +269,7 @@ def windows(messages: Sequence[Message], budget_tokens: int) -> list[tuple[int, 
     frame = count_tokens(_TIMES) + _STAMP_TOKENS
     start, used = 0, frame
     costs = [
-        count_tokens(numbered(message, 1, budget_tokens, before)) + _NUMBER_TOKENS
+        count_tokens(numbered_message(message, 1, budget_tokens, before)) + _NUMBER_TOKENS
         for message, before in zip(messages, _before(messages), strict=True)
     ]
     for index, cost in enumerate(costs):
@@ -293,7 +294,7 @@ def _border(messages: Sequence[Message], costs: Sequence[int], start: int, end: 
     return end
 
 
-def numbered(message: Message, number: int, budget_tokens: int, before: Message | None = None) -> str:
+def numbered_message(message: Message, number: int, budget_tokens: int, before: Message | None = None) -> str:
     """A message as the model sees it: ``[12] [2024-03-05 10:00] Ann: …``, further lines indented.
 
     Long texts and tool answers lose their middle.
@@ -327,14 +328,14 @@ def transcript(messages: Sequence[Message], budget_tokens: int) -> tuple[str, in
     used = count_tokens(_TIMES)
     above = _before(messages)
     for number in range(len(messages), 0, -1):
-        line = numbered(messages[number - 1], number, budget_tokens, above[number - 1])
+        line = numbered_message(messages[number - 1], number, budget_tokens, above[number - 1])
         used += count_tokens(line) + 1
         if lines and used + (_STAMP_TOKENS if number > 1 else 0) > budget_tokens:
             break
         lines.append(line)
     left_out = len(messages) - len(lines)
     if lines:
-        lines[-1] = numbered(messages[left_out], left_out + 1, budget_tokens)
+        lines[-1] = numbered_message(messages[left_out], left_out + 1, budget_tokens)
     if len(lines) > 1 and above[-1] is not None:
         lines.append(_TIMES)
     return "\n".join(reversed(lines)), left_out

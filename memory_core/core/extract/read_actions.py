@@ -107,7 +107,7 @@ def _read(view: StoreView, key: str, action: ReadAction, room: int) -> Reading:
     while not fits(found.content, room) and chars > 1:
         chars //= 2
         found = view.browser.read(uri, offset, limit, chars)
-    last = found.first_line + len(found.content.splitlines())
+    last = found.total_lines if found.next_offset is None else found.next_offset
     more = "" if found.next_offset is None else f"; go on with offset {found.next_offset}"
     head = f"## {key}: lines {found.first_line} to {last} of {found.total_lines}{more}"
     return Reading(f"{head}\n{fenced(found.content)}", key)

@@ -16,6 +16,7 @@ from memory_core.core.errors import RunebookError
 from memory_core.core.extract.prompts import canonical, cut_end, fenced, fits, writable_fields
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.filter import not_private_elsewhere
+from memory_core.core.memory.directory_page import recorded
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
 from memory_core.core.memory.operations import MemoryOperations
@@ -39,7 +40,8 @@ _LEAST_TOKENS = 24
 class Reading:
     """One text in a prompt.
 
-    ``key`` tells equal actions of the model. ``uri`` names the file, and ``sha256`` its text where it is shown whole.
+    ``key`` tells equal actions of the model. ``uri`` names the file, and ``sha256`` its text where it is shown whole:
+    of a page what somebody wrote on it.
     """
 
     text: str
@@ -100,12 +102,6 @@ class StoreView:
         """The names of the user whose memories these are."""
         return self._retriever.owner_names(self.text(self._retriever.profile_uri) or "")
 
-    def memory(self, uri: str) -> Memory | None:
-        """The memory; None if it is absent, out of sight or unreadable."""
-        place = canonical(uri)
-        text = None if place is None else self.text(place)
-        return None if place is None or text is None else parse(MemoryUri.parse(place), text, self.registry)
-
     def type_of(self, uri: str) -> MemoryType | None:
         """The memory type of a file or of a place for one."""
         place = canonical(uri)
@@ -115,16 +111,18 @@ class StoreView:
 
     def show(self, uri: str, budget_tokens: int, key: str = "") -> Reading | None:
         """The memory with heading and fields, cut where the budget ends; None if there is no such file."""
-        memory = self.memory(uri)
-        if memory is None:
+        place = canonical(uri)
+        text = None if place is None else self.text(place)
+        if place is None or text is None:
             return None
+        memory = parse(MemoryUri.parse(place), text, self.registry)
         name = str(memory.uri)
         heading, body = f"### {name}", fenced(memory.text)
         if memory.type is not None:
             heading, body = _heading(memory), _fields(memory, memory.type)
         whole = f"{heading}\n{body}"
         if fits(whole, budget_tokens):
-            return Reading(whole, key, name, text_sha256(memory.text))
+            return Reading(whole, key, name, text_sha256(recorded(memory.uri, text) or text))
         said = memory.body or memory.text
         frame = count_tokens(f"{heading} {_CUT}") + count_tokens(fenced(said)) - count_tokens(said)
         if budget_tokens - frame < _LEAST_TOKENS:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from memory_core.core.commit.commits import Span
 from memory_core.core.commit.receipts import EXTRACTION, still_waits
 from memory_core.core.errors import InvalidInput, InvalidUri, RunebookError, TooLarge
-from memory_core.core.extract.extractor import PROMOTION, Part, SessionReader
+from memory_core.core.extract.extractor import ALL_LOGS, PROMOTION, Part, SessionReader
 from memory_core.core.extract.intake import FollowUp
 from memory_core.core.feature import Feature
 from memory_core.core.llm.client import Completion, LLMRequest, drive
@@ -91,7 +91,7 @@ class Promoter:
     def after(self, log: MemoryUri | None, now: datetime) -> list[Hot]:
         """What is hot of a session that grew, and of those that retrievals came from lately; the hottest first."""
         recalls = self._memory.store.ledger.usage_table.trail(_RECENT_RETRIEVALS, space=self._memory.config.user_space)
-        own = str(self._extractor.sessions_directory) + "/"
+        own = str(self._extractor.commits.sessions) + "/"
         turns = (uri for recall in recalls for uri, _ in recall.hits if uri.startswith(own) and "#" in uri)
         logs = dict.fromkeys([*([] if log is None else [str(log)]), *(uri.rpartition("#")[0] for uri in turns)])
         stored: list[StoredSegment] = []
@@ -104,11 +104,11 @@ class Promoter:
     def everywhere(self, now: datetime) -> list[Hot]:
         """All that is hot; the hottest first."""
         self._memory.store.usage.flush()
-        return self._hot(list(all_segments(self._memory.store, self._extractor.sessions_directory)), now)
+        return self._hot(list(all_segments(self._memory.store, self._extractor.commits.sessions)), now)
 
     def promotion(self, hot: Hot, now: datetime) -> Generator[LLMRequest, Completion, CommitReceipt]:
-        """Promote one segment; see ``Extractor.promotion``."""
-        return self._extractor.promotion(hot.stored.log, lambda: self._next(hot.stored.uri, now), now)
+        """Promote one segment; see ``Extractor.extract_parts``."""
+        return self._extractor.extract_parts(hot.stored.log, lambda: self._next(hot.stored.uri, now), now)
 
     def _hot(self, stored: Sequence[StoredSegment], now: datetime) -> list[Hot]:
         tiers = self._memory.config.tiers
@@ -256,7 +256,6 @@ class Promoted:
 
 T = TypeVar("T")
 
-_ALL_LOGS = 1_000_000
 _SUMMARIES, _EVICTION = "summaries", "eviction"
 #: What is wrong with one session and keeps nobody from the others; a store that is busy or full does.
 _OF_ONE_SESSION = (InvalidInput, InvalidUri, TooLarge)
@@ -266,7 +265,7 @@ def _sort(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitR
     """Sort pages that overflowed while nobody sorted them, mend segments of changed messages, name damaged ones."""
     unread: list[OperationResult] = []
     overflow = memory.part(Overflow)
-    for log in memory.store.ledger.directories.newest_logs(overflow.sessions, _ALL_LOGS):
+    for log in memory.store.ledger.directories.newest_logs(overflow.sessions, ALL_LOGS):
         uri = MemoryUri.parse(log)
         try:
             unread += overflow.damaged(uri)
@@ -301,14 +300,14 @@ def _run_each(
             continue
         receipt = drive(loop(each), client, memory.config.llm.deadline_seconds)
         yield memory.indexed(receipt)
-        if still_waits(receipt):
+        if still_waits(receipt) and receipt.usage:  # without usage no model was asked
             return
 
 
 def _extract_ended(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
     """Extract what waits of sessions that ended; where there is no model, they wait for a client's."""
     at = now.astimezone(UTC).isoformat(timespec="seconds")
-    due = [row for row in memory.extractor.waiting(_ALL_LOGS, at) if memory.trigger.takes_other(row, now)]
+    due = [row for row in memory.extractor.waiting(ALL_LOGS, at) if memory.trigger.takes_other(row, now)]
 
     def would(row: Extraction) -> OperationResult:
         note = f"{row.waiting} messages would be extracted"

@@ -136,7 +136,7 @@ class ArchiveRequest:
 
 def archived(memory: Runebook, request: ArchiveListRequest = ArchiveListRequest()) -> Iterator[Archived]:
     """Files of the archive in the order of their URIs."""
-    wanted = request.words.casefold().split()
+    wanted = set(request.words.casefold().split())
     files = memory.store.files
     shelves = [MemoryUri((Scope.ARCHIVE.value, *space.split("/"))) for space in memory.spaces]
     for shelf in filter(files.is_dir, shelves):
@@ -144,8 +144,9 @@ def archived(memory: Runebook, request: ArchiveListRequest = ArchiveListRequest(
             uri = entry.uri
             if uri.is_summary or not uri.name.endswith(".md"):
                 continue
-            text = memory.store.text(uri)
-            if text is not None and all(word in f"{uri}\n{text}".casefold() for word in wanted):
+            text = files.text(uri)  # as ls reads it: a file that is not UTF-8 is listed, too
+            folded = f"{uri}\n{text}".casefold()
+            if text is not None and all(word in folded for word in wanted):
                 yield _archived(memory, uri, text)
 
 

@@ -34,8 +34,8 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.fusion import jaccard
 from memory_core.core.store.local import Snapshot
 from memory_core.core.text.analysis import distinct_words
-from memory_core.features.upkeep.archive import archived_uri, put_away
-from memory_core.features.upkeep.passes import BATCH_FILES, Pass, brought_back, commit, rows, stored, usage
+from memory_core.features.upkeep.archive import put_away
+from memory_core.features.upkeep.passes import BATCH_FILES, Pass, brought_back, commit, memory_at, rows, usage
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -46,7 +46,7 @@ _COMPRESSION, _REASON = "compression", "condensed"
 #: How a core is linked to its originals.
 _REPLACES = "replaces"
 #: Types that say what must be found as it is: who the user is, what is to be done, and counted experience.
-_NEVER = frozenset({"profile", "tasks", "tools", "skills"})
+_NEVER_CONDENSED = frozenset({"profile", "tasks", "tools", "skills"})
 #: From this salience on a memory is never condensed.
 _CRITICAL_SALIENCE = 0.9
 _NAMES_LIMIT = 32
@@ -114,7 +114,10 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class CorePlan:
-    """A core: the originals that it replaces, in the order of their URIs, all of one type, directory and project."""
+    """A core: the originals that it replaces, in the order of their URIs.
+
+    All are of one type, directory, project and privacy.
+    """
 
     originals: tuple[Original, ...]
 
@@ -141,7 +144,9 @@ def _is_condensable(original: Original) -> bool:
     memory_type, metadata = original.memory_type, original.memory.metadata
     key = memory_type.field(memory_type.key_fields[-1]) if memory_type.key_fields else None
     named = key is not None and key.type is FieldType.STRING
-    if memory_type.name in _NEVER or memory_type.template_mode or not named or memory_type.field(CONTENT) is None:
+    if memory_type.name in _NEVER_CONDENSED or memory_type.template_mode:
+        return False
+    if not named or memory_type.field(CONTENT) is None:
         return False
     if metadata.is_pinned or metadata.get(EXPIRES_AT) is not None or not metadata.is_active:
         return False
@@ -164,11 +169,11 @@ def _is_core(memory: Memory) -> bool:
     return bool(memory.metadata.source.get("kind") == _COMPRESSION)
 
 
-def put(draft: WorkingCopy, core: CorePlan) -> MemoryUri:
+def put(draft: WorkingCopy, core: CorePlan) -> tuple[MemoryUri, list[MemoryUri]]:
     """Write the core and move its originals into the archive.
 
     Returns:
-        Where the core is.
+        Where the core is, and where each of its originals is now.
 
     Raises:
         RunebookError: If an original cannot be moved, or the core has no name.
@@ -176,7 +181,7 @@ def put(draft: WorkingCopy, core: CorePlan) -> MemoryUri:
     uri, fields = _free(draft, core)
     places = [put_away(draft, original.uri, _REASON, replaced_by=str(uri)) for original in core.originals]
     draft.store(new_memory(uri, core.originals[0].memory_type, fields, _metadata(draft, core, places)))
-    return uri
+    return uri, places
 
 
 def _free(draft: WorkingCopy, core: CorePlan) -> tuple[MemoryUri, dict[str, Any]]:
@@ -349,7 +354,7 @@ def _chosen(memory: Runebook, now: datetime) -> tuple[list[CorePlan], str]:
 
 
 def _groups(memory: Runebook, now: datetime) -> Iterator[list[Original]]:
-    """Memories that are due, of one type, directory and project each."""
+    """Memories that are due, of one type, directory, project and privacy each."""
     settings = memory.config.maintenance
     before = now - timedelta(days=settings.compression_days)
     old = rows(
@@ -365,7 +370,7 @@ def _groups(memory: Runebook, now: datetime) -> Iterator[list[Original]]:
         own = used.get(str(uri))
         if own is not None and (own.access_count >= settings.compression_accesses or own.last_accessed_at > before):
             continue
-        read = stored(memory, uri, memory.store.text(uri))
+        read = memory_at(memory, uri)
         if read is None or str(uri) in kept:
             continue
         original, changed = Original(read), read.metadata.changed_at
@@ -403,14 +408,14 @@ def _condensed(draft: WorkingCopy, core: CorePlan) -> Iterator[OperationResult]:
         yield OperationResult("condense", str(changed[0]), Action.UNCHANGED, note=note)
         return
     try:
-        uri = put(draft, core)
+        uri, places = put(draft, core)
     except RunebookError as error:
         yield OperationResult("condense", str(first.uri), Action.REJECTED, error.message, error.hint)
         return
     note = f"the core of {len(core.originals)} {first.memory_type.name}, whole and word for word"
     yield OperationResult("condense", str(uri), Action.CREATED, note=note)
-    for original in core.originals:
-        note = f"condensed into {uri}; now {archived_uri(original.uri)}"
+    for original, place in zip(core.originals, places, strict=True):
+        note = f"condensed into {uri}; now {place}"
         yield OperationResult("archive", str(original.uri), Action.DELETED, note=note)
 
 

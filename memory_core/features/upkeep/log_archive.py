@@ -6,7 +6,6 @@ killed process leaves nothing half done, and a log that a person edits later is 
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
-from memory_core.core.errors import NotFound, RunebookError
+from memory_core.core.errors import NotFound
 from memory_core.core.feature import Feature
 from memory_core.core.index.documents import EVENT_TIME
 from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryTypeRegistry, resolve_category
@@ -30,7 +29,7 @@ from memory_core.features.daily_logs import DEFAULT_SALIENCE, LogEntry, entries,
 from memory_core.features.upkeep.archive import archived_uri, put_away
 from memory_core.features.upkeep.log_summary import (
     MonthSummary,
-    Promoted,
+    Remembered,
     dump_summary,
     entry_moment,
     entry_name,
@@ -39,12 +38,11 @@ from memory_core.features.upkeep.log_summary import (
     summary_uri,
     with_day,
 )
-from memory_core.features.upkeep.passes import Pass, commit
+from memory_core.features.upkeep.passes import Pass, commit, text_at
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
-_log = logging.getLogger(__name__)
 _REASON = "old log"
 
 
@@ -81,12 +79,8 @@ class LogArchive:
         return found
 
     def _is_readable(self, day: date) -> bool:
-        """Whether a log can be read: one that cannot keeps nothing of the others from being summarised."""
-        try:
-            return self.memory.store.text(log_uri(self._space, day)) is not None
-        except RunebookError as error:
-            _log.warning("a log was passed over: %s", error.message)
-            return False
+        """Whether a log can be read; one that cannot be read must not keep the others from being summarised."""
+        return text_at(self.memory, log_uri(self._space, day)) is not None
 
     def _assignments(self, days: Sequence[date]) -> list[ProjectAssignment]:
         """Whose entries these logs hold: nobody's first, then of each project what all see, and what is private."""
@@ -189,11 +183,11 @@ class _Promotions:
     """
 
     def __init__(
-        self, snapshot: Snapshot, context: PlanContext, project: str | None, promoted: Sequence[Promoted]
+        self, snapshot: Snapshot, context: PlanContext, project: str | None, promoted: Sequence[Remembered]
     ) -> None:
         self._snapshot, self._context, self._project = snapshot, context, project
         self._promoted = {each.name: each for each in promoted}
-        self._pending: dict[str, Promoted] = {}
+        self._pending: dict[str, Remembered] = {}
         self.writes: list[WriteOp] = []
         self.notes: list[str] = []
 
@@ -208,7 +202,7 @@ class _Promotions:
             if write is None:
                 continue
             moment = entry_moment(day, entry)
-            made = Promoted(name, moment)
+            made = Remembered(name, moment)
             found = next((each for each in changed if each.at == moment and self._is_same(each, entry, write)), None)
             if found is not None:
                 changed.remove(found)
@@ -219,7 +213,7 @@ class _Promotions:
                 self.writes.append(write)
                 self._pending[str(write.memory_data.source["log"])] = made
 
-    def outcome(self, writes: Sequence[WriteOp], decided: ChangeSet) -> tuple[Promoted, ...]:
+    def outcome(self, writes: Sequence[WriteOp], decided: ChangeSet) -> tuple[Remembered, ...]:
         """What was promoted, with the memories that the plan made of these writes."""
         bodies = {str(change.uri): split(change.after or "").body for change in decided.changes}
         for write, result in zip(writes, decided.results, strict=False):
@@ -229,7 +223,7 @@ class _Promotions:
                 self._promoted[made.name] = replace(made, uri=result.uri, digest=body_digest(bodies[result.uri]))
         return tuple(self._promoted.values())
 
-    def _is_same(self, before: Promoted, entry: LogEntry, write: WriteOp) -> bool:
+    def _is_same(self, before: Remembered, entry: LogEntry, write: WriteOp) -> bool:
         """Whether this is the entry that was promoted: by its moment, else by its minute and most of its words."""
         if entry.at is not None:
             return True
@@ -238,7 +232,7 @@ class _Promotions:
         new = distinct_words(str(write.memory_data.fields.get(CONTENT) or ""))
         return len(old & new) * 2 > max(len(old), len(new), 1)
 
-    def _corrected(self, before: Promoted, made: Promoted, write: WriteOp) -> tuple[Promoted, WriteOp | None]:
+    def _corrected(self, before: Remembered, made: Remembered, write: WriteOp) -> tuple[Remembered, WriteOp | None]:
         """The write that corrects the memory; none where it is gone, or somebody edited it since."""
         if not before.uri:
             return made, write

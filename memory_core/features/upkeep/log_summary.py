@@ -31,7 +31,7 @@ _OWN = ("days", "overview", "overview_of", "promoted", "archived_days")
 
 
 @dataclass(frozen=True, slots=True)
-class Promoted:
+class Remembered:
     """An entry that became a memory.
 
     Attributes:
@@ -67,7 +67,7 @@ class MonthSummary:
     days: Mapping[str, str] = field(default_factory=dict)
     overview: str = ""
     overview_of: str = ""
-    promoted: tuple[Promoted, ...] = ()
+    promoted: tuple[Remembered, ...] = ()
     archived_days: tuple[str, ...] = ()
     month: str = ""
     project: str | None = None
@@ -216,9 +216,9 @@ def dump_summary(summary: MonthSummary, now: str) -> str:
     return join(summary.body, trailer)
 
 
-def _promoted(stored: object) -> Promoted | None:
+def _promoted(stored: object) -> Remembered | None:
     """An entry that was promoted; older programs kept its name alone."""
-    return Promoted(stored) if isinstance(stored, str) else read_members(Promoted, stored)
+    return Remembered(stored) if isinstance(stored, str) else read_members(Remembered, stored)
 
 
 def _with_lines(page: str, name: str, uri: MemoryUri, lines: Sequence[str]) -> str:

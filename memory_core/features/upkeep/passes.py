@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from memory_core.core.store.local import UpkeepMark
     from memory_core.runebook import Runebook
 
+_log = logging.getLogger(__name__)
 #: Kinds of the commits that bring something back.
 _RETURNS = ("undo", "restore")
 #: Files that one commit moves, so that a person can look through its receipt and other writers are not kept waiting.
@@ -66,6 +67,20 @@ def stored(memory: Runebook, uri: MemoryUri, text: str | None) -> Memory | None:
         return None
     found = parse(uri, text, memory.registry)
     return None if found.type is None or found.damage is not None else found
+
+
+def text_at(memory: Runebook, uri: MemoryUri) -> str | None:
+    """The text of a file; None where there is none or, with a warning in the log, where it cannot be read."""
+    try:
+        return memory.store.text(uri)
+    except RunebookError as error:
+        _log.warning("a file was passed over: %s", error.message)
+        return None
+
+
+def memory_at(memory: Runebook, uri: MemoryUri) -> Memory | None:
+    """The memory in a file; see ``stored`` and ``text_at``."""
+    return stored(memory, uri, text_at(memory, uri))
 
 
 def brought_back(memory: Runebook, now: datetime) -> frozenset[str]:
@@ -147,7 +162,7 @@ _STATE = "state"
 _ENDED = frozenset({"done", "cancelled", "canceled", "completed", "finished", "完成", "已完成", "取消", "已取消"})
 
 
-def expire(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+def archive_expired(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
     """Archive what is past ``expires_at``. Search leaves it out from that moment on, whenever this runs."""
 
     def due(found: Memory) -> str | None:
@@ -194,7 +209,7 @@ def _beyond(memory: Runebook, memory_type: str) -> Sequence[MemoryUri]:
     uris = rows(memory, "d.memory_type = ? AND d.active AND NOT d.pinned", memory_type)
     if len(uris) <= capacity:
         return []
-    read = (stored(memory, uri, memory.store.text(uri)) for uri in uris)
+    read = (memory_at(memory, uri) for uri in uris)
     counted = [found for found in read if found is not None and _counts(found)]
     used = usage(memory, [found.uri for found in counted])
 
@@ -208,9 +223,6 @@ def _beyond(memory: Runebook, memory_type: str) -> Sequence[MemoryUri]:
 
 def _counts(memory: Memory) -> bool:
     return memory.metadata.source.get("kind") == _AUTOMATIC and not memory.metadata.is_pinned
-
-
-_log = logging.getLogger(__name__)
 
 
 class Run(Protocol):
@@ -281,8 +293,15 @@ def passes(memory: Runebook) -> tuple[Pass, ...]:
     return tuple(each for passes in memory.features.members("passes") for each in passes)
 
 
-def maintain(memory: Runebook, request: MaintainRequest) -> Iterator[Done]:
+def maintain(
+    memory: Runebook, request: MaintainRequest, *, stopped: Callable[[], bool] = lambda: False
+) -> Iterator[Done]:
     """Run the passes, one after the other; each says what it did.
+
+    Args:
+        memory: The store.
+        request: Which, and when.
+        stopped: Asked after each commit; True ends the pass, and nothing is done after it.
 
     Raises:
         InvalidInput: If there is no such pass.
@@ -296,7 +315,7 @@ def maintain(memory: Runebook, request: MaintainRequest) -> Iterator[Done]:
             f"there is no maintenance called {', '.join(unknown)}.", hint=f"Use one of: {', '.join(names)}."
         )
     chosen = [each for each in known if each.name in (request.only or names) and (each.light or not request.light)]
-    return _run(memory, chosen, request.now or datetime.now(UTC), dry_run=request.dry_run)
+    return _run(memory, chosen, request.now or datetime.now(UTC), dry_run=request.dry_run, stopped=stopped)
 
 
 MAINTAIN = Command("maintain", MaintainRequest, maintain, writes=True)
@@ -309,21 +328,28 @@ def _background(memory: Runebook) -> None:
 
 FEATURE = Feature(
     commands=(MAINTAIN,),
-    passes=(Pass(_EXPIRY, expire), Pass(_TASKS, _finish_tasks), Pass(_CAPACITY, _keep_capacity)),
+    passes=(Pass(_EXPIRY, archive_expired), Pass(_TASKS, _finish_tasks), Pass(_CAPACITY, _keep_capacity)),
     background=_background,
 )
 
 
-def _run(memory: Runebook, chosen: Sequence[Pass], now: datetime, *, dry_run: bool) -> Iterator[Done]:
+def _run(
+    memory: Runebook, chosen: Sequence[Pass], now: datetime, *, dry_run: bool, stopped: Callable[[], bool]
+) -> Iterator[Done]:
     for each in chosen:
         receipts: list[CommitReceipt] = []
         failure: RunebookError | None = None
         try:
-            receipts.extend(each.run(memory, now, dry_run=dry_run))
+            for receipt in each.run(memory, now, dry_run=dry_run):
+                receipts.append(receipt)
+                if stopped():
+                    break
         except RunebookError as error:
             _log.warning("maintenance %s stopped: %s", each.name, error.message)
             failure = error
         yield Done(each.name, tuple(receipts), failure)
+        if stopped():
+            return
 
 
 def automatic_maintenance(memory: Runebook) -> AutomaticMaintenance | None:
@@ -338,11 +364,12 @@ def automatic_maintenance(memory: Runebook) -> AutomaticMaintenance | None:
 
     def run(now: datetime, stopping: threading.Event) -> None:
         for user_space in memory.opened.users():
-            for done in maintain(memory.view(user_space), MaintainRequest(light=light, now=now)):
+            request = MaintainRequest(light=light, now=now)
+            for done in maintain(memory.view(user_space), request, stopped=stopping.is_set):
                 if done.receipts:
                     _log.info("maintenance %s of %s: %d files", done.name, user_space, done.changed)
-                if stopping.is_set():
-                    return
+            if stopping.is_set():
+                return
 
     automatic = AutomaticMaintenance(memory.opened.upkeep_mark(), timedelta(hours=settings.every_hours), run)
     memory.opened.before_close.append(automatic.stop)
@@ -362,7 +389,6 @@ class AutomaticMaintenance:
         mark: When it was done last, and the turn of who does it.
         every: How often.
         run: Does it; is told the moment, and whether it should come to an end.
-        start_seconds: How long to wait at first.
     """
 
     def __init__(
@@ -370,12 +396,10 @@ class AutomaticMaintenance:
         mark: UpkeepMark,
         every: timedelta,
         run: Callable[[datetime, threading.Event], None],
-        start_seconds: float = _START_SECONDS,
     ) -> None:
         self._mark = mark
         self._every = every
         self._run = run
-        self._start_seconds = start_seconds
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="runebook-maintain", daemon=True)
 
@@ -393,7 +417,8 @@ class AutomaticMaintenance:
         """The time until maintenance is due; zero if it is."""
         try:
             last = datetime.fromisoformat(self._mark.read().strip())
-            return max(timedelta(), min(last - now, timedelta()) + self._every)
+            # A mark of the future, as a clock that was wrong leaves it, is as old as it is ahead.
+            return max(timedelta(), self._every - abs(now - last))
         except (OSError, ValueError, TypeError):
             return timedelta()
 
@@ -418,7 +443,7 @@ class AutomaticMaintenance:
             return False
 
     def _work(self) -> None:
-        wait_seconds = self._start_seconds
+        wait_seconds = _START_SECONDS
         while not self._stopping.wait(wait_seconds):
             now = datetime.now(UTC)
             wait_seconds = _LOOK_SECONDS

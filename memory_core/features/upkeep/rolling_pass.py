@@ -45,7 +45,7 @@ from memory_core.features.upkeep.log_summary import (
     summaries_uri,
     summary_month,
 )
-from memory_core.features.upkeep.passes import Pass, commit, rows, stored
+from memory_core.features.upkeep.passes import Pass, commit, memory_at, rows, text_at
 from memory_core.features.upkeep.summaries import Improvement, SummaryTask, improve
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ _SOURCE = "maintenance"
 _ROLLING_CHARS = 1_200
 _PROFILE_CHARS, _LINE_CHARS, _LOG_CHARS, _MONTH_CHARS = 600, 160, 500, 20_000
 #: Memories of each kind, lines of those that are condensed from several, and months.
-_PREFERENCES, _HOT, _ENTRIES, _MONTHS = 8, 6, 16, 2
+_PREFERENCES, _MOST_USED, _ENTRIES, _MONTHS = 8, 6, 16, 2
 #: Of the memories used most, so many are looked at for some that may be shown.
 _SPARE = 10
 _SHARED = "d.project IS NULL AND NOT d.private"
@@ -145,14 +145,15 @@ def sources(memory: Runebook, now: datetime) -> Parts:
     profile = _memories(memory, now, "d.memory_type = 'profile'")
     preferences = _memories(memory, now, "d.memory_type = 'preferences'")
     preferences = sorted(preferences, key=lambda each: (-each.salience, str(each.uri)))[:_PREFERENCES]
-    top = [uri for uri, _ in memory.store.ledger.usage_table.top(_HOT * _SPARE, lambda uri: _is_own(memory, uri))]
-    hot = _memories(
+    top = [uri for uri, _ in memory.store.ledger.usage_table.top(_MOST_USED * _SPARE, lambda uri: _is_own(memory, uri))]
+    most_used = _memories(
         memory,
         now,
         "d.uri IN (SELECT value FROM json_each(?)) AND d.memory_type NOT IN ('profile', 'preferences')",
         json.dumps(top),
     )
-    hot = sorted(sorted(hot, key=lambda each: top.index(str(each.uri)))[:_HOT], key=lambda each: str(each.uri))
+    most_used = sorted(most_used, key=lambda each: top.index(str(each.uri)))[:_MOST_USED]
+    most_used = sorted(most_used, key=lambda each: str(each.uri))
     logged = [
         Line(line, str(uri), next(iter(said_digests(uri, raw))))
         for uri, summary in _newest(memory)
@@ -165,7 +166,7 @@ def sources(memory: Runebook, now: datetime) -> Parts:
     parts = (
         tuple(_line(each, text) for each, text in zip(profile, about, strict=True) if text),
         tuple(_lines(preferences))[:_ENTRIES],
-        tuple(_lines(hot))[:_ENTRIES],
+        tuple(_lines(most_used))[:_ENTRIES],
         tuple(replace(line, text=f"- {text}") for line, text in zip(logged, logs, strict=True) if text),
     )
     return tuple(part for part in parts if part)
@@ -184,7 +185,7 @@ def _summaries(memory: Runebook) -> Iterator[tuple[MemoryUri, MonthSummary]]:
         return
     for entry in listed:
         month = summary_month(entry.uri)
-        text = None if month is None else memory.store.text(entry.uri)
+        text = None if month is None else text_at(memory, entry.uri)
         if month is not None and text is not None:
             summary = read_summary(month, None, text)
             project = summary.kept.get("project")
@@ -195,7 +196,7 @@ def _memories(memory: Runebook, now: datetime, condition: str, *parameters: obje
     """Memories in use that are nobody's project's, by the catalog and by their files as they are now."""
     used = in_use(now)
     uris = rows(memory, f"({condition}) AND {_SHARED} AND {used.sql}", *parameters, *used.parameters)
-    read = (stored(memory, uri, memory.store.text(uri)) for uri in uris)
+    read = (memory_at(memory, uri) for uri in uris)
     return [
         found
         for found in read

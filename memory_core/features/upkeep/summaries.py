@@ -115,7 +115,7 @@ def improve(memory: Runebook, kind: str, due: Sequence[Improvement], now: dateti
 
     done = commit(memory, kind, planned, now, dry_run=False) if any(asked.items) else ()
     yield from done
-    if not done and asked.notes:
+    if not done and (asked.notes or asked.usage.requests):
         yield CommitReceipt("", Status.UNCHANGED, notes=asked.notes, usage=as_json(asked.usage))
 
 

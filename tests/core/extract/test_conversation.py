@@ -15,7 +15,7 @@ from memory_core.core.extract.prompts import (
     earlier_talk,
     fenced,
     fits,
-    numbered,
+    numbered_message,
     transcript,
     windows,
 )
@@ -104,11 +104,11 @@ def test_long_texts_lose_their_middle_and_keep_the_names_of_tools() -> None:
         tool_calls=(ToolCall("c", "web_search", {"query": "x"}),),
         tool_results=(ToolResult("c", "web_search", "begin " + "noise " * 9_000 + "end", "error"),),
     )
-    line = numbered(message, 7, 2_000)
+    line = numbered_message(message, 7, 2_000)
     assert line.startswith("[7] assistant: 开头")
     assert "characters left out" in line
     assert count_tokens(line) <= 520
-    short = numbered(replace(message, text="开头"), 7, 2_000)
+    short = numbered_message(replace(message, text="开头"), 7, 2_000)
     assert "web_search" in short
     assert "-> error" in short
     assert short.endswith("end")

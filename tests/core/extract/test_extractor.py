@@ -183,8 +183,9 @@ def test_a_conversation_is_not_extracted_by_two_at_once(tmp_path: Path) -> None:
         recorded = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", extract=False))
         steps = memory.extraction(recorded)
         next(steps)
-        (meanwhile,) = other.extract_waiting()
-        assert meanwhile.status is Status.QUEUED
+        for each in (memory, other):
+            (meanwhile,) = each.extract_waiting()
+            assert meanwhile.status is Status.QUEUED
         assert unused.requests == []
         with pytest.raises(StopIteration) as finished:
             steps.send(Completion(TEA_ANSWER))
@@ -413,6 +414,13 @@ def test_a_brief_about_what_waits_is_taken_alone(tmp_path: Path) -> None:
             memory.commit(CommitRequest("Tea.", brief=True))
 
 
+def test_a_brief_that_was_asked_for_comes_also_where_the_model_cannot_be_used(tmp_path: Path) -> None:
+    with open_memory(words_only(tmp_path, llm={"provider": "openai", "model": " "})) as memory:
+        receipt = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True))
+        assert any("the model cannot be used" in note for note in receipt.notes)
+        assert 'session_id="s1"' in (receipt.brief or "")
+
+
 def test_a_brief_that_comes_with_the_messages_is_closed_by_operations_with_its_session(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
         receipt = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True))
@@ -545,15 +553,25 @@ def test_a_log_that_was_replaced_while_the_model_thought_is_not_taken_for_done(t
         assert waiting(memory) == {"s1": 3}
 
 
-def test_a_log_that_cannot_be_read_keeps_no_other_conversation_waiting(tmp_path: Path) -> None:
+def test_logs_that_cannot_be_read_keep_no_other_conversation_waiting(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
-        memory.commit(CommitRequest(messages=CHINESE, session_id="s2", extract=False))
-    (tmp_path / LOG).write_bytes(b"\xff\xfe not text")
+        for session_id in ("s1", "s2", "s3"):
+            talk = CHINESE if session_id == "s3" else ENGLISH
+            memory.commit(CommitRequest(messages=talk, session_id=session_id, extract=False))
+    for session_id in ("s1", "s2"):
+        (tmp_path / LOG.replace("s1", session_id)).write_bytes(b"\xff\xfe not text")
     with opened(tmp_path, [TEA_ANSWER]) as (memory, _):
-        broken, whole = memory.extract_waiting()
-        assert (broken.status, created(whole)) == (Status.QUEUED, {TEA})
+        *broken, whole = memory.extract_waiting()
+        assert ([each.status for each in broken], created(whole)) == ([Status.QUEUED] * 2, {TEA})
         assert "现在负责支付系统" not in memory.extractor.brief()
+
+
+def test_more_than_a_hundred_conversations_are_extracted_by_one_request(tmp_path: Path) -> None:
+    with opened(tmp_path, [NOTHING] * 101) as (memory, _):
+        for number in range(101):
+            memory.commit(CommitRequest(messages=ENGLISH[:1], session_id=f"s{number}", extract=False))
+        assert len(list(memory.extract_waiting())) == 101
+        assert waiting(memory) == {}
 
 
 def test_calls_are_counted_once_also_when_their_session_was_removed(tmp_path: Path) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from memory_core.core.memory.field_values import dated
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action, CommitReceipt
-from memory_core.runebook import Runebook
-from tests.stores import added, body, handed_in, only, trailer, write
+from memory_core.runebook import Runebook, open_memory
+from tests.stores import added, body, handed_in, only, trailer, words_only, write
 
 USER = "viking://user/default/memories"
 
@@ -80,6 +81,25 @@ def test_an_entity_that_is_the_owner_becomes_the_profile(memory: Runebook) -> No
     assert only(taken).uri == f"{USER}/profile.md"
     assert body(memory, f"{USER}/profile.md").endswith("Works as a baker.")
     assert only(hand_in(memory, "entities", name="Sam", content="A friend.")).uri == f"{USER}/entities/Sam.md"
+
+
+def test_what_replaces_an_entity_that_is_the_owner_takes_nothing_from_the_profile(memory: Runebook) -> None:
+    added(memory, "profile", "My name is Evan Moss. Born in Graz.")
+    whole = {**write("entities", name="Evan", content="Works as a baker."), "replace": True}
+    assert "Born in Graz." in (only(handed_in(memory, write=[whole])).reason or "")
+    assert body(memory, f"{USER}/profile.md") == "My name is Evan Moss. Born in Graz."
+
+
+def test_entities_without_a_key_are_handed_in_like_any_other_type(tmp_path: Path) -> None:
+    types = tmp_path / "types"
+    types.mkdir()
+    (types / "entities.yaml").write_text(
+        "name: entities\ndescription: Who is known.\ndirectory: viking://user/{user_space}/memories\n"
+        "filename_template: known.md\nfields:\n  - {name: content, type: string, description: Text}\n",
+        encoding="utf-8",
+    )
+    with open_memory(words_only(tmp_path / "home", schema_dirs=[str(types)])) as memory:
+        assert only(handed_in(memory, write=[write("entities", content="Sam.")])).action is Action.CREATED
 
 
 @pytest.mark.parametrize("standing", ["A friend.", "A friend.\nA friend.", "- A friend.\n- Plays chess.", "朋友。"])

@@ -123,6 +123,38 @@ def test_an_edit_of_an_unread_memory_is_preceded_by_a_reading(stage: Stage, far:
     assert body(stage.memory, far) == "Serviced by Hartley in March."
 
 
+def overview(text: str) -> dict[str, Any]:
+    return {"directory_uri": f"{USER}/preferences", "overview": text}
+
+
+@pytest.mark.parametrize("single_pass", [False, True])
+def test_an_overview_that_somebody_wrote_is_replaced_though_the_list_below_it_is_the_systems(
+    memory: Runebook, coffee: str, single_pass: bool
+) -> None:
+    handed_in(memory, overview=[overview("# Tastes\n\nMilk matters.")])
+    memory.opened.current_pages()
+    stage = Stage(memory, single_pass=single_pass)
+    outcome = stage.extract(TALK, operations(overviews=[overview("# Tastes\n\nSoy milk matters.")]))
+    assert stage.commit(outcome).status is Status.COMMITTED
+    page = memory.read(ReadRequest(f"{USER}/preferences/.overview.md")).content
+    assert page.startswith("# Tastes\n\nSoy milk matters.\n")
+    assert coffee.rpartition("/")[2] in page
+
+
+@pytest.mark.usefixtures("coffee")
+def test_an_overview_that_had_no_room_is_read_and_then_replaced(memory: Runebook) -> None:
+    long = "# Tastes\n\n" + "- An item of taste.\n" * 200
+    handed_in(memory, overview=[overview(long)])
+    memory.opened.current_pages()
+    stage = Stage(memory)
+    page = f"{USER}/preferences/.overview.md"
+    new = operations(overviews=[overview("# Tastes\n\nSoy milk matters.")])
+    outcome = stage.extract(TALK, new, new)
+    assert f"{page} (" not in stage.said(0)
+    assert stage.commit(outcome).status is Status.COMMITTED
+    assert memory.read(ReadRequest(page)).content.startswith("# Tastes\n\nSoy milk matters.\n")
+
+
 @pytest.mark.parametrize(
     "blind",
     [

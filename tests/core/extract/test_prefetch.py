@@ -138,6 +138,12 @@ def test_the_budget_is_kept_and_everything_fits_in(memory: Runebook, budget: int
     assert found.directories
 
 
+def test_where_there_is_no_room_at_all_nothing_is_shown(memory: Runebook) -> None:
+    fill(memory, 3)
+    found = Stage(memory).prefetcher.gather(talk("coffee").messages, -30)
+    assert (found.directories.partition(" more")[0], found.overviews, found.memories) == ("\n- … and 1", "", "")
+
+
 def test_prompts_on_a_large_store_are_no_larger_and_name_what_is_left_out(memory: Runebook) -> None:
     stage = Stage(memory)
     sizes = []

@@ -50,6 +50,12 @@ def test_a_long_memory_is_cut_and_can_be_read_on(filled: Stage) -> None:
     assert part.sha256 is None
 
 
+def test_lines_that_are_read_are_counted_as_the_file_counts_them(filled: Stage) -> None:
+    added(filled.memory, "notes", "one\u2028still one\ntwo\nthree", title="Lines")
+    ((part,), _) = run(filled, action("read", uri=f"{USER}/notes/Lines.md", limit=2))
+    assert "lines 0 to 2 of" in part.text
+
+
 def test_listing_and_searching_answer_in_lines(filled: Stage) -> None:
     readings, _ = run(
         filled, action("ls", uri=USER), action("tree"), action("find", query="花生"), action("find", query="zzz")

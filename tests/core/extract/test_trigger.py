@@ -109,6 +109,16 @@ def test_maintenance_extracts_sessions_that_never_compact_after_an_idle_time(tmp
         assert memory.extractor.waiting() == []
 
 
+def test_a_log_that_cannot_be_read_does_not_end_what_maintenance_extracts(tmp_path: Path) -> None:
+    with opened(tmp_path, [NOTHING], trigger="session_end", idle_minutes=10) as (memory, llm):
+        say(memory, 0)
+        say(memory, 0, "s2")
+        (tmp_path / "session/default/s1/messages.jsonl").write_bytes(b"\xff\xfe not text")
+        list(memory.run(MAINTAIN, MaintainRequest(only=["sessions"], now=NOW + timedelta(minutes=11))))
+        assert [row.log.parent.name for row in memory.extractor.waiting()] == ["s1"]
+        assert len(llm.requests) == 1
+
+
 def test_a_dry_run_says_what_maintenance_would_extract(tmp_path: Path) -> None:
     with opened(tmp_path, [], trigger="session_end") as (memory, _):
         say(memory, 0)

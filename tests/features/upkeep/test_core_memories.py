@@ -21,7 +21,7 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.usage import Recall
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.undo import UNDO, UndoRequest
-from memory_core.features.upkeep.archive import ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
+from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
 from memory_core.features.upkeep.core_memories import parcels
 from memory_core.runebook import Runebook, open_memory
 from tests.features.upkeep.maintained import NOW, away, kept, maintained, text
@@ -73,6 +73,26 @@ def test_unused_memories_become_one_core_that_says_every_fact_and_links_back(mem
         assert archived.body == split(before[uri]).body
         assert (archived.trailer or {})["archived"]["replaced_by"] == core
     assert [hit.uri for hit in memory.find(FindRequest("香菜", now=NOW)).hits] == [core]
+
+
+def test_the_receipt_names_where_each_original_is_also_where_its_name_was_taken(memory: Runebook) -> None:
+    first = stored(memory)[0]
+    memory.run(ARCHIVE, ArchiveRequest([first], now=NOW))
+    assert old(memory, TEXTS[0]) == first
+    (receipt,) = maintained(memory, "compression")
+    notes = [result.note or "" for result in receipt.results if result.op == "archive"]
+    places = [note.rpartition("; now ")[2] for note in notes]
+    assert away(first) not in places
+    (core,) = cores(receipt)
+    assert {(split(text(memory, place)).trailer or {})["archived"]["replaced_by"] for place in places} == {core}
+
+
+def test_a_memory_that_is_not_utf_8_keeps_no_others_from_being_condensed(memory: Runebook) -> None:
+    broken, *others = stored(memory)
+    old(memory, "The fence is green.", OLD)
+    memory.store.files.path_for(MemoryUri.parse(broken)).write_bytes(b"caf\xe9\n")
+    (receipt,) = maintained(memory, "compression")
+    assert set(others) < {result.uri for result in receipt.results if result.op == "archive"}
 
 
 def test_second_run_changes_nothing_and_cores_alone_are_left_alone(memory: Runebook) -> None:

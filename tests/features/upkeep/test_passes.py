@@ -17,6 +17,7 @@ from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.usage import Recall
 from memory_core.features.history import history_of
 from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep import passes
 from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest, automatic_maintenance
 from memory_core.runebook import Runebook, open_memory
@@ -323,12 +324,52 @@ def test_maintenance_that_another_process_is_at_is_left_to_it(memory: Runebook) 
     assert automatic.run_if_due(NOW)
 
 
-@pytest.mark.parametrize("mark", ["", "yesterday", "2099-01-01T00:00:00+00:00"])
+@pytest.mark.parametrize("mark", ["", "yesterday", "2027-01-28T10:00:00+00:00", "2099-01-01T00:00:00+00:00"])
 def test_mark_that_cannot_be_right_puts_maintenance_off_for_one_turn_at_most(memory: Runebook, mark: str) -> None:
     (memory.store.files.state / "maintained-at").write_text(mark, encoding="utf-8")
     automatic = automatic_maintenance(memory)
     assert automatic is not None
     assert automatic.due_in(NOW) <= timedelta(hours=24)
+    assert automatic.run_if_due(NOW + timedelta(hours=25))
+
+
+def test_a_store_that_is_closed_waits_for_one_commit_of_maintenance_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "BATCH_FILES", 1)
+    steps: list[str] = []
+
+    def step(name: str) -> None:
+        if steps and name == "planned":
+            steps.append(name)
+            assert automatic is not None
+            automatic.stop()
+
+    with open_memory(words_only(tmp_path), step=step) as memory:
+        expired = [kept(memory, f"Offer {number}", 30, expires_at="2027-01-01") for number in range(3)]
+        automatic = automatic_maintenance(memory)
+        assert automatic is not None
+        steps.append("armed")
+        assert not automatic.run_if_due(NOW)
+        assert [bool(text(memory, uri)) for uri in sorted(expired)] == [False, True, True]
+        assert steps == ["armed", "planned"]
+
+
+def test_a_memory_that_is_not_utf_8_keeps_none_of_the_others(tmp_path: Path) -> None:
+    with open_memory(words_only(tmp_path, tiers={"long_term_knowledge_capacity": 1})) as memory:
+        broken, *others = [learnt(memory, number) for number in range(4)]
+        memory.store.files.path_for(MemoryUri.parse(broken)).write_bytes(b"caf\xe9\n")
+        (receipt,) = maintained(memory, "capacity")
+        assert {result.uri for result in receipt.results} == set(others[1:])
+
+
+def test_an_archived_file_that_is_not_utf_8_is_listed_with_the_others(memory: Runebook) -> None:
+    uris = [kept(memory, content) for content in ("First 第一", "Second 第二")]
+    memory.run(ARCHIVE, ArchiveRequest(uris, now=NOW))
+    memory.store.files.path_for(MemoryUri.parse(away(uris[0]))).write_bytes(b"caf\xe9\n")
+    listed = list(memory.run(ARCHIVE_LIST, ArchiveListRequest()))
+    assert {each.original for each in listed} == set(uris)
+    assert "caf\ufffd" in {each.abstract for each in listed}
 
 
 def test_switched_off_it_never_runs_by_itself(tmp_path: Path) -> None:

@@ -308,6 +308,31 @@ def test_model_that_fails_is_named_by_maintenance_though_nothing_changes(tmp_pat
         assert any("the endpoint is down" in note and "Start it" in note for note in told)
 
 
+def test_answer_that_came_too_late_has_a_receipt_with_what_it_cost(tmp_path: Path) -> None:
+    def answer(_request: LLMRequest) -> Completion:
+        memory.commit(CommitRequest("A nurse who paints.", memory_type="profile", now=NOW))
+        maintained(memory, "rolling_summary")
+        text = json.dumps({"summaries": [{"number": 1, "text": "A nurse."}]})
+        return Completion(text, usage=TokenUsage(50, 20, 0, 1))
+
+    with open_memory(words_only(tmp_path), llm=ScriptedLLM([answer])) as memory:
+        kept(memory, "Nurse. 护士。", 1, "profile")
+        maintained(memory, "rolling_summary")
+        (receipt,) = maintained(memory, "overviews")
+        assert (receipt.status, (receipt.usage or {})["model_requests"]) == (Status.UNCHANGED, 1)
+        assert "A nurse who paints." in page(memory)
+
+
+def test_files_that_are_not_utf_8_keep_nothing_else_off_the_page(memory: Runebook) -> None:
+    filled(memory)
+    broken = kept(memory, "x", 1, "preferences", fields={"topic": "broken"})
+    maintained(memory, "logs")
+    for uri in (broken, "viking://user/default/logs/summaries/2026-12.md"):
+        memory.store.files.path_for(MemoryUri.parse(uri)).write_bytes(b"caf\xe9\n")
+    maintained(memory, "rolling_summary")
+    assert "香菜" in page(memory)
+
+
 def test_dry_run_writes_nothing(memory: Runebook) -> None:
     filled(memory)
     newest = memory.store.ledger.newest_seq()

@@ -135,6 +135,14 @@ def test_without_a_model_what_waits_waits_on(talked: Desk) -> None:
     assert talked.owner.facts("GET", "/queue") == before
 
 
+def test_all_that_waits_is_in_the_queue(tmp_path: Path) -> None:
+    with desk_at(tmp_path) as made:
+        for number in range(101):
+            said = [{"role": "user", "content": f"Number {number}"}]
+            made.store.memory().commit(CommitRequest(messages=said, session_id=f"s{number}"))
+        assert len(made.owner.facts("GET", "/queue")["waiting"]) == 101
+
+
 def test_archived_memory_is_found_and_restored(desk: Desk) -> None:
     path = desk.owner.keep("码头的钥匙 The key of the pier.", fields={"title": "Pier"})
     uri = f"viking://{path}"
