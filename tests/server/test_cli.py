@@ -295,6 +295,11 @@ def test_taken_port_and_foreign_host_are_refused_at_once(run: Run) -> None:
     assert "let other machines read" in refused(run("serve", "--transport", "sse", "--host", "0.0.0.0"))
 
 
+@pytest.mark.parametrize("transport", ["http", "sse", "local"])
+def test_a_shared_server_is_reached_over_stdio_only(run: Run, transport: str) -> None:
+    assert "--shared goes with --transport stdio" in refused(run("serve", "--shared", "--transport", transport))
+
+
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 def test_a_person_who_starts_a_server_for_clients_is_told_what_it_waits_for(home: Path) -> None:
     master, slave = os.openpty()
