@@ -137,7 +137,7 @@ def _commit(memory: Runebook, uri: MemoryUri, before: str, after: str) -> Commit
         MemoryChanged: If it is not.
         ContentRejected: If it can be no memory.
     """
-    from memory_core.core.commit.conflicts import moved_on
+    from memory_core.core.commit.conflicts import changed_since
     from memory_core.core.commit.working_copy import WorkingCopy
     from memory_core.core.errors import ContentRejected, TooLarge
     from memory_core.core.memory.results import Action, ChangeSet, OperationResult, text_sha256
@@ -151,7 +151,7 @@ def _commit(memory: Runebook, uri: MemoryUri, before: str, after: str) -> Commit
         raise TooLarge(f"the text is longer than {context.content_bytes:,} bytes.", hint="Make it shorter.")
 
     def planned(snapshot: Snapshot) -> ChangeSet:
-        refused = moved_on(snapshot, {str(uri): text_sha256(before)})
+        refused = changed_since(snapshot, {str(uri): text_sha256(before)})
         if refused is not None:
             return refused
         copy = WorkingCopy(snapshot, context)

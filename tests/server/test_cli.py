@@ -190,6 +190,7 @@ def test_rejected_commit_exits_with_1_and_a_partial_one_with_0(run: Run, tmp_pat
         (("types", "--set", "colour=1"), "no setting 'colour'"),
         (("types", "--set", "index.mode=quick"), "'auto', 'exact', 'chroma' or 'http'"),
         (("types", "--set", "index.mode"), "has no value"),
+        (("types", "--set", "=x"), "has no value"),
         (("types", "--config", "/nonexistent/c.json"), "does not exist"),
         (("find", "x", "--home", "{tmp}/list.json"), "memory folder"),
         (("demo", "--home", "{tmp}"), "is not empty"),

@@ -214,8 +214,8 @@ def _with_link(
     evidence = _EVIDENCE.get(relation) if convicted else None
     if evidence is not None:
         witness = copy.existing(other).metadata.confidence
-        moved = _moved(memory.metadata, evidence, str(other), relation, strength, witness)
-        changes[CONFIDENCE] = round(moved, _DIGITS)
+        now = _confidence_after(memory.metadata, evidence, str(other), relation, strength, witness)
+        changes[CONFIDENCE] = round(now, _DIGITS)
     linked = memory.changed(metadata=changes)
     if len(linked.text.encode("utf-8")) > copy.context.content_bytes:
         raise TooLarge(f"{str(uri)!r} has no room for another link.", hint="Shorten that memory first.")
@@ -229,7 +229,9 @@ def _since(copy: WorkingCopy, memory: Memory, other: MemoryUri) -> str:
     return context.now if context.said_at is None else max(each.metadata.text("updated_at") or "" for each in told)
 
 
-def _moved(metadata: Metadata, evidence: Evidence, other: str, relation: str, strength: float, witness: float) -> float:
+def _confidence_after(
+    metadata: Metadata, evidence: Evidence, other: str, relation: str, strength: float, witness: float
+) -> float:
     """The confidence with this evidence; what the same link said with another strength is taken back first."""
     confidence = metadata.confidence
     for known in metadata.links:
