@@ -187,14 +187,13 @@ class _Run:
         moment: datetime,
         done: Import,
     ) -> None:
-        config = memory.config
         self._store = memory.store
         self._export = export
         self._policy = on_conflict
         self._moment = moment
         self._stamp = moment.astimezone(UTC).isoformat(timespec="seconds")
-        self._context = PlanContext(memory.registry, config.user_space, config.agent_space, self._stamp)
-        self._redaction = redaction_of(config)
+        self._context = memory.plan_context(moment)
+        self._redaction = redaction_of(memory.config)
         self._spaces = _space_mapping([file.uri for file in export.files], into)
         #: A database keeps users apart: what is of another one would be found by nobody.
         self._holds_one_user = memory.store.ledger.database.is_remote

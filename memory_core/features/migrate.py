@@ -228,9 +228,7 @@ def migrate(memory: Runebook, request: MigrateRequest) -> Migration:
     """
     memory.opened.adopted.wait()
     moment = request.now or datetime.now(UTC)
-    at = moment.astimezone(UTC).isoformat(timespec="seconds")
-    config = memory.config
-    run = _Run(memory.store, PlanContext(memory.registry, config.user_space, config.agent_space, at))
+    run = _Run(memory.store, memory.plan_context(moment))
     run.survey()
     receipt = memory.store.commit(run.plan, kind="migrate", now=moment, dry_run=request.dry_run)
     memory.indexer.follow()

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from memory_core.core.command import Arg, Command
-from memory_core.core.commit.apart import decide
+from memory_core.core.commit.decide import decide
 from memory_core.core.commit.working_copy import PlanContext, WriteMode
 from memory_core.core.errors import ContentRejected, FieldRejected, InvalidInput, NotFound, RunebookError
 from memory_core.core.feature import Feature, Features
@@ -388,7 +388,7 @@ def accepted(
         context,
         source={**context.source, **proposal.source},
         assignment=proposal.assignment,
-        expected=proposal.seen,
+        seen=proposal.seen,
         reads_elsewhere=False,
         write_mode=WriteMode.REPLACE if proposal.edited else WriteMode.REFUSE,  # a person's words are meant as they are
     )

@@ -390,7 +390,7 @@ def _loads(call: ToolCall) -> bool:
 def growth_of(growing: Growing) -> Added:
     """What the new messages of a conversation add."""
     registry = growing.context.registry
-    return growth(growing.stored, growing.fresh, growing.counted, registry, growing.existing)
+    return growth(growing.stored, growing.fresh, growing.known_calls, registry, growing.existing)
 
 
 def _learned(growing: Growing) -> Learned:
@@ -405,7 +405,7 @@ def _learned(growing: Growing) -> Learned:
         }
         return frozenset(call.key for call in added.calls if call.key is not None and call.name not in refused)
 
-    return Learned(added.writes, are_facts=True, counted=counted)
+    return Learned(added.writes, are_facts=True, calls_counted=counted)
 
 
 FEATURE = Feature(learner=_learned)

@@ -9,8 +9,11 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,13 +37,13 @@ def edit(arguments: argparse.Namespace) -> int:
         path = None if memory.config.store.url else memory.store.files.path_for(uri)
         newest = _newest(memory, uri)
     if path is None:
-        return _edit_copy(arguments, uri, before)
+        return _edit_copy(arguments, uri, before, newest)
     if _editor() is None:
         how = f"Edit this file: what you save counts at once, and runebook history shows it.\n{path}"
         how += f"\nTo open it from here, set $EDITOR, for example: EDITOR=nano runebook edit '{uri}'"
         show(arguments, {"uri": str(uri), "path": str(path), "changed": False}, f"No editor is set. {how}")
         return 0
-    open_editor(path, "Set $EDITOR, or edit the file that runebook edit names without it.")
+    _open_editor(path, "Set $EDITOR, or edit the file that runebook edit names without it.")
     with open_memory_of(arguments, warm=False) as opened:
         memory = opened.at(str(uri))
         memory.store.adopt()
@@ -48,7 +51,7 @@ def edit(arguments: argparse.Namespace) -> int:
         return _say_what_changed(arguments, memory, uri, before, newest)
 
 
-def open_editor(path: Path, hint: str) -> None:
+def _open_editor(path: Path, hint: str) -> None:
     """Have a person edit a file.
 
     Raises:
@@ -134,7 +137,7 @@ def _commit(memory: Runebook, uri: MemoryUri, before: str, after: str) -> Commit
         MemoryChanged: If it is not.
         ContentRejected: If it can be no memory.
     """
-    from memory_core.core.commit.conflicts import moved_on
+    from memory_core.core.commit.conflicts import changed_since
     from memory_core.core.commit.working_copy import WorkingCopy
     from memory_core.core.errors import ContentRejected, TooLarge
     from memory_core.core.memory.results import Action, ChangeSet, OperationResult, text_sha256
@@ -148,7 +151,7 @@ def _commit(memory: Runebook, uri: MemoryUri, before: str, after: str) -> Commit
         raise TooLarge(f"the text is longer than {context.content_bytes:,} bytes.", hint="Make it shorter.")
 
     def planned(snapshot: Snapshot) -> ChangeSet:
-        refused = moved_on(snapshot, {str(uri): text_sha256(before)})
+        refused = changed_since(snapshot, {str(uri): text_sha256(before)})
         if refused is not None:
             return refused
         copy = WorkingCopy(snapshot, context)
@@ -164,31 +167,45 @@ def _commit(memory: Runebook, uri: MemoryUri, before: str, after: str) -> Commit
     return receipt
 
 
-def _edit_copy(arguments: argparse.Namespace, uri: MemoryUri, before: str) -> int:
-    """Edit a copy of what a database holds, and commit it; after an error the copy stays, and is named."""
+def _edit_copy(arguments: argparse.Namespace, uri: MemoryUri, before: str, newest: str | None) -> int:
+    """Edit a copy of what a database holds, and commit it."""
+    hint = "Set $EDITOR, for example EDITOR=nano: a database has no file to open."
+    with edited_copy(uri.name, before, hint) as after, open_memory_of(arguments, warm=False) as opened:
+        memory = opened.at(str(uri))
+        if after != before:
+            _commit(memory, uri, before, after)
+        return _say_what_changed(arguments, memory, uri, before, newest)
+
+
+@contextmanager
+def edited_copy(name: str, text: str, hint: str) -> Iterator[str]:
+    """The text as a person leaves it in their editor, which opens a copy; after an error the copy stays, and is named.
+
+    Args:
+        name: Of the copy's file.
+        text: What the editor shows.
+        hint: What to do where there is no editor, or it fails.
+
+    Raises:
+        InvalidInput: If there is no editor, it fails, or what it leaves is no UTF-8.
+    """
     if _editor() is None:
-        raise InvalidInput(_NO_EDITOR, hint="Set $EDITOR, for example EDITOR=nano: a database has no file to open.")
-    path = Path(tempfile.mkdtemp(prefix="runebook-")) / uri.name
-    path.write_text(before, encoding="utf-8", newline="\n")
+        raise InvalidInput(_NO_EDITOR, hint=hint)
+    path = Path(tempfile.mkdtemp(prefix="runebook-")) / name
+    path.write_bytes(text.encode("utf-8"))
     try:
-        open_editor(path, "Set $EDITOR, for example EDITOR=nano.")
-        after = _text_of(path)
-        with open_memory_of(arguments, warm=False) as opened:
-            memory = opened.at(str(uri))
-            newest = _newest(memory, uri)
-            if after != before:
-                _commit(memory, uri, before, after)
-            status = _say_what_changed(arguments, memory, uri, before, newest)
+        _open_editor(path, hint)
+        yield _text_of(path)
     except RunebookError as error:
-        error.hint = f"{error.hint} What you wrote is kept in {path}."
+        if path.exists():
+            error.hint = f"{error.hint} What you wrote is kept in {path}."
         raise
-    path.unlink(missing_ok=True)
-    path.parent.rmdir()
-    return status
+    shutil.rmtree(path.parent, ignore_errors=True)  # an editor may have left files of its own
 
 
 def _text_of(path: Path) -> str:
+    """The text of a file, its line breaks as they are."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"the edited text cannot be read: {error}.", hint="Save it as UTF-8.") from error

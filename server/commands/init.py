@@ -21,10 +21,11 @@ from memory_core.core.llm.client import COMMAND
 from memory_core.core.llm.command_model import preset_of, program_of
 from memory_core.core.memory.results import as_json
 from memory_core.core.store.files import STATE_NAME
-from server.commands.installing import YES, change_lines, pasting_lines, set_up, wanted_of, warnings_of
+from server.commands.installing import YES, change_lines, expanded, pasting_lines, set_up, wanted_of, warnings_of
 from server.commands.opening import open_memory_of, settings_file_of, settings_of, show
 from server.commands.progress_bars import Progress
 from server.hosts.host_table import GENERIC, Host, Machine, folders, hosts, hosts_here, hosts_named, this_machine
+from server.terminal import plain
 
 if TYPE_CHECKING:
     from memory_core.core.config import Config
@@ -91,19 +92,19 @@ def init(arguments: argparse.Namespace) -> int:
     choice = _chosen(arguments, machine, config, asks)
     preview = _set_up(arguments, machine, choice, dry_run=True)
     while asks and preview.changed:
-        print("\n".join(["", *preview.lines, ""]))
+        print(plain("\n".join(["", *preview.lines, ""])))
         answer = _line("Do it? y (yes), n (no), or the path of notes or an export to import as well: ")
         if answer.lower() in YES:
             break
         if answer.lower() in _NO:
             print("Nothing was written.")
             return 0
-        wider = replace(choice, sources=(*choice.sources, (Path(answer).expanduser(), None)))
+        wider = replace(choice, sources=(*choice.sources, (expanded(answer), None)))
         try:
             preview = _set_up(arguments, machine, wider, dry_run=True)
             choice = wider
         except RunebookError as error:
-            print(error)
+            print(plain(str(error)))
     if not preview.changed or not (asks or arguments.yes) or arguments.dry_run:
         status = "preview" if preview.changed else "unchanged"
         end = "Nothing is written yet. The same command with --yes does it." if preview.changed else preview.end
@@ -168,7 +169,7 @@ def _answered(given: str | None, default: str, question: str, read: Callable[[st
         try:
             return read(_line(f"   [{default}] ") or default)
         except InvalidInput as error:
-            print(f"   {error}")
+            print(plain(f"   {error}"))
 
 
 def _line(question: str) -> str:
@@ -218,7 +219,7 @@ def _llm(answer: str, config: Config) -> dict[str, Any]:
 
 def _sources(arguments: argparse.Namespace, machine: Machine) -> Iterator[tuple[Path, str | None]]:
     """What is imported: what the command line names, and what hosts and chats left on this machine."""
-    yield from ((Path(named).expanduser(), None) for named in arguments.sources)
+    yield from ((expanded(named), None) for named in arguments.sources)
     if not arguments.find:
         return
     transcripts = Path(folders(machine)["claude"]) / "projects"

@@ -157,19 +157,24 @@ def wanted_of(arguments: argparse.Namespace) -> Wanted:
     from server.hosts.host_setup import Wanted, launcher
 
     home = arguments.home or os.environ.get("RUNEBOOK_HOME")  # a host with windows does not see this shell's variables
-    options = [f"--home={Path(home).expanduser().absolute()}"] if home else []
-    options += [f"--config={Path(arguments.config).expanduser().absolute()}"] if arguments.config else []
+    options = [f"--home={expanded(home).absolute()}"] if home else []
+    options += [f"--config={expanded(arguments.config).absolute()}"] if arguments.config else []
     options += [f"--set={setting}" for setting in arguments.set]
     project = None if arguments.project is None else _project(arguments.project)
-    parts = {"server"} | ({"rules", "hooks"} & {part for part in ("rules", "hooks") if getattr(arguments, part, None)})
+    parts = {"server", *(part for part in ("rules", "hooks") if getattr(arguments, part, None))}
     shared = getattr(arguments, "shared", False)
     return Wanted(launcher(), tuple(options), shared, arguments.name, frozenset(parts), project)
+
+
+def expanded(named: str) -> Path:
+    """The path that a person names; of an unknown user, ``~nobody``, it is the name itself."""
+    return Path(os.path.expanduser(named))  # noqa: PTH111 - never raises
 
 
 def _project(named: str) -> Path:
     from memory_core.core.errors import InvalidInput
 
-    project = Path(named).expanduser().absolute()
+    project = expanded(named).absolute()
     if not project.is_dir():
         raise InvalidInput(f"{named} is no folder.", hint="Name a project's folder that is there.")
     return project

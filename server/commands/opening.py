@@ -266,14 +266,8 @@ def name_and_value(flag: str, text: str) -> tuple[str, str]:
 
 
 def _store_options(arguments: argparse.Namespace) -> tuple[Path | None, None, dict[str, Any]]:
-    from memory_core.core.errors import ConfigInvalid
-
     flags: dict[str, Any] = {"home": arguments.home or None}
-    for setting in arguments.set:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise ConfigInvalid(f"--set {setting!r} has no value.", hint="Write --set NAME=VALUE; see runebook config.")
-        flags[name.strip()] = value
+    flags |= dict(name_and_value("--set", each) for each in arguments.set)
     return Path(arguments.config) if arguments.config else None, None, flags
 
 

@@ -56,6 +56,10 @@ _LEADING = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" cont
 
 def serve(arguments: argparse.Namespace) -> int:
     """Serve MCP clients until they leave."""
+    if arguments.shared and arguments.transport != "stdio":
+        from memory_core.core.errors import InvalidInput
+
+        raise InvalidInput("--shared goes with --transport stdio.", hint="Leave one of them out.")
     if arguments.transport == "stdio" and sys.stdin is not None and sys.stdin.isatty():
         print(_BY_HAND, file=sys.stderr, flush=True)
     ways = {"stdio": _serve_stdio, "local": _serve_local}

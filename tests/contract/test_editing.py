@@ -110,3 +110,37 @@ def test_in_a_database_a_copy_that_an_editor_left_with_an_error_is_kept(
     assert main(["edit", uri, *options(rows)]) == 1
     kept = Path(capsys.readouterr().err.rpartition("is kept in ")[2].strip().removesuffix("."))
     assert kept.read_text("utf-8").startswith("The key is green.")
+
+
+def test_in_a_database_line_breaks_stay_and_what_an_editor_leaves_beside_the_copy_goes(
+    rows: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = rows.open()
+    uri = remember(memory, "The key is blue.\r\nIt hangs.", "notes", title="key")
+    assert "blue.\r\n" in memory.read(ReadRequest(uri)).content
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(copies))
+    set_editor(tmp_path, monkeypatch, "file.with_name(file.name + '~').write_text('old')")
+    assert main(["edit", uri, *options(rows)]) == 0
+    assert capsys.readouterr().out.startswith("Nothing was changed.")
+    set_editor(tmp_path, monkeypatch, "file.write_bytes(file.read_bytes().replace(b'blue', b'green'))")
+    assert main(["edit", uri, *options(rows)]) == 0
+    assert memory.read(ReadRequest(uri)).content.startswith("The key is green.\r\nIt hangs.")
+    assert list(copies.iterdir()) == []
+
+
+def test_in_a_database_what_came_meanwhile_is_told_to_whoever_changed_nothing(
+    rows: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = remember(rows.open(), "The key is blue.", "notes", title="key")
+    meanwhile = [sys.executable, "-m", "server.cli", "commit", "It hangs.", "--type", "notes", "--field", "title=key"]
+    set_editor(
+        tmp_path,
+        monkeypatch,
+        f"subprocess.run({[*meanwhile, *options(rows)]!r}, check=True, stdout=subprocess.DEVNULL)",
+    )
+    assert main(["edit", uri, *options(rows)]) == 0
+    out = capsys.readouterr().out
+    assert "note: changed meanwhile: " in out
+    assert "runebook undo" not in out

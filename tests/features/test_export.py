@@ -241,6 +241,19 @@ def test_a_file_that_differs_is_kept_put_beside_or_replaced_as_asked(memory: Run
         assert target.store.ledger.history()[0].kind == "import"
 
 
+def test_a_memory_as_long_as_a_raised_limit_allows_is_linked_with_the_one_it_comes_beside(tmp_path: Path) -> None:
+    limits = {"content_bytes": 400_000, "commit_bytes": 900_000}
+    tea: dict[str, Any] = {"memory_type": "preferences", "fields": {"topic": "Tea"}}
+    with opened(tmp_path / "source", limits=limits) as source:
+        source.commit(CommitRequest("Green tea, no sugar.\n" * 14_000, **tea))
+        path = exported(source, tmp_path / "all.zip")
+    with opened(tmp_path / "target", limits=limits) as target:
+        target.commit(CommitRequest("Black tea.", **tea))
+        (pair,) = imported(target, path, "both").beside
+        links = (split(target.read(ReadRequest(pair.uri)).content).trailer or {})["links"]
+        assert [(each["uri"], each["relation"]) for each in links] == [(pair.imported, "similar")]
+
+
 def test_the_same_memory_under_another_name_is_a_conflict(memory: Runebook, tmp_path: Path) -> None:
     path = exported(memory, tmp_path / "all.zip")
     with opened(tmp_path / "target") as target:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.graph import GRAPH, RELATE, Graph, GraphRequest, RelateRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook
-from tests.stores import entity, fact, note, only, said, trailer
+from tests.stores import edited, entity, fact, note, only, said, trailer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +59,35 @@ def test_a_relation_is_made_changed_and_removed_at_both_ends(memory: Runebook, o
     memory.run(UNDO, UndoRequest(removed.commit_id))
     assert relations(memory, new) == [(old, "replaces", 1.0)]
     assert made.commit_id != removed.commit_id
+
+
+def test_a_removed_contradiction_mends_the_memory_that_lost_though_it_was_edited_since(
+    memory: Runebook, offices: tuple[str, str]
+) -> None:
+    old, new = offices
+    memory.run(RELATE, RelateRequest(new, old, "contradicts", 0.5))
+    assert trailer(memory, old)["confidence"] == 0.75
+    edited(memory, old, {"patches": {"content": "The office was on the third floor."}}, now=LATE + timedelta(days=1))
+    assert trailer(memory, old)["updated_at"] > trailer(memory, new)["updated_at"]
+    memory.run(RELATE, RelateRequest(old, new, "contradicts", 1.0))
+    assert [trailer(memory, uri).get("confidence", 1.0) for uri in offices] == [0.5, 1.0]
+    memory.run(RELATE, RelateRequest(new, old, "contradicts", remove=True))
+    assert [trailer(memory, uri).get("confidence", 1.0) for uri in offices] == [1.0, 1.0]
+    assert relations(memory, old) == relations(memory, new) == []
+
+
+def test_a_contradiction_of_before_the_mark_is_mended_at_the_older_memory(
+    memory: Runebook, offices: tuple[str, str]
+) -> None:
+    old, new = offices
+    memory.run(RELATE, RelateRequest(new, old, "contradicts", 0.5))
+    file = memory.store.files.path_for(MemoryUri.parse(old))
+    text = file.read_text(encoding="utf-8")
+    unmarked = re.sub(r',\s*"lost": true', "", text)
+    assert unmarked != text
+    file.write_text(unmarked, encoding="utf-8", newline="\n")
+    memory.run(RELATE, RelateRequest(new, old, "contradicts", remove=True))
+    assert [trailer(memory, uri).get("confidence", 1.0) for uri in offices] == [1.0, 1.0]
 
 
 def test_what_cannot_be_related_says_so_and_changes_nothing(memory: Runebook, offices: tuple[str, str]) -> None:

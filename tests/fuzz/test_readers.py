@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memory_core.core.commit.commits import parse_operations
-from memory_core.core.commit.patch import MemoryPatchHandler
+from memory_core.core.commit.patch import apply_patch
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import RunebookError
 from memory_core.core.index.filter import compile_filter
@@ -101,7 +101,7 @@ long = settings(
 
 READERS: dict[str, tuple[Any, Callable[[Any], object]]] = {
     "memory file": (texts, lambda text: join(*split(text)[:2])),
-    "patch": (texts, lambda text: MemoryPatchHandler().apply_content_patch("one\ntwo\n咖啡\n", text)),
+    "patch": (texts, lambda text: apply_patch("one\ntwo\n咖啡\n", text)),
     "URI": (texts, lambda text: MemoryUri.parse(f"viking://{text}")),
     "filter": (objects, compile_filter),
     "conversation": (st.lists(objects | values, max_size=4), lambda raw: parse_lines(dump_lines(parse_messages(raw)))),

@@ -193,6 +193,7 @@ def test_rejected_commit_exits_with_1_and_a_partial_one_with_0(run: Run, tmp_pat
         (("types", "--set", "colour=1"), "no setting 'colour'"),
         (("types", "--set", "index.mode=quick"), "'auto', 'exact', 'chroma' or 'http'"),
         (("types", "--set", "index.mode"), "has no value"),
+        (("types", "--set", "=x"), "has no value"),
         (("types", "--config", "/nonexistent/c.json"), "does not exist"),
         (("find", "x", "--home", "{tmp}/list.json"), "memory folder"),
         (("demo", "--home", "{tmp}"), "is not empty"),
@@ -296,6 +297,11 @@ def test_taken_port_and_foreign_host_are_refused_at_once(run: Run) -> None:
         assert "Name a free port with --port" in refused(run("serve", "--transport", "http", "--port", port))
     assert "Name a free port with --port" in refused(run("serve", "--transport", "sse", "--port", "99999999"))
     assert "let other machines read" in refused(run("serve", "--transport", "sse", "--host", "0.0.0.0"))
+
+
+@pytest.mark.parametrize("transport", ["http", "sse", "local"])
+def test_a_shared_server_is_reached_over_stdio_only(run: Run, transport: str) -> None:
+    assert "--shared goes with --transport stdio" in refused(run("serve", "--shared", "--transport", transport))
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")

@@ -268,3 +268,11 @@ def test_history_names_the_file_that_an_import_brought(run: Run, tmp_path: Path)
     assert run("import", str(tmp_path / "notes"))[0] == 0
     assert run("history", f"{NOTES}/Kitchen.md")[1].rstrip().endswith("created notes/Kitchen.md from a.md")
     assert run("history")[1].rstrip().endswith("from a.md, b.md")
+
+
+def test_a_pass_of_maintenance_that_failed_does_not_say_that_there_was_nothing_to_do(run: Run, home: Path) -> None:
+    kept(run, "Tea is in the cupboard.")
+    (home / "user/default/rolling_summary.md").write_bytes(b"\xff\xfe")
+    status, out, _ = run("maintain", "--only", "rolling_summary")
+    assert status == 1
+    assert out.startswith("rolling_summary: nothing was done\n  stopped: ")

@@ -244,6 +244,28 @@ def test_a_person_is_asked_three_questions_sees_the_preview_and_adds_notes(home:
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_names_of_files_and_answers_cannot_act_on_the_terminal(home: Path) -> None:
+    foreign.write(home / "notes" / "\x1b[2Jboat.md", NOTES)
+    person = Person("cursor", "--language", "auto", "--no-find", "--import", str(home / "notes" / "\x1b[2Jboat.md"))
+    person.answers("[none]", "\x1b[2Jmodel")
+    person.answers("[none]", "none")
+    person.answers("Do it?", "~nobody/\x1b[2Jx")
+    person.answers("Do it?", "n")
+    assert person.leaves() == 0
+    assert "\x1b" not in person.shown
+    assert "\\x1b[2Jboat.md" in person.shown
+    assert "there is no file or folder" in person.shown
+
+
+@pytest.mark.parametrize(
+    "words", [("init", "--dry-run", "--import", "~nobody-here/x"), ("install", "cursor", "--project", "~nobody-here/x")]
+)
+def test_a_path_of_an_unknown_user_is_refused(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 1
+    assert "~nobody-here/x" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 def test_a_person_who_says_no_has_nothing_written(home: Path) -> None:
     before = files(home)
     person = Person("cursor", "--language", "auto", "--model", "none", "--no-find")

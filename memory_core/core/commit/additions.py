@@ -1,7 +1,8 @@
-"""What a text adds to another: adding is how a plain write meets a text that stands there already.
+"""What a text adds to another; a plain write adds to the text that stands there.
 
-A sentence was said if it differs in case, width, punctuation or list marks only. The standing text stays as it is, and
-nothing that is new is left out. Pure.
+A sentence counts as said where the other text has it but for case, width, punctuation and list marks. What stands below
+a heading, a line with a colon at its end or a list item that is new is added with it, said or not; below one that
+stands already, only what the text says nowhere. The standing text stays as it is. Pure.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ from memory_core.core.text.normalization import signature
 
 _BULLET = re.compile(r"[ \t]*[-*+•][ \t]+")
 _HEADING = re.compile(r"#{1,6}[ \t]")
+_ITEM = re.compile(r"[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]")
+#: Introduces the list below it.
+_INTRODUCTION = re.compile(r"[:：]\s*\Z")
+#: Depth of a paragraph; headings stand above it, list items below it.
+_PARAGRAPH = 7
 _OWN_FORM = re.compile(r"[ \t]|[|>#]|```|~~~|\d{1,3}[.)][ \t]")
 _LABEL_CHARS = 40
 _SENTENCE_END = re.compile(r"[.!?。！？…:;,，；、：]$")
@@ -36,7 +42,7 @@ def with_added(standing: str, given: str, *, label: bool = False) -> str:
     Args:
         standing: What is there.
         given: What is to be there, too.
-        label: They are values such as ``person``, not texts; a second one follows after a comma.
+        label: Both are values such as ``person``, not texts; a second one follows after a comma.
     """
     added = _new_blocks(standing, given)
     if not added:
@@ -50,13 +56,13 @@ def with_added(standing: str, given: str, *, label: bool = False) -> str:
         added = added[1:]
     bullet = _BULLET.match(standing.rstrip().rpartition("\n")[2])
     if bullet:
-        added = [block if _BULLET.match(block) or _OWN_FORM.match(block) else bullet[0] + block for block in added]
+        added = [block if _has_own_form(block) else bullet[0] + block for block in added]
     pieces, last = [standing.rstrip()], standing.rstrip().rpartition("\n")[2]
-    spaced = "\n\n" in f"{standing}{given}"
+    blank = "\n\n" in f"{standing}{given}"
     for block in added:
         listed = _BULLET.match(last) and _BULLET.match(block)
         joins = len(list(blocks(f"{last}\n{block}"))) == 1  # as one sentence
-        apart = _HEADING.match(block) or (not listed and (joins or spaced))
+        apart = _HEADING.match(block) or (not listed and (joins or _introduces(block) or blank))
         pieces.append(f"\n\n{block}" if apart else f"\n{block}")
         last = block.rpartition("\n")[2]
     return "".join(pieces)
@@ -86,13 +92,37 @@ def beside(standing: str, given: str) -> tuple[str, ...]:
 
 
 def _new_blocks(standing: str, given: str) -> list[str]:
-    """The blocks of ``given`` that say anything new, and the headings above them."""
+    """The blocks of ``given`` that say anything new or stand below a new one, and the headings above them."""
     said = _said(standing)
+    found: list[tuple[str, bool]] = []
+    above = 0  # the depth of the new block that those below it belong to
+    for block in blocks(given):
+        new, depth = any(_unsaid(block, said)), _depth(block)
+        if not above or depth <= above:
+            above = depth if new and (depth != _PARAGRAPH or _introduces(block)) else 0
+        found.append((block, new or above > 0))
     kept: list[str] = []
-    for block in reversed(list(blocks(given))):
-        if any(_unsaid(block, said)) or (_HEADING.match(block) and kept and not _HEADING.match(kept[-1])):
+    for block, new in reversed(found):
+        if new or (_HEADING.match(block) and kept and not _HEADING.match(kept[-1])):
             kept.append(block.rstrip())
     return kept[::-1]
+
+
+def _depth(block: str) -> int:
+    """Of headings their level, of a list's items their indentation below a paragraph."""
+    if _HEADING.match(block):
+        return len(block) - len(block.lstrip("#"))
+    return _PARAGRAPH + 1 + len(block) - len(block.lstrip()) if _ITEM.match(block) else _PARAGRAPH
+
+
+def _introduces(block: str) -> bool:
+    """Whether a line outside a list introduces what is below it."""
+    return _depth(block) == _PARAGRAPH and _INTRODUCTION.search(block) is not None
+
+
+def _has_own_form(block: str) -> bool:
+    """Whether a block that joins a list does not become an item of it."""
+    return bool(_BULLET.match(block) or _OWN_FORM.match(block)) or _introduces(block)
 
 
 @lru_cache(maxsize=4)

@@ -50,7 +50,7 @@ class Growing:
         snapshot: The store before this commit.
         context: Of the plan.
         is_extracted: Whether a model will make memories of it.
-        counted: Which of some calls were counted before, by their keys.
+        known_calls: Which of some calls were counted before, by their keys.
     """
 
     stored: Sequence[Message]
@@ -58,7 +58,7 @@ class Growing:
     snapshot: Snapshot
     context: PlanContext
     is_extracted: bool
-    counted: Callable[[frozenset[str]], frozenset[str]]
+    known_calls: Callable[[frozenset[str]], frozenset[str]]
     _made: dict[Any, Any] = field(default_factory=dict)
 
     @cached_property
@@ -92,13 +92,13 @@ class Learned:
     Attributes:
         writes: What is to be remembered.
         are_facts: Whether it is what happened, such as a count, so that it never waits for the owner.
-        counted: Given the results of the writes: keys of the calls that are counted now.
+        calls_counted: Given the results of the writes: keys of the calls that are counted now.
         notes: For the receipt.
     """
 
     writes: Sequence[WriteOp] = ()
     are_facts: bool = False
-    counted: Callable[[Sequence[OperationResult]], frozenset[str]] = lambda _results: frozenset()
+    calls_counted: Callable[[Sequence[OperationResult]], frozenset[str]] = lambda _results: frozenset()
     notes: tuple[str, ...] = ()
 
 
@@ -159,7 +159,7 @@ class MessageRecorder:
         def planned(snapshot: Snapshot) -> ChangeSet:
             before = snapshot.text(log)
             stored, _ = parse_lines(before or "")
-            # What was stored under another setting is known again too.
+            # What was stored before redaction was on is compared redacted.
             known = self.commits.cleaner.messages(stored)[0] if redactions else stored
             known = with_forgotten(known, messages)
             project, private = _place(stored, assignment)
@@ -187,7 +187,7 @@ class MessageRecorder:
                     log,
                     stored=total if self.queues else None,
                     known=len(stored),
-                    call_keys=_counted(learned, decided.results),
+                    call_keys=_calls_counted(learned, decided.results),
                 ),
             )
 
@@ -218,10 +218,10 @@ class MessageRecorder:
     ) -> list[Learned]:
         """What the new messages teach without a model: first the facts."""
 
-        def counted(keys: frozenset[str]) -> frozenset[str]:
+        def known_calls(keys: frozenset[str]) -> frozenset[str]:
             return self.store.ledger.extractions.counted(keys, self.commits.sessions)
 
-        growing = Growing(stored, fresh, snapshot, context, self.is_extracted, counted)
+        growing = Growing(stored, fresh, snapshot, context, self.is_extracted, known_calls)
         learned = [learn(growing) for learn in self.commits.features.members("learner")]
         return sorted(learned, key=lambda each: not each.are_facts)
 
@@ -237,12 +237,12 @@ class MessageRecorder:
         return (OperationResult("extraction", str(log), Action.QUEUED, note=note),)
 
 
-def _counted(learned: Sequence[Learned], results: Sequence[OperationResult]) -> frozenset[str]:
+def _calls_counted(learned: Sequence[Learned], results: Sequence[OperationResult]) -> frozenset[str]:
     """Keys of the calls that are counted, by the results of what was learned, in its order."""
     keys: frozenset[str] = frozenset()
     at = 0
     for each in learned:
-        keys |= each.counted(results[at : at + len(each.writes)])
+        keys |= each.calls_counted(results[at : at + len(each.writes)])
         at += len(each.writes)
     return keys
 

@@ -1,7 +1,7 @@
-"""Commits: turns operations, explicit content and conversations into commits.
+"""Commits of operations and of explicit content.
 
-The only writer above the store. It checks sizes, builds the plan's context and leaves every decision to the
-pure planner. It runs no model: what a model decided arrives as operations.
+It checks sizes, builds the plan's context and leaves every decision to the pure planner. It runs no model: what a model
+decided arrives as operations.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from memory_core.core.commit.apart import decide
-from memory_core.core.commit.conflicts import moved_on
+from memory_core.core.commit.conflicts import changed_since
+from memory_core.core.commit.decide import decide
 from memory_core.core.commit.working_copy import PlanContext, WriteMode
 from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, TooLarge
@@ -175,7 +175,7 @@ class Commits:
         request_id: str | None = None,
         dry_run: bool = False,
         now: datetime | None = None,
-        expected: Mapping[str, str] | None = None,
+        seen: Mapping[str, str] | None = None,
         reads_elsewhere: bool = False,
         only_if: Mapping[str, str] | None = None,
         span: Span | None = None,
@@ -196,16 +196,16 @@ class Commits:
             request_id: Makes a retry return the first receipt.
             dry_run: Plan only.
             now: Time of the commit, with the offset that decides the day of a log; default the clock's, on the wall.
-            expected: SHA-256 of the files as the author of the operations saw them; see ``PlanContext``.
+            seen: SHA-256 of the files as the author of the operations saw them; see ``PlanContext``.
             reads_elsewhere: Whether the author may have read other files too.
-            only_if: SHA-256 of files that must still be so, or nothing at all is done; see ``conflicts.moved_on``.
+            only_if: SHA-256 of files that must still be so, or nothing at all is done; see ``conflicts.changed_since``.
             span: The messages that the operations were made of. They leave the queue with this commit, unless
                 nothing of it could be applied or a file changed meanwhile. Operations may then be empty.
             settlement: Likewise, for messages out of their order.
             kind: Of the commit, shown in history.
             assignment: The project of the memories.
             said_at: When what the operations tell was said, aware; None is now.
-            write_mode: What a write does where text stands that it does not say, unless it says itself.
+            write_mode: What a write does where text stands that it does not say, unless the write says `replace`.
             watch: Told what is planned, before it is done or, with ``dry_run``, instead.
 
         Raises:
@@ -225,11 +225,11 @@ class Commits:
         cleared = self.cleaner.operations(parsed)
         parsed = cleared.operations
         moment = now or datetime.now().astimezone()
-        by_model = source_kind != "user_explicit" and (span or settlement or expected) is not None
+        by_model = source_kind != "user_explicit" and (span or settlement or seen) is not None
         settle = self.reviewer if by_model and self.reviewer is not None else decide
         context = replace(
             self.context(moment, source_kind, session_id, said_at),
-            expected=expected,
+            seen=seen,
             reads_elsewhere=reads_elsewhere,
             assignment=assignment,
             write_mode=write_mode,
@@ -246,7 +246,7 @@ class Commits:
         notes = ((escaped(f"ignored unknown keys: {', '.join(ignored)}"),) if ignored else ()) + cleared.notes
 
         def planned(snapshot: Snapshot) -> ChangeSet:
-            if only_if is not None and (refused := moved_on(snapshot, only_if)) is not None:
+            if only_if is not None and (refused := changed_since(snapshot, only_if)) is not None:
                 return refused
             if span is not None and not self._awaits(span, snapshot):
                 return _done_meanwhile(span.log)

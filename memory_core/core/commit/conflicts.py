@@ -2,8 +2,8 @@
 
 A model's operations carry the hash of each file that it saw; one that replaces or deletes what has changed since is
 refused alone (``check_…``). A person who edits a page sends back what was seen; if another tab, an agent or a hand
-changed the file meanwhile, nothing at all is done (``moved_on``), and whoever asks can look at both. Checked inside the
-transaction, where nobody comes in between. Pure.
+changed the file meanwhile, nothing at all is done (``changed_since``), and whoever asks can look at both. Checked
+inside the transaction, where nobody comes in between. Pure.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def check_fields(
         memory_type: Its type.
         given: Values or patches of the operation, by field.
         merged: What became of them.
-        adds: Text was added to, not replaced.
+        adds: Whether the write adds to text instead of replacing it.
 
     Raises:
         MemoryChanged: The operation is refused whole, so that sending it again adds no sum twice.
     """
-    if not copy.moved(uri):
+    if not copy.changed_since_seen(uri):
         return
     misfits = [error for error in merged.rejected.values() if isinstance(error, PatchRejected)]
     if misfits:
@@ -76,7 +76,7 @@ def check_removal(copy: WorkingCopy, uri: MemoryUri) -> None:
     Raises:
         MemoryChanged: If the memory says something else than what was seen, or was not seen.
     """
-    if not copy.moved(uri):
+    if not copy.changed_since_seen(uri):
         return
     seen, before = copy.memory_seen(uri), copy.memory_before(uri)
     if seen is None or seen.type is None or _fields(seen) != _fields(before):
@@ -88,13 +88,13 @@ def check_summary(copy: WorkingCopy, uri: MemoryUri, given: str) -> None:
 
     Args:
         copy: The plan's files.
-        uri: The L0 or L1.
+        uri: Its abstract or overview.
         given: The whole new text.
 
     Raises:
         MemoryChanged: If somebody wrote another text meanwhile.
     """
-    if not copy.moved(uri):
+    if not copy.changed_since_seen(uri):
         return
     now = _authored(uri, copy.before(uri))
     if now and now not in (_authored(uri, copy.seen_text(uri)), given.strip()):
@@ -135,24 +135,26 @@ def _changed(copy: WorkingCopy, uri: MemoryUri, consequence: str, cause: Runeboo
     return MemoryChanged(f"{reason}: {cause.message}", hint=cause.hint, uri=str(uri))
 
 
-OP = "precondition"
+_OP = "precondition"
 #: In place of a hash: that there is no such file.
 ABSENT = ""
 _MOVED_HINT = "Look at it as it is now, and send the change again with what you saw then."
 
 
-def moved_on(snapshot: Snapshot, expected: Mapping[str, str]) -> ChangeSet | None:
+def changed_since(snapshot: Snapshot, expected: Mapping[str, str]) -> ChangeSet | None:
     """The refusal of everything, if a file is no longer what it was; None if all are.
 
     Args:
         snapshot: The store under its lock.
         expected: SHA-256 of each file's text, by URI; ``ABSENT`` of one that is not there.
     """
-    refused = tuple(_refusal(uri, how) for uri, sha256 in expected.items() if (how := _moved(snapshot, uri, sha256)))
+    refused = tuple(
+        _refusal(uri, how) for uri, sha256 in expected.items() if (how := _change_since(snapshot, uri, sha256))
+    )
     return ChangeSet((), refused) if refused else None
 
 
-def _moved(snapshot: Snapshot, uri: str, sha256: str) -> str | None:
+def _change_since(snapshot: Snapshot, uri: str, sha256: str) -> str | None:
     try:
         place = MemoryUri.parse(uri)
         text = snapshot.text(place)
@@ -166,4 +168,4 @@ def _moved(snapshot: Snapshot, uri: str, sha256: str) -> str | None:
 
 
 def _refusal(uri: str, how: str) -> OperationResult:
-    return OperationResult(OP, escaped(uri), Action.REJECTED, f"{escaped(uri)} {how}", _MOVED_HINT, conflict=True)
+    return OperationResult(_OP, escaped(uri), Action.REJECTED, f"{escaped(uri)} {how}", _MOVED_HINT, conflict=True)

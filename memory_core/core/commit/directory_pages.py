@@ -1,4 +1,4 @@
-"""L0 and L1 of every directory of memories: views, made after a commit from what the catalog knows.
+"""Abstract and overview of every directory of memories: views, made after a commit from what the catalog knows.
 
 A page is what a person or a model wrote on it, and below a comment line the list: the newest memories with a line each.
 The words are in the ledger like any text; the list is not, and is made anew whenever memories of the directory were
@@ -39,7 +39,6 @@ from memory_core.core.store.files import Seen
 from memory_core.core.store.local import Store
 
 _log = logging.getLogger(__name__)
-_ABSTRACT_CHARS = 256
 #: A page that others write at the same time is made from what they left.
 _ATTEMPTS = 4
 
@@ -154,7 +153,7 @@ class DirectoryPages:
         filled = ""
         if template and not (given is not None and given.strip()):
             filled = render(memory.type.model_copy(update={"content_template": template}), memory.fields).strip()
-        return listed(uri.name, filled or abstract_of(memory, "", _ABSTRACT_CHARS), important=important)
+        return listed(uri.name, filled or abstract_of(memory, ""), important=important)
 
     def _folders(self, directory: MemoryUri) -> Iterator[str]:
         """Names of the folders below that hold memories of some type; only type directories are looked into."""

@@ -6,7 +6,8 @@ says nothing new about a memory's content, so neither ``version`` nor ``updated_
 gone stay as history; entries of another shape stay as they are.
 
 A link that is new, or has another strength now, is evidence: ``confidence`` of what is supported rises, of what is
-contradicted or replaced falls (``memory.evidence``). Of two that contradict each other it is the older that loses.
+contradicted or replaced falls (``memory.evidence``). Of two that contradict each other the older one loses; its link
+is marked ``lost``, so that it is also the one that a changed or removed link mends.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _EVIDENCE: Mapping[str, Evidence] = {
     "contradicts": "contradiction",
     "replaced_by": "contradiction",
 }
+#: Contradicts the memory at either end.
+_MUTUAL = "contradicts"
 _DIGITS = 4
 
 
@@ -177,10 +180,23 @@ def _expect_target(copy: WorkingCopy, source: MemoryUri, given: GivenLink) -> Me
 
 def _loser(copy: WorkingCopy, source: MemoryUri, target: MemoryUri, relation: str) -> MemoryUri:
     """Of two memories that are linked the one whose confidence the link moves."""
-    if relation != "contradicts":
+    if relation != _MUTUAL:
         return source if relation in _EVIDENCE else target
+    for holder, other in ((source, target), (target, source)):
+        if _has_lost(copy.existing(holder), other):
+            return holder
     said = {uri: str(copy.existing(uri).metadata.get("updated_at", "")) for uri in (source, target)}
     return source if said[source] < said[target] else target
+
+
+def _has_lost(memory: Memory, other: MemoryUri) -> bool:
+    """Whether a contradiction by another memory was weighed against this one."""
+    stored = memory.metadata.get(LINKS)
+    wanted = (str(other), _MUTUAL, True)
+    return any(
+        isinstance(each, dict) and (each.get("uri"), each.get("relation"), each.get("lost")) == wanted
+        for each in (stored if isinstance(stored, list) else [stored])
+    )
 
 
 def _with_link(
@@ -188,15 +204,18 @@ def _with_link(
 ) -> Memory:
     """The memory with the link; ``convicted`` says that the link moves this memory's confidence."""
     memory = copy.changeable(uri)
-    links = _merged(memory.metadata.get(LINKS), str(other), relation, strength, _since(copy, memory, other))
+    entry = {"uri": str(other), "relation": relation, "strength": strength, "at": _since(copy, memory, other)}
+    if convicted and relation == _MUTUAL:
+        entry["lost"] = True
+    links = _merged(memory.metadata.get(LINKS), entry)
     if links == memory.metadata.get(LINKS):
         return memory
     changes: dict[str, Any] = {LINKS: links}
     evidence = _EVIDENCE.get(relation) if convicted else None
     if evidence is not None:
         witness = copy.existing(other).metadata.confidence
-        moved = _moved(memory.metadata, evidence, str(other), relation, strength, witness)
-        changes[CONFIDENCE] = round(moved, _DIGITS)
+        now = _confidence_after(memory.metadata, evidence, str(other), relation, strength, witness)
+        changes[CONFIDENCE] = round(now, _DIGITS)
     linked = memory.changed(metadata=changes)
     if len(linked.text.encode("utf-8")) > copy.context.content_bytes:
         raise TooLarge(f"{str(uri)!r} has no room for another link.", hint="Shorten that memory first.")
@@ -210,7 +229,9 @@ def _since(copy: WorkingCopy, memory: Memory, other: MemoryUri) -> str:
     return context.now if context.said_at is None else max(each.metadata.text("updated_at") or "" for each in told)
 
 
-def _moved(metadata: Metadata, evidence: Evidence, other: str, relation: str, strength: float, witness: float) -> float:
+def _confidence_after(
+    metadata: Metadata, evidence: Evidence, other: str, relation: str, strength: float, witness: float
+) -> float:
     """The confidence with this evidence; what the same link said with another strength is taken back first."""
     confidence = metadata.confidence
     for known in metadata.links:
@@ -219,19 +240,19 @@ def _moved(metadata: Metadata, evidence: Evidence, other: str, relation: str, st
     return weighed(confidence, evidence, strength, witness)
 
 
-def _merged(stored: Any, uri: str, relation: str, strength: float, now: str) -> list[Any]:
+def _merged(stored: Any, entry: Mapping[str, Any]) -> list[Any]:
     """The links with one more, or with that one's strength renewed; over the limit the oldest alike goes first."""
     links = list(stored) if isinstance(stored, list) else [] if stored is None else [stored]
-    entry = {"uri": uri, "relation": relation, "strength": strength, "at": now}
+    ends = (entry["uri"], entry["relation"])
     for index, known in enumerate(links):
-        if isinstance(known, dict) and (known.get("uri"), known.get("relation", SIMILAR)) == (uri, relation):
-            if known.get("strength") != strength:
+        if isinstance(known, dict) and (known.get("uri"), known.get("relation", SIMILAR)) == ends:
+            if known.get("strength") != entry["strength"]:
                 links[index] = {**known, **entry}
             return links
     while len(links) >= LINKS_LIMIT:
         alike = [at for at, known in enumerate(links) if isinstance(known, dict) and known.get("relation") == SIMILAR]
         del links[alike[0] if alike else 0]
-    return [*links, entry]
+    return [*links, dict(entry)]
 
 
 #: Members of a trailer that hold links.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from memory_core.core.commit.patch import MemoryPatchHandler, is_patch, opens_as_patch
+from memory_core.core.commit.patch import apply_patch, is_patch, opens_as_patch
 from memory_core.core.commit.working_copy import WriteMode
 from memory_core.core.errors import FieldRejected, RunebookError
 from memory_core.core.frozen import frozen
@@ -137,7 +137,7 @@ def _patched(
     # A new memory may quote the format in its prose; an existing one gets a stray marker reported instead.
     if _is_blocks(value) or (isinstance(value, str) and (opens_as_patch(value) if creates else is_patch(value))):
         patch = cast(str | list[SearchReplace], value)
-        return coerce(field, MemoryPatchHandler().apply_content_patch(text, patch))
+        return coerce(field, apply_patch(text, patch))
     new = coerce(field, value)
     if mode is WriteMode.REPLACE or not (isinstance(old, str) and old.strip() and isinstance(new, str)):
         return new

@@ -184,10 +184,10 @@ def _overlap(
             break
     longest: list[tuple[_Turn, _Turn]] = []
     start = 0
-    for length, before_end in heapq.nlargest(_TRIES, ((length, -end) for end, length in enumerate(lengths, 1))):
-        run = _last_run(old, new[:-before_end], length)
+    for length, negative_end in heapq.nlargest(_TRIES, ((length, -end) for end, length in enumerate(lengths, 1))):
+        run = _last_run(old, new[:-negative_end], length)
         if len(run) > len(longest):
-            longest, start = run, -before_end - len(run)
+            longest, start = run, -negative_end - len(run)
     if opening and (len(opening) == len(old) or _names_itself(opening, times) or _weight(opening) > SHORT_WEIGHT):
         return opening, 0
     if _names_itself(longest, times) or (len(longest) >= 2 and _weight(longest) >= RUN_WEIGHT):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import string
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import islice, pairwise
 
@@ -106,39 +106,36 @@ class _Source:
             offset = self.text.find(search, offset + 1)
 
 
-class MemoryPatchHandler:
-    """Applies patches; holds no state."""
+def apply_patch(original: str, patch: str | Sequence[SearchReplace]) -> str:
+    """The text after ``patch``.
 
-    def apply_content_patch(self, original: str, patch: str | Sequence[SearchReplace]) -> str:
-        """The text after ``patch``.
+    Args:
+        original: The field's present text.
+        patch: SEARCH/REPLACE text of one or more blocks, the same as a list, or text without
+            marker lines, which replaces the whole field.
 
-        Args:
-            original: The field's present text.
-            patch: SEARCH/REPLACE text of one or more blocks, the same as a list, or text without
-                marker lines, which replaces the whole field.
-
-        Raises:
-            PatchRejected: If the patch is malformed, or any block is missing, ambiguous, overlaps another,
-                or would delete by a near match. Nothing is applied then.
-        """
-        if isinstance(patch, str):
-            if not is_patch(patch):
-                return patch
-            blocks = _parse(patch)
-        else:
-            blocks = [(_Reading(block.search, block.replace, block.start_line),) for block in patch]
-        source = _Source(original)
-        edits: list[_Edit] = []
-        for number, readings in enumerate(blocks, start=1):
-            try:
-                edits.append(_locate(source, readings))
-            except PatchRejected as error:
-                if len(blocks) == 1:
-                    raise
-                raise PatchRejected(
-                    f"Block {number} of {len(blocks)}: {error.message} No block was applied.", hint=error.hint
-                ) from error
-        return _apply(source, edits)
+    Raises:
+        PatchRejected: If the patch is malformed, or any block is missing, ambiguous, overlaps another,
+            or would delete by a near match. Nothing is applied then.
+    """
+    if isinstance(patch, str):
+        if not is_patch(patch):
+            return patch
+        blocks = _parse(patch)
+    else:
+        blocks = [(_Reading(block.search, block.replace, block.start_line),) for block in patch]
+    source = _Source(original)
+    edits: list[_Edit] = []
+    for number, readings in enumerate(blocks, start=1):
+        try:
+            edits.append(_locate(source, readings))
+        except PatchRejected as error:
+            if len(blocks) == 1:
+                raise
+            raise PatchRejected(
+                f"Block {number} of {len(blocks)}: {error.message} No block was applied.", hint=error.hint
+            ) from error
+    return _apply(source, edits)
 
 
 def only_adds(patch: object) -> bool:
@@ -237,8 +234,7 @@ def _malformed(reason: str) -> PatchRejected:
 
 
 def _locate(source: _Source, readings: tuple[_Reading, ...]) -> _Edit:
-    finders: tuple[Callable[[_Source, _Reading], _Edit | None], ...] = (_exact, _tolerant)
-    for find in finders:
+    for find in (_exact, _tolerant):
         found = [edit for reading in readings if (edit := find(source, reading)) is not None]
         if len(found) > 1:
             raise PatchRejected(

@@ -3,8 +3,7 @@
 Each operation stands alone: one that is refused leaves a reason and a hint in the receipt and the rest goes
 on. Operations on the same file build on each other. Names come from the type's template; the same
 normalised key is the same memory; a name made up from a text's first words never overwrites another text. What
-the author of the operations did not see is not overwritten (``conflicts``); links join both ends (``links``); the
-summaries of every directory that changed follow (``summaries``).
+the author of the operations did not see is not overwritten (``conflicts``); links join both ends (``links``).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any
 from memory_core.core.commit.conflicts import check_fields, check_removal, check_summary
 from memory_core.core.commit.links import link, link_replacement
 from memory_core.core.commit.merge_fields import FieldMerge, TextStands, write_fields
-from memory_core.core.commit.patch import MemoryPatchHandler, is_patch
+from memory_core.core.commit.patch import apply_patch, is_patch
 from memory_core.core.commit.working_copy import (
     MERGE_WORK,
     OPERATION_WORK,
@@ -64,8 +63,7 @@ from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
 from memory_core.core.progress import tell
 from memory_core.core.store.local import Snapshot
 
-ABSTRACT_LIMIT_CHARS = 1_000
-OVERVIEW_LIMIT_CHARS = 16_000
+_WRITTEN_ABSTRACT_CHARS, _WRITTEN_OVERVIEW_CHARS = 1_000, 16_000
 #: Sentences that a text may no longer say and that are looked for in the whole of it.
 _LACKING = 50
 _NOW_CHARS, _WENT_CHARS, _STANDING_CHARS = 400, 300, 1_200
@@ -113,7 +111,7 @@ def plan(operations: MemoryOperations, snapshot: Snapshot, context: PlanContext)
 
 
 class _Planner:
-    """Collects outcomes over a draft of the texts that the operations touch."""
+    """Collects decisions over a working copy of the texts that the operations touch."""
 
     def __init__(self, snapshot: Snapshot, context: PlanContext) -> None:
         self._context = context
@@ -130,50 +128,50 @@ class _Planner:
             tell("deciding what the operations do", len(self._results), unit="operations")
         try:
             self._copy.work(OPERATION_WORK)
-            outcome = decide()
+            decision = decide()
         except StoreBusy:  # no operation is at fault; the same request may succeed in a moment
             raise
         except RunebookError as error:
             about = error.uri if isinstance(error, MemoryChanged) else subject
             self._results.append(refusal(op, about, error))
             return
-        before = self._copy.text(outcome.uri)
-        now, went = self._quoted(outcome) if self._context.quotes else (None, None)
-        if isinstance(outcome.after, Memory):
-            self._copy.store(outcome.after)
+        before = self._copy.text(decision.uri)
+        now, went = self._quoted(decision) if self._context.quotes else (None, None)
+        if isinstance(decision.after, Memory):
+            self._copy.store(decision.after)
         else:
-            self._copy.put(outcome.uri, outcome.after)
-        after = self._copy.text(outcome.uri)
+            self._copy.put(decision.uri, decision.after)
+        after = self._copy.text(decision.uri)
         if after == before:
-            action = Action.REJECTED if outcome.rejected else Action.UNCHANGED
+            action = Action.REJECTED if decision.rejected else Action.UNCHANGED
         elif after is None:
             action = Action.DELETED
         else:
             action = Action.CREATED if before is None else Action.UPDATED
-        reasons = [f"field '{name}' kept as it was: {error.message}" for name, error in outcome.rejected.items()]
-        hints = list(dict.fromkeys(error.hint for error in outcome.rejected.values()))
+        reasons = [f"field '{name}' kept as it was: {error.message}" for name, error in decision.rejected.items()]
+        hints = list(dict.fromkeys(error.hint for error in decision.rejected.values()))
         self._results.append(
             OperationResult(
                 op,
-                str(outcome.uri),
+                str(decision.uri),
                 action,
                 " ".join(reasons) or None,
                 " ".join(hints) or None,
-                "; ".join(outcome.notes) or None,
+                "; ".join(decision.notes) or None,
                 now=now,
                 went=went,
-                project=outcome.after.project if isinstance(outcome.after, Memory) else None,
+                project=decision.after.project if isinstance(decision.after, Memory) else None,
             )
         )
         if links:
-            self._links.append((len(self._results) - 1, outcome.uri, links))
-        if outcome.replacement is not None:
-            self._replacements.append((len(self._results) - 1, outcome.replacement, outcome.uri))
+            self._links.append((len(self._results) - 1, decision.uri, links))
+        if decision.replacement is not None:
+            self._replacements.append((len(self._results) - 1, decision.replacement, decision.uri))
 
-    def _quoted(self, outcome: _Decision) -> tuple[str | None, str | None]:
+    def _quoted(self, decision: _Decision) -> tuple[str | None, str | None]:
         """Of a memory whose text changes: how it begins now, and what it no longer says."""
-        after = outcome.after
-        before = self._copy.memory(outcome.uri) if isinstance(after, Memory) else None
+        after = decision.after
+        before = self._copy.memory(decision.uri) if isinstance(after, Memory) else None
         if before is None or not isinstance(after, Memory) or before.body == after.body:
             return None, None
         from memory_core.core.commit.additions import missing
@@ -300,7 +298,7 @@ class _Planner:
         return _Decision(uri, None, replacement=replacement)
 
     def overview(self, op: OverviewOp, name: str, text: str) -> _Decision:
-        """Set or patch a directory's L0, or the authored part of its L1."""
+        """Set or patch a directory's abstract, or the authored part of its overview."""
         check_text(op)
         self._context.assignment.check_shared()
         directory = self._context.owned(op.directory_uri)
@@ -317,16 +315,16 @@ class _Planner:
         else:
             text = parse_page(text).authored if name == OVERVIEW_NAME else text
             check_summary(self._copy, uri, text)
-        limit = ABSTRACT_LIMIT_CHARS if name == ABSTRACT_NAME else OVERVIEW_LIMIT_CHARS
+        limit = _WRITTEN_ABSTRACT_CHARS if name == ABSTRACT_NAME else _WRITTEN_OVERVIEW_CHARS
         if len(text) > limit:
             raise TooLarge(f"{name} would have {len(text)} characters; the limit is {limit}.", hint="Shorten it.")
         return _Decision(uri, text.rstrip("\r\n" if name == OVERVIEW_NAME else "\n") + "\n")
 
     def _patched(self, uri: MemoryUri, current: str, patch: str) -> str:
         try:
-            return MemoryPatchHandler().apply_content_patch(current, patch)
+            return apply_patch(current, patch)
         except PatchRejected as error:
-            if self._copy.moved(uri):
+            if self._copy.changed_since_seen(uri):
                 raise MemoryChanged(
                     f"{str(uri)!r} changed since it was read: {error.message}", hint=error.hint, uri=str(uri)
                 ) from error

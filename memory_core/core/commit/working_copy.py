@@ -45,9 +45,9 @@ class PlanContext:
         source: Written into new memories: kind and, where known, session.
         assignment: The project of the memories, and whether they are private to it.
         content_bytes: Largest file a plan may produce.
-        expected: SHA-256 of each file's text as the author of the operations saw it, by URI; None is no check.
-        reads_elsewhere: Whether the author may have read files that ``expected`` does not name.
-        write_mode: What a write does to text that stands there, unless it says itself.
+        seen: SHA-256 of each file's text as the author of the operations saw it, by URI; None is no check.
+        reads_elsewhere: Whether the author may have read files that ``seen`` does not name.
+        write_mode: What a write does to text that stands there, unless the write says `replace`.
         quotes: Whether results show what became of a memory's text.
     """
 
@@ -59,7 +59,7 @@ class PlanContext:
     source: Mapping[str, Any] = field(default_factory=dict)
     assignment: ProjectAssignment = field(default_factory=ProjectAssignment)
     content_bytes: int = 262_144
-    expected: Mapping[str, str] | None = None
+    seen: Mapping[str, str] | None = None
     reads_elsewhere: bool = False
     write_mode: WriteMode = WriteMode.ADD
     quotes: bool = False
@@ -198,7 +198,7 @@ class WorkingCopy:
 
     def seen_sha256(self, uri: MemoryUri) -> str | None:
         """Hash of the text as the author of the operations saw it; None if not seen."""
-        return (self.context.expected or {}).get(str(uri))
+        return (self.context.seen or {}).get(str(uri))
 
     def seen_text(self, uri: MemoryUri) -> str | None:
         """The text as the author of the operations saw it; None if not seen, or no commit knows it."""
@@ -209,10 +209,10 @@ class WorkingCopy:
         """The memory as the author of the operations saw it; see ``seen_text``."""
         return self._parsed(uri, self.seen_text(uri))
 
-    def moved(self, uri: MemoryUri) -> bool:
+    def changed_since_seen(self, uri: MemoryUri) -> bool:
         """Whether the author of the operations saw another text than the one before this plan, or none."""
         seen, before = self.seen_sha256(uri), self.before(uri)
-        if self.context.expected is None or (seen is None and self.context.reads_elsewhere):
+        if self.context.seen is None or (seen is None and self.context.reads_elsewhere):
             return False
         return seen != (None if before is None else text_sha256(before))
 

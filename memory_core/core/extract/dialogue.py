@@ -81,7 +81,7 @@ class Dialogue:
         """Tokens that a further round may take for its readings."""
         return max(0, int(self._after_first_turn() * (1 - _ANSWER_SHARE)) - 2 * _TURN_TOKENS)
 
-    def expected(self) -> dict[str, str]:
+    def seen_whole(self) -> dict[str, str]:
         """SHA-256 of each file that is whole in the present prompt, by URI."""
         shown = [reading for past in self._rounds for reading in past.readings]
         found = {reading.uri: reading.sha256 for reading in shown if reading.sha256 is not None}

@@ -506,7 +506,7 @@ class Extractor:
         receipt = apply(
             parsed,
             dropped=dropped,
-            expected=row.seen,
+            seen=row.seen,
             reads_elsewhere=True,
             span=Span(row.log, row.extracted, row.briefed) if is_open else None,
             assignment=own if own.confined or (own.project is not None and not assignment.named) else assignment,
@@ -566,7 +566,7 @@ class Extractor:
         receipt = self.commits.apply_operations(
             operations,
             session_id=span.log.parent.name,
-            expected=outcome.expected,
+            seen=outcome.seen,
             span=span if settlement is None else None,
             settlement=settlement,
             kind=COMMIT if settlement is None else PROMOTION,

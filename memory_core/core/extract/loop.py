@@ -182,7 +182,7 @@ class _Run:
         except InvalidInput as error:
             refusal = OperationResult("operations", "", Action.REJECTED, error.message, error.hint)
             return [Verdict(item, (), refused or (refusal,)) for item, refused in zip(items, refusals, strict=True)]
-        judged = iter(judge(kept, receipt, self.dialogue.expected(), self.view) if receipt is not None else ())
+        judged = iter(judge(kept, receipt, self.dialogue.seen_whole(), self.view) if receipt is not None else ())
         return [
             Verdict(item, (), refused) if refused else next(judged)
             for item, refused in zip(items, refusals, strict=True)
@@ -228,7 +228,7 @@ class _Run:
 
     def _unread(self, verdicts: Sequence[Verdict]) -> list[str]:
         """Files to show: those that operations touch, then strong neighbours of new memories."""
-        known = self.dialogue.expected()
+        known = self.dialogue.seen_whole()
         self._meet(verdicts)
         touched = [uri for verdict in verdicts for uri in verdict.unread]
         near = [
@@ -391,7 +391,7 @@ class MemoryReActOrchestrator:
         reasoning = answer.reasoning or (answer.operations.reasoning if answer.operations else None) or ""
         return Outcome(
             operations=loop.with_links(verdicts, reasoning),
-            expected=dialogue.expected(),
+            seen=dialogue.seen_whole(),
             reasoning=reasoning,
             summary=answer.summary,
             dropped=tuple(dialogue.dropped),

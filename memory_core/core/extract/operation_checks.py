@@ -96,21 +96,21 @@ def _results_of(items: Sequence[Operation], receipt: CommitReceipt) -> list[tupl
 
 
 def judge(
-    operations: MemoryOperations, receipt: CommitReceipt, expected: Mapping[str, str], view: StoreView
+    operations: MemoryOperations, receipt: CommitReceipt, seen: Mapping[str, str], view: StoreView
 ) -> list[Verdict]:
     """One verdict for each operation.
 
     Args:
         operations: What is proposed.
         receipt: The dry run's, made as if every file had been seen.
-        expected: SHA-256 of each file that the model has seen whole, by URI; of a page, of its own words.
+        seen: SHA-256 of each file that the model has seen whole, by URI; of a page, of its own words.
         view: Reads the files as they are.
     """
     items = listed(operations)
     verdicts = []
     for item, results in zip(items, _results_of(items, receipt), strict=True):
         touched = [uri for result in results for uri in _touched(item, result, view)]
-        unread = [uri for uri in touched if expected.get(uri) != _present(uri, view)]
+        unread = [uri for uri in touched if seen.get(uri) != _present(uri, view)]
         verdicts.append(Verdict(item, tuple(dict.fromkeys(unread)), results))
     return verdicts
 

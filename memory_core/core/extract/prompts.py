@@ -224,7 +224,7 @@ class Outcome:
 
     Attributes:
         operations: To be committed; empty when there is nothing worth remembering, and then ``reasoning`` says why.
-        expected: SHA-256 of the text of each file as the model saw it, by URI; for conflicts at the commit.
+        seen: SHA-256 of the text of each file as the model saw it, by URI; for conflicts at the commit.
         reasoning: The model's, in a few sentences.
         summary: The conversation in two or three sentences, if the model gave one.
         dropped: What was left out and why: malformed items, ignored actions, operations on unread files.
@@ -232,7 +232,7 @@ class Outcome:
     """
 
     operations: MemoryOperations
-    expected: Mapping[str, str]
+    seen: Mapping[str, str]
     reasoning: str
     summary: str | None
     dropped: tuple[str, ...]

@@ -1,6 +1,6 @@
 """What one memory says about another: confidence that evidence moves, and what a contested memory keeps of its rank.
 
-Owns the formulas; relations and their strengths are stored by ``update.links``. Pure. A memory begins with confidence
+Owns the formulas; relations and their strengths are stored by ``commit.links``. Pure. A memory begins with confidence
 1.0 (or what its writer gave it). Evidence moves it a share of the way to 1 or to 0, so that it never leaves [0, 1],
 never reaches an end by evidence alone, and the order of two pieces of evidence of one kind does not matter.
 """

@@ -58,6 +58,21 @@ COFFEE = "viking://user/default/memories/preferences/Coffee.md"
         ("🎉", "🎊", "🎉\n🎊"),
         ("port: 8080", "port: 8081", "port: 8080\n\nport: 8081"),
         ("Repo: src/a_b.", "Repo: src/a-b.", "Repo: src/a_b.\nRepo: src/a-b."),
+        (
+            "## Staging\n\n- port 8080",
+            "## Production\n\n- port 8080",
+            "## Staging\n\n- port 8080\n\n## Production\n\n- port 8080",
+        ),
+        ("## Monday\n- gym", "## Tuesday\n- gym\n- coffee", "## Monday\n- gym\n\n## Tuesday\n- gym\n- coffee"),
+        (
+            "Open.\n\n# Ports\n\n- 8080",
+            "# Hosts\n\n## Ports\n\n- 8080\n\n# Ports\n\n- 8080\n- 9090",
+            "Open.\n\n# Ports\n\n- 8080\n\n# Hosts\n\n## Ports\n\n- 8080\n\n# Ports\n\n- 9090",
+        ),
+        ("Monday:\n- gym", "Tuesday:\n- gym\n- coffee", "Monday:\n- gym\n\nTuesday:\n- gym\n- coffee"),
+        ("周一：\n1. 健身", "周二：\n1. 健身", "周一：\n1. 健身\n\n周二：\n1. 健身"),
+        ("- Monday\n  - gym", "- Tuesday\n  - gym\n- gym", "- Monday\n  - gym\n- Tuesday\n  - gym"),
+        ("- Tea\n- Coffee", "No sugar.\n- Tea", "- Tea\n- Coffee\n- No sugar."),
     ],
 )
 def test_what_is_new_comes_below_and_what_was_said_comes_once(standing: str, said: str, both: str) -> None:
@@ -108,6 +123,7 @@ def hand_in(memory: Runebook, content: str, **more: object) -> CommitReceipt:
         ("preferences", {"topic": "Coffee"}, "content", 'One\r\nTwo “so” "so"\r\nOne', "Three\r\nFour"),
         ("preferences", {"topic": "Coffee"}, "content", "the same\nthe same", "no SEARCH\n- a\n- b"),
         ("preferences", {"topic": "Coffee"}, "content", "One line. " * 3_000 + "你好", "再见\u2028{}"),
+        ("preferences", {"topic": "Coffee"}, "content", "## Work\n\n- black", "## Home\n\n- black"),
         ("preferences", {"topic": "Coffee"}, "content", "<!-- MEMORY_FIELDS\n{}\n-->", "MEMORY_FIELDS -->"),
         ("cases", {"case_name": "A → B"}, "solution", "Prune the cache.\nRestart.", "Restart it twice."),
         ("tools", {"tool_name": "grep"}, "guidelines", "## Guidelines\n\n- a", "## Guidelines\n\n- b\n\n### Bad Cases"),

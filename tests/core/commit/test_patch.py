@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from memory_core.core.commit.patch import MemoryPatchHandler, is_patch, opens_as_patch
+from memory_core.core.commit.patch import apply_patch, is_patch, opens_as_patch
 from memory_core.core.errors import PatchRejected
 from memory_core.core.memory.operations import SearchReplace
 
@@ -24,7 +24,7 @@ PIECES = st.lists(
 
 
 def apply(original: str, patch: str | list[SearchReplace]) -> str:
-    return MemoryPatchHandler().apply_content_patch(original, patch)
+    return apply_patch(original, patch)
 
 
 def one(search: str, replace: str, start_line: int | None = None) -> list[SearchReplace]:

@@ -465,7 +465,7 @@ def seen(memory: Runebook, *uris: str) -> dict[str, str]:
 def decide(memory: Runebook, expected: dict[str, str], **operations: Any) -> CommitReceipt:
     """Operations of an author who saw what ``expected`` says."""
     named = {f"{name}_operations": items for name, items in operations.items()}
-    return memory.commits.apply_operations(named, expected=expected)
+    return memory.commits.apply_operations(named, seen=expected)
 
 
 PATCH_B = "<<<<<<< SEARCH\n乙 b\n=======\n乙 B\n>>>>>>> REPLACE"
@@ -602,7 +602,7 @@ def test_an_author_who_may_have_read_more_is_checked_only_where_it_is_known_what
         write("facts", topic="T", content="stale"),
         write("facts", topic="另一个", content="read elsewhere") | REPLACE,
     ]
-    receipt = memory.commits.apply_operations({"write_operations": stale}, expected=changed[1], reads_elsewhere=True)
+    receipt = memory.commits.apply_operations({"write_operations": stale}, seen=changed[1], reads_elsewhere=True)
     assert [result.conflict for result in receipt.results] == [True, False]
     assert body(memory, f"{USER}/facts/另一个.md") == "read elsewhere"
 

@@ -69,7 +69,7 @@ class Stage:
         return writer.write_unstored(self.view, **how) if talk is None else writer.write(talk, self.view, **how)
 
     def commit(self, outcome: Any) -> Any:
-        return self.memory.commits.apply_operations(outcome.operations, expected=outcome.expected)
+        return self.memory.commits.apply_operations(outcome.operations, seen=outcome.seen)
 
     def drive(self, loop: Generator[LLMRequest, Completion, T], *answers: Answer, always: Answer | None = None) -> T:
         """Run a generator to its end; running out of answers is a failure, and so are answers left over."""

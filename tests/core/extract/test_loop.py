@@ -70,7 +70,7 @@ def test_a_round_of_reading_costs_one_further_request(stage: Stage, far: str) ->
     outcome = stage.extract(TALK, reads(far), operations(edits=[edit(far, content="Serviced by Hartley in 2024-03.")]))
     assert len(stage.requests) == 2
     assert "Serviced by Hartley in spring." in stage.said()
-    assert far in outcome.expected
+    assert far in outcome.seen
     assert stage.commit(outcome).status is Status.COMMITTED
 
 
@@ -109,7 +109,7 @@ def test_a_refusal_for_a_secret_is_told_of_the_operation_that_holds_it(stage: St
     assert "its uri holds what looks like a secret" in problems
     assert "Mended in May." not in problems
     assert len(outcome.operations) == 2
-    assert far in outcome.expected
+    assert far in outcome.seen
 
 
 def test_an_edit_of_an_unread_memory_is_preceded_by_a_reading(stage: Stage, far: str) -> None:

@@ -76,7 +76,8 @@ def maintain(arguments: argparse.Namespace) -> int:
             passes.append(done)
             tell(Stage("maintaining", len(passes), None, f"passes, {done.name} last"))
             would = "would change" if arguments.dry_run else "changed"
-            lines.append(f"{done.name}: {f'{would} {done.changed} files' if done.receipts else 'nothing to do'}")
+            nothing = "nothing to do" if done.failure is None else "nothing was done"
+            lines.append(f"{done.name}: {f'{would} {done.changed} files' if done.receipts else nothing}")
             lines += [f"  {line}" for receipt in done.receipts for line in receipt_text(receipt).splitlines()]
             if done.failure is not None:
                 lines.append(f"  stopped: {done.failure.message} Next: {done.failure.hint}")

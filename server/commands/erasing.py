@@ -50,7 +50,7 @@ def forget(arguments: argparse.Namespace) -> int:
     if not arguments.yes:
         # What the tool says of confirming is not how it is done here.
         notes = tuple(note for note in preview.notes if "confirm=" not in note)
-        if not sys.stdin.isatty():
+        if arguments.json or not sys.stdin.isatty():
             how = "nothing was deleted yet; to delete what is listed, run the same with --yes"
             return _tell(arguments, replace(preview, notes=(how, *notes)))
         _tell(arguments, replace(preview, notes=notes))
@@ -84,7 +84,7 @@ def purge(arguments: argparse.Namespace) -> int:
             print(plain("\n".join(["Erased for good, with every earlier version:", *names])), file=sys.stderr)
             if not sys.stdin.isatty() or not _confirmed(f"Type {what} to go on: ", what):
                 raise InvalidInput("nothing was erased.", hint="Type the name when asked, or give --yes.")
-        return _tell(arguments, memory.run(PURGE, PurgeRequest(uri, commit=arguments.commit)))
+        return _tell(arguments, memory.run(PURGE, PurgeRequest(uri, commit=what if uri is None else None)))
 
 
 def _tell(arguments: argparse.Namespace, receipt: CommitReceipt) -> int:
