@@ -210,9 +210,10 @@ class Overflow:
             return _SortPlan(text, stored)
         likeness = self._likeness.of(len(pages))
         rules = Thresholds(tiers.mid_term_similarity_threshold, tiers.keyword_weight, likeness)
-        used = {str(each.uri): each.segment for each in stored.used}
+        archived = stored.archived if mend else ()
+        known = {str(each.uri): each.segment for each in (*stored.used, *archived)}
         at = self._memory.plan_context(now).now
-        sorting = Sorting(session, used, rules, log.parent.name, at, stored.analysed_before(session))
+        sorting = Sorting(session, known, rules, log.parent.name, at, stored.analysed_before(session))
         if mend:
             sorting.mend()
         for page, before in zip(pages, exchanges_before(session, stored.pages, pages), strict=True):
@@ -232,19 +233,19 @@ class Overflow:
             self._memory.opened.background.later(self._sort_waiting)
             return ChangeSet((), ())
         self._left[log] = read.left
-        used = {str(each.uri): each.segment for each in read.segments.used}
+        known = {str(each.uri): each.segment for each in (*read.segments.used, *read.segments.archived)}
         draft = WorkingCopy(snapshot, self._memory.plan_context(now))
         results = [
-            _written(draft, log, name, segment, used)
+            _written(draft, log, name, segment, known)
             for name, segment in read.changed
             # Somebody saves the file at this very moment: what it points at is brought up to date the next time.
-            if name is None or parse_segment(draft.text(MemoryUri.parse(name)) or "") == used[name]
+            if name is None or parse_segment(draft.text(MemoryUri.parse(name)) or "") == known[name]
         ]
         return ChangeSet(draft.changes(), tuple(results))
 
 
 def _written(
-    draft: WorkingCopy, log: MemoryUri, name: str | None, segment: Segment | None, used: dict[str, Segment]
+    draft: WorkingCopy, log: MemoryUri, name: str | None, segment: Segment | None, known: dict[str, Segment]
 ) -> OperationResult:
     """One segment in the draft."""
     if segment is None:
@@ -253,7 +254,7 @@ def _written(
         return OperationResult(SEGMENT, str(uri), Action.DELETED, note="none of its messages is there any more")
     uri = _free(draft, log, segment) if name is None else MemoryUri.parse(name)
     draft.put(uri, dump_segment(segment))
-    had = 0 if name is None else len(used[name].pages)
+    had = 0 if name is None else len(known[name].pages)
     joined = len(segment.pages) - had
     note = f"{joined} exchanges joined, {len(segment.pages)} in all" if joined > 0 else "brought up to its messages"
     return changed(uri, created=name is None, note=note)

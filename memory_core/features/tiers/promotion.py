@@ -132,7 +132,10 @@ class Promoter:
             return ()
         if all(page.analysed for page in stored.segment.pages):
             return ()
-        log = self._session(stored.log)
+        try:
+            log = self._session(stored.log)
+        except _OF_ONE_SESSION:
+            return ()
         from_here = max(row.extracted, row.briefed)
         return tuple(
             page
@@ -349,7 +352,10 @@ def _summarise(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Co
 
 
 def _texts(memory: Runebook, stored: StoredSegment) -> tuple[str, ...]:
-    log = SessionLog(memory.store.text(stored.log) or "")
+    try:
+        log = SessionLog(memory.store.text(stored.log) or "")
+    except _OF_ONE_SESSION:
+        return ()
     pages = (log.page(page.first, page.last) for page in stored.segment.pages)
     return tuple(page.text for page in pages if page is not None)
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import islice, pairwise
 
 from memory_core.core.memory.names import first_words, summary_line
+from memory_core.core.memory.uri import Scope
 from memory_core.core.text import extractive_summary
 from memory_core.core.text.extractive_summary import common_keywords, comparable, cosine, terms
 from memory_core.features.tiers.segment import (
@@ -72,7 +73,10 @@ class _Topic:
         return self._compared
 
     def takes(self, page: LoggedExchange) -> bool:
-        return bool(self.segment.pages) and (self.segment.project, self.segment.private) == (page.project, page.private)
+        """Whether a page may join: one that is left empty, or archived, takes none."""
+        if not self.segment.pages or (self.name or "").startswith(f"viking://{Scope.ARCHIVE.value}/"):
+            return False
+        return (self.segment.project, self.segment.private) == (page.project, page.private)
 
     def becomes(self, segment: Segment) -> None:
         if segment != self.segment:
@@ -105,6 +109,8 @@ class Sorting:
     _chain_of: dict[int, int] = field(default_factory=dict)
     _chains: dict[int, dict[int, _Topic]] = field(default_factory=dict)
     _grown: set[int] = field(default_factory=set)
+    #: First lines of pages that mending took out.
+    _gone: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._topics = [_Topic(name, segment, at) for at, (name, segment) in enumerate(self.segments.items())]
@@ -118,6 +124,8 @@ class Sorting:
         for topic in self._topics:
             pages = tuple(found for page in topic.segment.pages if (found := self._current(page)) is not None)
             if pages != topic.segment.pages:
+                self._gone |= {page.first for page in topic.segment.pages} - {page.first for page in pages}
+                self._grown |= {page.chain for page in topic.segment.pages}
                 topic.becomes(self._summarised(replace(topic.segment, pages=pages), changed=True))
 
     def add(self, page: LoggedExchange, before: LoggedExchange | None) -> None:
@@ -247,15 +255,25 @@ class Sorting:
             (page for topic in within for page in topic.segment.pages if page.chain == chain),
             key=lambda each: each.first,
         )
-        links = {page.first: page for page in pages}
+        links = {page.first: self._unlinked(page) for page in pages}
         for before, page in pairwise(pages):
             links[before.first] = replace(links[before.first], next=page.first)
-            links[page.first] = replace(page, previous=before.first)
+            links[page.first] = replace(links[page.first], previous=before.first)
         words = ", ".join(common_keywords([page.keywords for page in pages], _CHAIN_KEYWORDS))
         about = {chain: f"{words} (#{pages[0].first}–{pages[-1].last})"} if len(pages) > 1 else {}
         for topic in within:
             own = tuple(links.get(page.first, page) for page in topic.segment.pages)
-            topic.becomes(replace(topic.segment, pages=own, chains={**topic.segment.chains, **about}))
+            others = {at: told for at, told in topic.segment.chains.items() if at != chain}
+            passes = any(page.chain == chain for page in own)
+            topic.becomes(replace(topic.segment, pages=own, chains=others | about if passes else others))
+
+    def _unlinked(self, page: SegmentExchange) -> SegmentExchange:
+        """The page without links to pages that are gone."""
+        return replace(
+            page,
+            previous=None if page.previous in self._gone else page.previous,
+            next=None if page.next in self._gone else page.next,
+        )
 
 
 def compared_text(segment: Segment) -> str:

@@ -187,6 +187,37 @@ def test_what_was_forgotten_leaves_the_keywords_and_the_summary() -> None:
     assert "safe" not in files
 
 
+def test_what_was_forgotten_leaves_the_chain_and_nothing_is_linked_with_it() -> None:
+    secret = (
+        "Is the safe code 4711 of the quiet temple garden in Kyoto secret?",
+        "The temple safe in Kyoto is secret.",
+    )
+    third = ("Are temple gardens in Kyoto open in winter?", "Kyoto temple gardens are quiet.")
+    said = log(TEMPLES[0], secret, third)
+    stored = {str(at): each for at, each in enumerate(sorted_in(said))}
+    assert [[page.chain for page in segment.pages] for segment in stored.values()] == [[0, 0, 0]]
+
+    def mended(*lines: int) -> Segment:
+        sorting = Sorting(SessionLog(without_lines(said, set(lines))), stored, Thresholds(), "s1", NOW)
+        sorting.mend()
+        ((_, segment),) = sorting.result()
+        assert segment is not None
+        return segment
+
+    middle = mended(2, 3)
+    assert [(page.first, page.previous, page.next) for page in middle.pages] == [(0, None, 4), (4, 0, None)]
+    assert "safe" not in middle.chains[0]
+    last = mended(2, 3, 4, 5)
+    assert [(page.first, page.previous, page.next) for page in last.pages] == [(0, None, None)]
+    assert last.chains == {}
+
+
+def test_nothing_joins_an_archived_segment() -> None:
+    (stored,) = sorted_in(log(TEMPLES[0]))
+    changed = sorted_in(log(*TEMPLES), {"viking://archive/session/default/s1/segments/a.md": stored})
+    assert [firsts(segment) for segment in changed] == [[0], [2]]
+
+
 def test_a_damaged_file_is_no_segment() -> None:
     (segment,) = sorted_in(log(TEMPLES[0]))
     assert parse_segment("# Notes of mine\n\nNothing else.\n") is None

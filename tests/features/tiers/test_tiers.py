@@ -342,6 +342,22 @@ def test_the_least_used_segment_leaves_is_not_found_and_comes_back(tmp_path: Pat
         assert receipt.commit_id
 
 
+def test_what_is_forgotten_leaves_an_archived_segment_too(tmp_path: Path) -> None:
+    secret = ("The safe code of the temple office is 4711.", "Noted, the temple safe code.")
+    with opened(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
+        say(memory, *TEMPLES, secret, PAYMENTS[0], ("Bye!", "Bye!"))
+        for _ in range(40):
+            memory.find(FindRequest("支付回调 幂等", now=NOW))
+        maintain(memory, "eviction")
+        archived = [memory.store.files.path_for(each.uri) for each in segments(memory, archived=True)]
+        assert "4711" in "".join(path.read_text(encoding="utf-8") for path in archived)
+        lines = [f"{LOG}#6", f"{LOG}#7"]
+        memory.run(FORGET, ForgetRequest(uris=lines, include_conversations=True, confirm=2, now=NOW))
+        kept = [each for each in segments(memory, archived=True) if memory.store.text(each.uri)]
+        assert [page.first for each in kept for page in each.segment.pages] == [0, 2, 4]
+        assert all("safe" not in memory.read(ReadRequest(str(each.uri))).content for each in kept)
+
+
 def test_pages_are_taken_from_the_best_segments(tmp_path: Path) -> None:
     with opened(tmp_path, **small(), retrieve=RetrieveConfig(top_sessions=1)) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS, ("Bye!", "Bye!"))

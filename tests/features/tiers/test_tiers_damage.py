@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.llm.client import ScriptedLLM
-from memory_core.core.memory.requests import FindRequest
+from memory_core.core.memory.requests import FindRequest, RetrieveRequest
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features import FEATURES
@@ -94,6 +94,21 @@ def test_promoted_pages_are_known_when_their_segment_or_another_is_damaged(tmp_p
         assert analysed_lines(memory.store, log()) == frozenset(range(6))
         list(memory.extract_waiting())
         assert sorted(read) == sorted(spoken(*TEMPLES, *PAYMENTS))
+
+
+def test_a_log_that_cannot_be_read_keeps_no_other_from_being_promoted_or_summarised(
+    tmp_path: Path, read: list[str]
+) -> None:
+    with opened(tmp_path, [NOTHING] * 5) as memory:
+        say(memory, *TEMPLES, *PAYMENTS, session="other")
+        say(memory, *TEMPLES, *PAYMENTS)
+        memory.store.files.path_for(log("other")).write_bytes(b"\xff\n")
+    with opened(tmp_path, [NOTHING] * 5, mid_term_heat_threshold=3.5) as memory:
+        memory.retrieve(RetrieveRequest("Kyoto temple"))
+        assert say(memory, BYE, session="third").commit_id
+        maintain(memory, "promotion")
+        assert read == spoken(*TEMPLES)
+        assert maintain(memory, "summaries").receipts
 
 
 def test_what_an_undo_or_a_deletion_by_hand_opened_is_sorted_again(tmp_path: Path) -> None:
