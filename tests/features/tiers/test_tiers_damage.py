@@ -102,9 +102,9 @@ def test_a_log_that_cannot_be_read_keeps_no_other_from_being_promoted_or_summari
     with opened(tmp_path, [NOTHING] * 5) as memory:
         say(memory, *TEMPLES, *PAYMENTS, session="other")
         say(memory, *TEMPLES, *PAYMENTS)
+        memory.retrieve(RetrieveRequest("Ryoanji temple Kyoto"))
         memory.store.files.path_for(log("other")).write_bytes(b"\xff\n")
     with opened(tmp_path, [NOTHING] * 5, mid_term_heat_threshold=3.5) as memory:
-        memory.retrieve(RetrieveRequest("Kyoto temple"))
         assert say(memory, BYE, session="third").commit_id
         maintain(memory, "promotion")
         assert read == spoken(*TEMPLES)
