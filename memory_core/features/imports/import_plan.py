@@ -1,7 +1,7 @@
 """What becomes of the items of an import: each batch is one plan, which becomes one commit.
 
-What earlier imports brought is left alone: the receipts in the ledger name it. What the source says anew of a memory
-that nobody touched here is taken over. An item that cannot be taken is left out alone.
+What earlier imports brought is not brought again: the receipts in the ledger name it. Where the source changed it and
+nobody did here, the new text is taken over. An item that cannot be taken is left out alone.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class Batch:
                     if (write := self._write(item, mark, naming, snapshot)) is not None:
                         operations.write_operations.append(write)
                         written.append(item)
-                elif mark is not None:
+                elif mark is not None and not isinstance(item, SummaryItem):
                     self._note(item, Action.UNCHANGED, mark.uri)
                 elif isinstance(item, LinkItem):
                     if (edit := self._edit(item)) is not None:
@@ -201,7 +201,7 @@ class Batch:
                 elif isinstance(item, LogItem):
                     logged.append(item)
                 else:
-                    self._summarise(item, snapshot)
+                    self._summarise(item, mark, snapshot)
             except RunebookError as error:
                 self._leave(item, error.message)
         self._log(logged, snapshot)
@@ -316,6 +316,9 @@ class Batch:
             if (entry.time, entry.text) in there:
                 self._note(item, Action.UNCHANGED, str(uri))
                 continue
+            if len(entry.text.encode("utf-8")) > self.context.content_bytes:
+                self._leave(item, f"the entry has more than {self.context.content_bytes:,} bytes")
+                continue
             there.add((entry.time, entry.text))
             texts[uri] = with_entry(before, item.moment.date(), entry)
             self._note(item, Action.CREATED, str(uri))
@@ -327,19 +330,26 @@ class Batch:
         project = self.context.assignment.project
         return new_entry(self.redaction.text(item.text), item.moment, kind=item.kind, project=project, **labels)
 
-    def _summarise(self, item: SummaryItem, snapshot: Snapshot) -> None:
-        """Set the rolling summary, unless a person, or an item before this one, wrote it."""
+    def _summarise(self, item: SummaryItem, mark: Mark | None, snapshot: Snapshot) -> None:
+        """Set the rolling summary, unless a person, or an item before this one, wrote or removed it."""
         uri = rolling_summary_uri(self.context.user_space)
         before = snapshot.text(uri)
         present = read_rolling_summary(before)
         text = self.redaction.text(item.text).strip()
-        if present is not None and present.text == text:
+        then = None if mark is None else snapshot.ledger.text_at(uri, mark.seq)
+        as_imported = before is not None and then is not None and split(before).body == split(then).body
+        is_owners = mark is not None or (present is not None and present.authored)
+        again = mark is not None and mark.digest == item.digest
+        if again or (present is not None and present.text == text):
             self._note(item, Action.UNCHANGED, str(uri))
-        elif (present is not None and present.authored) or any(change.uri == uri for change in self._changes):
+        elif (is_owners and not as_imported) or any(change.uri == uri for change in self._changes):
             self.outcome.kept.append(LeftOut(item.place, f"{uri} says something else"))
         else:  # one that maintenance made can be made again
             summary = RollingSummary(text, authored=True)
             after = dump_rolling_summary(summary, self.context.now, self.context.source)
+            if len(after.encode("utf-8")) > self.context.content_bytes:
+                self._leave(item, f"the summary has more than {self.context.content_bytes:,} bytes")
+                return
             self._changes.append(FileChange(uri, before, after))
             self._results.append(self.known.marked(_result(uri, before), item))
             self._note(item, self._results[-1].action, str(uri))

@@ -22,7 +22,7 @@ from memory_core.core.errors import InvalidInput, ModelUnavailable, StorageFaile
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, folder_name, project_at
 from memory_core.core.memory.results import Action
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.store.usage import Usage
 from memory_core.features import imports
@@ -419,7 +419,15 @@ class _Run:
 
     def _note_place(self, uri: MemoryUri) -> None:
         """Note where a memory is that was here already, or was."""
-        text = self._memory.store.text(uri)
+        store = self._memory.store
+        try:
+            text = store.text(uri)
+            moved = store.ledger.past.moved_to(uri, 0) if text is None else None
+            if moved is not None and moved.scope is not Scope.ARCHIVE:
+                uri, text = moved, store.text(moved)
+        except InvalidInput as error:
+            self.report.notes.append(error.message)
+            return
         if text is None:
             self.report.gone.append(str(uri))
             return

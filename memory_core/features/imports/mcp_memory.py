@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memory_core.features.imports.items import Format, Item, LeftOut, LinkItem, MemoryItem
-from memory_core.features.imports.sources import Entry, Found, Record, Source, elements, lines
+from memory_core.features.imports.sources import Entry, Found, Record, Source, elements, lines, may_be_json
 
 _ENDINGS = (".json", ".jsonl", ".ndjson")
 
@@ -21,7 +21,8 @@ def _graphs(source: Source) -> list[Entry]:
 
 
 def _is_graph(head: bytes) -> bool:
-    return b'"entityType"' in head or (b'"relationType"' in head and b'"from"' in head)
+    is_named = b'"entityType"' in head or (b'"relationType"' in head and b'"from"' in head)
+    return is_named and may_be_json(head)
 
 
 def _read(source: Source, entry: Entry) -> Iterator[Item]:

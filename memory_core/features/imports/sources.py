@@ -40,6 +40,7 @@ _CHUNK_BYTES = 1024**2
 _HEAD_BYTES = 1024**2
 _ZIP_BEGINS = b"PK\x03\x04"
 _BOM = b"\xef\xbb\xbf"
+_JSON_BEGINS = re.compile(rb"\s*(?:\[\s*)?\{")
 _STRUCTURE = re.compile(rb'["{}\[\],]')
 #: From within a string to its end, or to that of the chunk, which may be in the middle of an escape.
 _REST_OF_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+(["\\]?)', re.DOTALL)
@@ -323,6 +324,11 @@ class Found:
         return LeftOut(self.place, self.problem or otherwise)
 
 
+def may_be_json(head: bytes) -> bool:
+    """Whether a file begins as a JSON object, or an array of them; text may quote one."""
+    return _JSON_BEGINS.match(head.removeprefix(_BOM)) is not None
+
+
 def whole(source: Source, entry: Entry) -> Any:
     """The value of a whole file.
 
@@ -529,7 +535,8 @@ def conversation_files(source: Source) -> list[Entry]:
 def has_member(source: Source, member: str) -> bool:
     """Whether the conversations of an export have a member of this name."""
     sign = f'"{member}"'.encode()
-    return any(sign in source.head(entry) for entry in conversation_files(source)[:_LOOKED_AT])
+    heads = (source.head(entry) for entry in conversation_files(source)[:_LOOKED_AT])
+    return any(sign in head and may_be_json(head) for head in heads)
 
 
 def branch(parents: Mapping[str, str | None], leaf: str) -> list[str]:
