@@ -20,6 +20,7 @@ from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import EmbeddingFailed, InvalidInput, RunebookError
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.index.encoder import Embedder
+from memory_core.core.memory.memory import parse
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.core.memory.uri import MemoryUri, Scope, file_of
 from memory_core.core.search.fusion import Calibration
@@ -29,7 +30,7 @@ from memory_core.core.text.normalization import simplified
 from memory_core.features.tiers.segment import Segment, SessionLog, dump_segment, file_name, parse_segment, segments_of
 from memory_core.features.tiers.segmenting import Likeness, Sorting, Thresholds, exchanges_before, overflowing
 from memory_core.features.tiers.stored import SEGMENT, SessionSegments, changed, segments_in
-from memory_core.features.upkeep.archive import archived_uri
+from memory_core.features.upkeep.archive import archived_uri, original_uri
 
 if TYPE_CHECKING:
     import numpy as np
@@ -252,19 +253,33 @@ def _written(
         uri = MemoryUri.parse(name or "")
         draft.put(uri, None)
         return OperationResult(SEGMENT, str(uri), Action.DELETED, note="none of its messages is there any more")
-    uri = _free(draft, log, segment) if name is None else MemoryUri.parse(name)
-    draft.put(uri, dump_segment(segment))
+    text = dump_segment(segment)
+    if name is None:
+        uri = _free(draft, segments_of(log), segment)
+        draft.put(uri, text)
+    elif segment.title == known[name].title:
+        uri = MemoryUri.parse(name)
+        draft.put(uri, text)
+    else:  # its title may say what was forgotten
+        old = MemoryUri.parse(name)
+        uri = _free(draft, old.parent, segment)
+        draft.move(old, parse(uri, text, None))
     had = 0 if name is None else len(known[name].pages)
     joined = len(segment.pages) - had
     note = f"{joined} exchanges joined, {len(segment.pages)} in all" if joined > 0 else "brought up to its messages"
     return changed(uri, created=name is None, note=note)
 
 
-def _free(draft: WorkingCopy, log: MemoryUri, segment: Segment) -> MemoryUri:
-    """Where a new segment goes: the name of its title, marked where another has it, in use or archived."""
-    wanted = segments_of(log).child(file_name(segment.title))
+def _free(draft: WorkingCopy, directory: MemoryUri, segment: Segment) -> MemoryUri:
+    """Where a segment goes: the name of its title, marked where another has it, in use or archived."""
+    wanted = directory.child(file_name(segment.title))
     seed = f"{segment.title} {segment.pages[0].first}"
-    return draft.free_beside(wanted, seed, lambda uri: draft.is_taken(uri) or draft.is_taken(archived_uri(uri)))
+
+    def is_taken(uri: MemoryUri) -> bool:
+        twin = original_uri(uri) if uri.scope is Scope.ARCHIVE else archived_uri(uri)
+        return draft.is_taken(uri) or draft.is_taken(twin)
+
+    return draft.free_beside(wanted, seed, is_taken)
 
 
 def _logs(receipt: CommitReceipt) -> Iterable[MemoryUri]:

@@ -72,6 +72,7 @@ MEMORY_TYPE = "segment"
 DIRECTORY = "segments"
 EXTRACT, MODEL, PERSON = "extract", "model", "person"
 _HEADINGS = ("## Pages", "## 对话")
+_NAME_MARK = re.compile(r"~[0-9a-f]{8}\.md$")
 _HAN = re.compile("[\u4e00-\u9fff]")
 _PAGE_LINE = re.compile(r"^- `messages\.jsonl#(\d{1,10})(?:[–-](\d{1,10}))?`", re.MULTILINE)
 #: A page in the trailer: an object that holds no other.
@@ -195,6 +196,11 @@ def log_of(uri: MemoryUri) -> MemoryUri:
 def file_name(title: str) -> str:
     """The name of a new segment's file."""
     return render("{title}.md", {"title": title})
+
+
+def is_named_by(name: str, title: str) -> bool:
+    """Whether a file has the name of this title, or that with a mark; see ``WorkingCopy.free_beside``."""
+    return _NAME_MARK.sub(".md", name) == file_name(title)
 
 
 def parse_segment(text: str) -> Segment | None:

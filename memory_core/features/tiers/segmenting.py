@@ -26,6 +26,7 @@ from memory_core.features.tiers.segment import (
     Segment,
     SegmentExchange,
     SessionLog,
+    is_named_by,
     segment_similarity,
 )
 
@@ -126,7 +127,8 @@ class Sorting:
             if pages != topic.segment.pages:
                 self._gone |= {page.first for page in topic.segment.pages} - {page.first for page in pages}
                 self._grown |= {page.chain for page in topic.segment.pages}
-                topic.becomes(self._summarised(replace(topic.segment, pages=pages), changed=True))
+                segment = self._titled(replace(topic.segment, pages=pages), topic.name or "")
+                topic.becomes(self._summarised(segment, changed=True))
 
     def add(self, page: LoggedExchange, before: LoggedExchange | None) -> None:
         """Sort one page in.
@@ -227,6 +229,14 @@ class Sorting:
         if known.digest == page.digest:
             return page
         return replace(page, keywords=known.keywords, digest=known.digest, date=known.date)
+
+    def _titled(self, segment: Segment, uri: str) -> Segment:
+        """The segment with a title that one of its pages gives; one unlike the file's name is a person's."""
+        pages = (self.log.page(page.first, page.last) for page in segment.pages)
+        titles = [_title(page) for page in pages if page is not None]
+        if not titles or segment.title in titles or not is_named_by(uri.rpartition("/")[2], segment.title):
+            return segment
+        return replace(segment, title=titles[0])
 
     def _summarised(self, segment: Segment, *, changed: bool) -> Segment:
         """The segment with the keywords and the summary of its pages; what a model or a person wrote stays.

@@ -342,6 +342,42 @@ def test_the_least_used_segment_leaves_is_not_found_and_comes_back(tmp_path: Pat
         assert receipt.commit_id
 
 
+@pytest.mark.parametrize("archived", [False, True])
+def test_what_is_forgotten_leaves_the_title_of_a_segment_and_its_file_name(archived: bool, tmp_path: Path) -> None:
+    secret = ("芝麻是支付系统的回调密码，回调经常超时。", "支付回调要做成幂等的，超时之后重试。")
+    with opened(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
+        say(memory, secret, *PAYMENTS, *TEMPLES)
+        (old,) = (each for each in segments(memory) if each.segment.pages[0].first == 0)
+        assert len(old.segment.pages) > 1
+        assert "芝麻" in old.segment.title
+        assert "芝麻" in old.uri.name
+        if archived:
+            for _ in range(40):
+                memory.find(FindRequest("Ryoanji temple Kyoto", now=NOW))
+            maintain(memory, "eviction")
+        lines = [f"{LOG}#0", f"{LOG}#1"]
+        memory.run(FORGET, ForgetRequest(uris=lines, include_conversations=True, confirm=2, now=NOW))
+        (new,) = (each for each in segments(memory, archived=archived) if each.segment.pages[0].first == 2)
+        files = [path for path in tmp_path.rglob("*.md") if ".state" not in path.parts]
+        assert new.uri.name in [path.name for path in files]
+        assert [path.name for path in files if "芝麻" in path.name + path.read_text(encoding="utf-8")] == []
+        assert len(segments(memory)) + len(segments(memory, archived=True)) == 2
+
+
+def test_a_title_that_a_person_wrote_stays_when_something_is_forgotten(tmp_path: Path) -> None:
+    with opened(tmp_path, **small()) as (memory, _):
+        say(memory, *TEMPLES, ("Bye!", "Bye!"))
+        (stored,) = segments(memory)
+        path = memory.store.files.path_for(stored.uri)
+        text = path.read_text(encoding="utf-8").replace(f"# {stored.segment.title}", "# Our trip")
+        path.write_text(text, encoding="utf-8", newline="\n")
+        lines = [f"{LOG}#0", f"{LOG}#1"]
+        memory.run(FORGET, ForgetRequest(uris=lines, include_conversations=True, confirm=2, now=NOW))
+        (kept,) = segments(memory)
+        assert (kept.uri, kept.segment.title) == (stored.uri, "Our trip")
+        assert [page.first for page in kept.segment.pages] == [2, 4]
+
+
 def test_what_is_forgotten_leaves_an_archived_segment_too(tmp_path: Path) -> None:
     secret = ("The safe code of the temple office is 4711.", "Noted, the temple safe code.")
     with opened(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
