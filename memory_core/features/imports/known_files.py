@@ -14,7 +14,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.memory.trailer import split
@@ -56,8 +56,7 @@ class KnownFile:
     @property
     def note(self) -> str:
         """As the receipt of a commit keeps it."""
-        facts = {name: getattr(self, name) for name in ("file_id", "name", "path", "machine", "project")}
-        return _NOTE + json.dumps({name: value for name, value in facts.items() if value}, ensure_ascii=False)
+        return _NOTE + json.dumps({name: value for name, value in asdict(self).items() if value}, ensure_ascii=False)
 
     def may_be(self, other: KnownFile) -> bool:
         """Whether a file that is elsewhere, or nobody knows where, can be this one still."""

@@ -39,13 +39,13 @@ def _read(source: Source, entry: Entry) -> Iterator[Item]:
             yield LeftOut(found.place, "another entity before it has this name")
         else:
             entities[name] = (found.place, found.record)
-    led: dict[str, dict[tuple[str, str], str]] = {name: {} for name in entities}
+    led: dict[str, dict[tuple[str, str], None]] = {name: {} for name in entities}
     for place, record in relations:
         name, target, word = (record.text(member) for member in ("from", "to", "relationType"))
         if name not in entities or target not in entities or not word:
             yield LeftOut(place, "it does not join two entities of the file")
         else:
-            led[name].setdefault((target, word), place)
+            led[name][target, word] = None
     for name, (place, record) in entities.items():
         yield _entity(entry, place, name, prefix + name, record, list(led[name]))
         for target, word in led[name]:

@@ -62,13 +62,11 @@ class Entry:
 
     Attributes:
         name: Its name within the source, with ``/`` between folders.
-        size_bytes: As far as the source says.
         modified: When it was last written, if the source says.
         path: Where it is on disk; None inside a zip.
     """
 
     name: str
-    size_bytes: int
     modified: datetime | None = None
     path: Path | None = None
 
@@ -176,7 +174,7 @@ def _opened(path: Path, opened: ExitStack) -> Source:
     if is_zip:
         return _zip(path.name, opened.enter_context(zipfile.ZipFile(path)))
     found = path.stat()
-    return Source(path.name, [Entry(path.name, found.st_size, _modified(found), path)], _open_file)
+    return Source(path.name, [Entry(path.name, _modified(found), path)], _open_file)
 
 
 def _open_file(entry: Entry) -> IO[bytes]:
@@ -207,7 +205,7 @@ def _folder(root: Path) -> Source:
                 source.refused.append(LeftOut(shown, f"it cannot be read: {error.strerror or error}"))
                 continue
             if stat.S_ISREG(found.st_mode):
-                source.entries.append(Entry(shown, found.st_size, _modified(found), path))
+                source.entries.append(Entry(shown, _modified(found), path))
             elif stat.S_ISLNK(found.st_mode):
                 source.refused.append(LeftOut(shown, "it is a link"))
         if len(source.entries) > ENTRIES_LIMIT:
@@ -217,7 +215,7 @@ def _folder(root: Path) -> Source:
 
 def _zip(label: str, archive: zipfile.ZipFile) -> Source:
     known, problems = sound_entries(archive, "Unpack what you know of it, and import the folder.")
-    entries = [Entry(name, info.file_size, _packed_at(info)) for name, info in known.items()]
+    entries = [Entry(name, _packed_at(info)) for name, info in known.items()]
     refused = [LeftOut(problem.name, problem.reason) for problem in problems]
     return Source(label, entries, lambda entry: archive.open(known[entry.name]), refused)
 

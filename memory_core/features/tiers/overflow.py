@@ -116,11 +116,6 @@ class Overflow:
         #: How long a log was when it was last looked at.
         self._looked: dict[MemoryUri, int] = {}
 
-    @property
-    def sessions(self) -> MemoryUri:
-        """The directory of the user's sessions."""
-        return MemoryUri((Scope.SESSION.value, self._memory.config.user_space))
-
     def after(self, receipt: CommitReceipt, now: datetime) -> None:
         """After a commit of messages: sort what overflows, soon. After one that changed some: mend segments at once."""
         if not receipt.commit_id:

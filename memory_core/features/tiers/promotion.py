@@ -269,7 +269,7 @@ def _sort(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitR
     """Sort pages that overflowed while nobody sorted them, mend segments of changed messages, name damaged ones."""
     unread: list[OperationResult] = []
     overflow = memory.part(Overflow)
-    for log in memory.store.ledger.directories.newest_logs(overflow.sessions, _ALL_LOGS):
+    for log in memory.store.ledger.directories.newest_logs(memory.commits.sessions, _ALL_LOGS):
         uri = MemoryUri.parse(log)
         try:
             unread += overflow.damaged(uri)
@@ -334,7 +334,7 @@ def _promote(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Comm
 
 def _summarise(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
     """Have a model write better summaries of segments, in one call; a person's are never touched."""
-    outdated = [each for each in all_segments(memory.store, memory.part(Overflow).sessions) if _is_outdated(each)]
+    outdated = [each for each in all_segments(memory.store, memory.commits.sessions) if _is_outdated(each)]
     newest = sorted(outdated, key=lambda each: each.segment.updated_at, reverse=True)[:ITEMS_LIMIT]
     at = memory.plan_context(now).now
 
@@ -367,7 +367,7 @@ def _evict(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Commit
     restored. Pinned segments stay.
     """
     store, tiers = memory.store, memory.config.tiers
-    stored = list(all_segments(store, memory.part(Overflow).sessions))
+    stored = list(all_segments(store, memory.commits.sessions))
     beyond = len(stored) - tiers.mid_term_capacity
     if beyond <= 0:
         return

@@ -70,7 +70,8 @@ class _Topic:
     @property
     def compared(self) -> str:
         if self._compared is None:
-            self._compared = compared_text(self.segment)
+            parts = (" ".join(self.segment.keywords), self.segment.summary)
+            self._compared = "\n".join(part for part in parts if part)[:COMPARED_CHARS]
         return self._compared
 
     def takes(self, page: LoggedExchange) -> bool:
@@ -284,11 +285,6 @@ class Sorting:
             previous=None if page.previous in self._gone else page.previous,
             next=None if page.next in self._gone else page.next,
         )
-
-
-def compared_text(segment: Segment) -> str:
-    """What a segment is compared by."""
-    return "\n".join(part for part in (" ".join(segment.keywords), segment.summary) if part)[:COMPARED_CHARS]
 
 
 def overflowing(log: SessionLog, covered: Sequence[tuple[int, int]], capacity: int) -> list[LoggedExchange]:

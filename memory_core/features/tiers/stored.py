@@ -17,7 +17,7 @@ from memory_core.core.config import TiersConfig
 from memory_core.core.errors import RunebookError
 from memory_core.core.memory.metadata import read_moment
 from memory_core.core.memory.results import Action, OperationResult
-from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.files import Looks, is_settled
 from memory_core.core.store.local import Store
 from memory_core.features.tiers.segment import (
@@ -237,7 +237,7 @@ def all_segments(store: Store, sessions: MemoryUri) -> Iterator[StoredSegment]:
     if not store.files.is_dir(sessions):
         return
     for entry in store.files.walk(sessions):
-        if entry.is_dir or entry.uri.scope is not Scope.SESSION or not is_segment(entry.uri):
+        if not is_segment(entry.uri):
             continue
         try:
             segment = parse_segment(store.text(entry.uri) or "")
