@@ -83,7 +83,7 @@ def test_a_damaged_segment_keeps_neither_its_session_nor_others_from_being_sorte
         assert damaged.read_text(encoding="utf-8") == before
 
 
-def test_promoted_pages_are_known_when_their_segment_or_another_is_damaged(tmp_path: Path, read: list[str]) -> None:
+def test_promoted_exchanges_are_known_when_their_segment_or_another_is_damaged(tmp_path: Path, read: list[str]) -> None:
     with opened(tmp_path, [NOTHING] * 3, mid_term_heat_threshold=3.5) as memory:
         say(memory, *TEMPLES, *PAYMENTS)
         assert read == spoken(*TEMPLES)
@@ -125,12 +125,12 @@ def test_what_an_undo_or_a_deletion_by_hand_opened_is_sorted_again(tmp_path: Pat
         assert firsts(memory) == [[6, 8]]
         list(maintain(memory, "segments").receipts)
         assert firsts(memory) == [[0, 2, 4], [6, 8]]
-        pages = segments_in(memory.store, log()).used[0].segment.pages
-        assert [(page.previous, page.next) for page in pages] == [(None, 2), (0, 4), (2, None)]
+        exchanges = segments_in(memory.store, log()).used[0].segment.exchanges
+        assert [(exchange.previous, exchange.next) for exchange in exchanges] == [(None, 2), (0, 4), (2, None)]
         assert list(maintain(memory, "segments").receipts) == []
 
 
-def test_promoted_pages_of_a_deleted_segment_are_never_extracted_again(tmp_path: Path, read: list[str]) -> None:
+def test_promoted_exchanges_of_a_deleted_segment_are_never_extracted_again(tmp_path: Path, read: list[str]) -> None:
     with opened(tmp_path, [NOTHING] * 3, mid_term_heat_threshold=3.5) as memory:
         say(memory, *TEMPLES, *PAYMENTS)
         assert read == spoken(*TEMPLES)
@@ -138,14 +138,14 @@ def test_promoted_pages_of_a_deleted_segment_are_never_extracted_again(tmp_path:
         assert analysed_lines(memory.store, log()) == frozenset(range(6))
         list(maintain(memory, "segments").receipts)
         temples = segments_in(memory.store, log()).used[0].segment
-        assert [page.analysed for page in temples.pages] == [True] * 3
+        assert [exchange.analysed for exchange in temples.exchanges] == [True] * 3
         assert temples.interactions == 0
         list(memory.extract_waiting())
         assert sorted(read) == sorted(spoken(*TEMPLES, *PAYMENTS))
 
 
 @pytest.mark.parametrize("moves", ["stays", "archived", "restored"])
-def test_promoted_pages_are_known_to_a_new_process_when_every_segment_was_deleted(
+def test_promoted_exchanges_are_known_to_a_new_process_when_every_segment_was_deleted(
     tmp_path: Path, read: list[str], moves: str
 ) -> None:
     with opened(tmp_path, [NOTHING] * 3, mid_term_heat_threshold=3.5, mid_term_capacity=1) as memory:
@@ -155,7 +155,7 @@ def test_promoted_pages_are_known_to_a_new_process_when_every_segment_was_delete
             memory.find(FindRequest(PAYMENTS[0][0], now=NOW))
             list(maintain(memory, "eviction").receipts)
         found = segments_in(memory.store, log())
-        assert [len(each.segment.pages) for each in found.archived] == [3] * (moves != "stays")
+        assert [len(each.segment.exchanges) for each in found.archived] == [3] * (moves != "stays")
         if moves == "restored":
             memory.run(RESTORE, ArchiveRequest([str(each.uri) for each in found.archived]))
             found = segments_in(memory.store, log())
@@ -164,7 +164,7 @@ def test_promoted_pages_are_known_to_a_new_process_when_every_segment_was_delete
             memory.store.files.path_for(each.uri).unlink()
         memory.store.forget_vanished()
     with opened(tmp_path) as memory:
-        assert segments_in(memory.store, log()).pages == ()
+        assert segments_in(memory.store, log()).exchanges == ()
         assert analysed_lines(memory.store, log()) == frozenset(range(6))
 
 
@@ -216,7 +216,7 @@ def test_only_files_that_look_otherwise_are_read_again(tmp_path: Path, monkeypat
 
 def test_messages_of_a_damaged_archived_segment_stay_at_rest() -> None:
     uri = MemoryUri.parse("viking://archive/session/default/s1/segments/temples.md")
-    text = dump_segment(Segment("temples", "s1", pages=(SegmentExchange(0, 1), SegmentExchange(2, 3))))
+    text = dump_segment(Segment("temples", "s1", exchanges=(SegmentExchange(0, 1), SegmentExchange(2, 3))))
     kind = FEATURES.kind_of(uri)
     assert kind is not None
     assert kind.at_rest(uri, text.replace('"pages": [', '"pages": [,')) == (log(), [(0, 1), (2, 3)])
