@@ -97,6 +97,6 @@ FORMAT = Format(
     lambda source: bool(_graphs(source)),
     _graphs,
     _read,
-    may_rename=True,
+    may_move_originals=True,
     ids_per_file=True,
 )

@@ -75,20 +75,20 @@ def _read_1(source: Source, entry: Entry) -> Iterator[Item]:
 
 
 def _memories_1(entry: Entry, lines: list[str]) -> Iterator[Item]:
-    category, passed = "general", 0
+    category, skipped = "general", 0
     for line in lines:
         found = _ENTRY.fullmatch(line)
         if line.startswith("#"):
             category = line.lstrip("# ").strip()
         elif found is None:
-            passed += bool(line.strip())
+            skipped += bool(line.strip())
         else:
             day, own_id, content = found[1], found[2], found[3].strip()
             said_at = time_of(day) if day else entry.modified
             place = f"{entry.name}: {' '.join(content.split())[:60]}"
             yield _memory(own_id or digest_of([day, content]), place, category, content, said_at=said_at)
-    if passed:
-        yield Skipped("lines of MEMORY.md that are no entries", passed)
+    if skipped:
+        yield Skipped("lines of MEMORY.md that are no entries", skipped)
 
 
 def _logged_1(entry: Entry, lines: list[str], day: str) -> Iterator[Item]:
@@ -135,8 +135,8 @@ V1 = Format(
     _recognises_1,
     _files_1,
     _read_1,
-    may_rename=True,
-    renames=True,
+    may_move_originals=True,
+    moves_originals=True,
 )
 
 
@@ -220,5 +220,5 @@ V2 = Format(
     _recognises_2,
     _files_2,
     _read_2,
-    may_rename=True,
+    may_move_originals=True,
 )

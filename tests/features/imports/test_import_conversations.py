@@ -61,7 +61,7 @@ def test_a_transcript_of_claude_code_keeps_words_tools_times_its_project_and_sub
     asked = messages(memory, f"{SESSION}-a748733")[0]  # nobody takes what it was asked for its owner's words
     assert (asked.role, asked.text, asked.name) == ("assistant", "Look through the docs", "Claude, to its subagent")
     assert [left.place.rpartition(":")[2] for left in done.left_out] == ["8"]
-    assert done.passed["messages that Claude Code itself put in"] == 2
+    assert done.skipped["messages that Claude Code itself put in"] == 2
     tool = memory.store.text(MemoryUri.parse("viking://agent/default/memories/tools/Bash.md"))
     assert tool is not None
     assert "Based on 1 historical calls" in tool
@@ -106,7 +106,7 @@ def test_an_export_of_claude_is_read_from_folder_file_and_zip_with_attachments(
         ("assistant", "你还需要鸡蛋"),
     ]
     assert [left.place for left in done.left_out] == ["conversations.json[1]"]
-    assert done.passed == {"messages of branches that were left": 1, "conversations without a word": 1}
+    assert done.skipped == {"messages of branches that were left": 1, "conversations without a word": 1}
     note = memory.store.text(MemoryUri.parse("viking://user/default/memories/notes/What Claude noted about me.md"))
     assert note is not None
     assert "Repairs clocks in Leiden." in note

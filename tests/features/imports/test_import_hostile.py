@@ -344,7 +344,7 @@ def test_two_items_of_one_name_in_one_file_are_both_kept(memory: Runebook, tmp_p
     twice = [*same, dict(same[0])]
     done = brought(memory, write(tmp_path / "memory.json", {"version": 2, "memories": twice}))
     assert done.counts["facts"][Action.CREATED] == 2
-    assert done.passed["items that the source holds twice"] == 1
+    assert done.skipped["items that the source holds twice"] == 1
     names = [name for name in kept_files(tmp_path / "home") if "/facts/Server" in name]
     assert sorted(names) == [
         "user/default/memories/facts/Server A has memory (2).md",
