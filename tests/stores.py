@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.errors import StoreBusy
 from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import CommitReceipt, OperationResult
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.local import Store
 from memory_core.runebook import Runebook
 
 _MEMBERS = {each.name for each in fields(CommitRequest)}
@@ -109,6 +111,11 @@ def by_hand(home: Path, place: str, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8", newline="")
     return path
+
+
+def busy(_store: Store, *_given: Any, **_more: Any) -> CommitReceipt:
+    """``Store.commit`` while another writer holds the store."""
+    raise StoreBusy("another writer holds it.", hint="Try again.")
 
 
 def edited_by_hand(memory: Runebook, uri: str, old: str, new: str) -> Path:

@@ -427,7 +427,7 @@ def _source(path: Path, part: bytes) -> tuple[Source, Entry]:
     """A part of a transcript, as the readers of foreign formats take a file."""
     from memory_core.features.imports.sources import Entry, Source
 
-    entry = Entry(path.name, len(part), None, path)
+    entry = Entry(path.name, path=path)
     return Source(path.name, [entry], lambda _entry: io.BytesIO(part)), entry
 
 

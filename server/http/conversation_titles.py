@@ -17,7 +17,7 @@ _TOPICS, _CHARS = 2, 90
 def title_of(memory: Runebook, log: MemoryUri, segments: Sequence[StoredSegment]) -> str | None:
     """What a conversation was about: what the user began with, else the topics that it spoke of most."""
     first = plain_line(memory.indexer.catalog.opening(str(log)), _CHARS)
-    most = sorted(segments, key=lambda each: -len(each.segment.pages))[:_TOPICS]
+    most = sorted(segments, key=lambda each: -len(each.segment.exchanges))[:_TOPICS]
     return first or " · ".join(each.segment.title for each in most) or None
 
 

@@ -330,7 +330,7 @@ def _message_text(message: Message) -> str:
 
 
 def _segment_facts(each: StoredSegment) -> dict[str, Any]:
-    pages = [(page.first, page.last) for page in each.segment.pages]
+    pages = [(exchange.first, exchange.last) for exchange in each.segment.exchanges]
     own = {"uri": each.uri, "session_id": each.log.parent.name, "first_line": pages[0][0] if pages else None}
     return answer_from("SegmentAnswer", each.segment, **own, pages=pages)
 

@@ -173,7 +173,7 @@ def _report(done: ImportReport) -> dict[str, Any]:
         "notes": [
             *done.notes,
             *([f"extracted from conversations: {done.extracted:,} files changed"] if done.extracted else []),
-            *(f"not imported: {count:,} {what}" for what, count in done.passed.most_common()),
+            *(f"skipped: {count:,} {what}" for what, count in done.skipped.most_common()),
         ],
         "commits": done.commits,
     }

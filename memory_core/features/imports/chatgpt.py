@@ -60,7 +60,7 @@ def _leaf(nodes: Mapping[str, Record], current: str) -> str:
 
     def at(key: str) -> float:
         time = nodes[key].record("message").get("create_time")
-        return float(time) if isinstance(time, int | float) else 0.0
+        return time if isinstance(time, int | float) else 0.0
 
     return max(nodes, key=at, default="")
 

@@ -59,7 +59,7 @@ class _Transcript:
         self._talks: dict[str, list[dict[str, Any]]] = {}
         self._folders: dict[str, str] = {}
         self._titles: list[dict[str, Any]] = []
-        self._passed: Counter[str] = Counter()
+        self._skipped: Counter[str] = Counter()
         self._session_id = entry.base.removesuffix(_ENDING)
         self._is_agents = self._session_id.startswith("agent-")
 
@@ -70,7 +70,7 @@ class _Transcript:
             item_id = f"{session_id} sub" if talk else session_id
             said = (*messages,) if talk else (*self._titles, *messages)
             yield ConversationItem(item_id, self._entry.name, session_id, said, self._folders.get(talk))
-        for what, count in self._passed.items():
+        for what, count in self._skipped.items():
             yield Skipped(what, count)
 
     def take(self, record: Record, place: str) -> None:
@@ -80,15 +80,15 @@ class _Transcript:
             self._titles += system_messages(kind, record.text(_TITLES[kind]))
             return
         if kind not in _SAID:
-            self._passed["records of Claude Code's own work"] += 1
+            self._skipped["records of Claude Code's own work"] += 1
             return
         if not self._is_agents and not record.get("isSidechain"):
             self._session_id = record.text("sessionId") or self._session_id
         content = _content(record.record("message"))
         if record.get("isMeta") or record.get("isApiErrorMessage") or _is_machine(content):
-            self._passed["messages that Claude Code itself put in"] += 1
+            self._skipped["messages that Claude Code itself put in"] += 1
         elif not content:
-            self._passed["messages without words"] += 1
+            self._skipped["messages without words"] += 1
         else:
             self._say(record, content, place)
 

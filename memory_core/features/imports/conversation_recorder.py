@@ -1,7 +1,8 @@
 """Conversations of other programs on their way into the store: what is new of each, in parts that a commit can take.
 
 Used by imports and by hooks. A part is one commit under a name made of what it says, so that a repeated import finds it
-done; one that its owner edited or deleted stays as it was left, one that was undone comes again. Asks no model.
+done; one that its owner edited or deleted stays as it was left, until the source goes on with that part; one that was
+undone comes again. Asks no model.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from memory_core.core.errors import InvalidUri, RunebookError
+from memory_core.core.errors import InvalidUri, RunebookError, StorageFailed, StoreBusy
 from memory_core.core.memory.message import dump_lines, parse_lines
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.project import ProjectAssignment
@@ -55,11 +56,18 @@ class ConversationRecorder:
     def record(
         self, item: ConversationItem, assignment: ProjectAssignment, now: datetime, *, dry_run: bool = False
     ) -> Recorded:
-        """Record what is new of a conversation; a message that cannot be taken is left out alone."""
+        """Record what is new of a conversation; a message that cannot be taken is left out alone.
+
+        Raises:
+            StoreBusy: If another writer held the store too long. What came before is stored.
+            StorageFailed: If the disk refuses. What came before is stored.
+        """
         done = Recorded(self._session(item.session_id))
         for part in self._parts(item, done):
             try:
                 self._record(part, item, assignment, now, done, dry_run=dry_run)
+            except (StoreBusy, StorageFailed):
+                raise
             except RunebookError as error:
                 done.left_out.append(LeftOut(f"{item.place}, from message {part[0].get('id')}", error.message))
         return done

@@ -1,7 +1,7 @@
 """What becomes of the items of an import: each batch is one plan, which becomes one commit.
 
-What earlier imports brought is left alone: the receipts in the ledger name it. What the source says anew of a memory
-that nobody touched here is taken over. An item that cannot be taken is left out alone.
+What earlier imports brought is not brought again: the receipts in the ledger name it. Where the source changed it and
+nobody did here, the new text is taken over. An item that cannot be taken is left out alone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import NotFound, RunebookError
 from memory_core.core.feature import Cleaner
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.memory_type import CONTENT, MemoryType
 from memory_core.core.memory.names import first_words, key_of, numbered
 from memory_core.core.memory.operations import LINK_RELATIONS, EditOp, GivenLink, MemoryData, MemoryOperations, WriteOp
@@ -143,12 +144,20 @@ class Placed:
         return {LogItem: "daily_logs", SummaryItem: "rolling_summary", LinkItem: "links"}[type(self.item)]
 
 
+@frozen
+class Remark:
+    """What differs here from the source and stays as it is here: where it stands in the source, and why."""
+
+    place: str
+    reason: str
+
+
 @dataclass(slots=True)
 class Outcome:
     """What became of the items of a batch; ``kept`` are those whose memory here differs and stays."""
 
     placed: list[Placed] = field(default_factory=list)
-    kept: list[LeftOut] = field(default_factory=list)
+    kept: list[Remark] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -160,7 +169,7 @@ class Batch:
     Attributes:
         items: What is to come in, in order.
         context: Time, types, spaces and project of the commit; its source names the format.
-        known: What earlier imports brought.
+        earlier: What earlier imports brought.
         redaction: What becomes of secrets.
         uris: Where each memory of the import is, by its id in the source.
         files: The files that the items stand in, by id, where that counts.
@@ -169,7 +178,7 @@ class Batch:
 
     items: Sequence[BatchItem]
     context: PlanContext
-    known: EarlierImports
+    earlier: EarlierImports
     redaction: Cleaner
     uris: Mapping[str, str]
     files: Mapping[str, KnownFile]
@@ -186,14 +195,14 @@ class Batch:
         linked: list[BatchItem] = []
         logged: list[LogItem] = []
         for item in self.items:
-            mark = self.known.get(item)
+            mark = self.earlier.get(item)
             try:
                 if isinstance(item, MemoryItem):
                     if (write := self._write(item, mark, naming, snapshot)) is not None:
                         operations.write_operations.append(write)
                         written.append(item)
-                elif mark is not None:
-                    self._note(item, Action.UNCHANGED, mark.uri)
+                elif mark is not None and not isinstance(item, SummaryItem):
+                    self._report(item, Action.UNCHANGED, mark.uri)
                 elif isinstance(item, LinkItem):
                     if (edit := self._edit(item)) is not None:
                         operations.edit_operations.append(edit)
@@ -201,7 +210,7 @@ class Batch:
                 elif isinstance(item, LogItem):
                     logged.append(item)
                 else:
-                    self._summarise(item, snapshot)
+                    self._summarise(item, mark, snapshot)
             except RunebookError as error:
                 self._leave(item, error.message)
         self._log(logged, snapshot)
@@ -220,23 +229,23 @@ class Batch:
             self._leave(item, result.reason or "it was refused")
             return result
         is_new_link = isinstance(item, LinkItem) and result.action is Action.UPDATED
-        self._note(item, Action.CREATED if is_new_link else result.action, result.uri)
-        return self.known.marked(result, item)
+        self._report(item, Action.CREATED if is_new_link else result.action, result.uri)
+        return self.earlier.marked(result, item)
 
     def _write(self, item: MemoryItem, mark: Mark | None, naming: _Naming, snapshot: Snapshot) -> WriteOp | None:
         """The write that brings a memory in, or None where it is here already."""
         if mark is not None:
             return self._again(item, mark, snapshot)
         memory_type = self._type_of(item)
-        placed = naming.named(memory_type, _fields(item, memory_type), item.item_id)
+        placed = naming.free_fields(memory_type, _fields(item, memory_type), item.item_id)
         if placed is None:  # there is one portrait, and it is not ours to rewrite; or all names are taken
             memory_type = self.context.registry.get(_FALLBACK)
-            placed = naming.named(memory_type, _fields(item, memory_type), item.item_id)
+            placed = naming.free_fields(memory_type, _fields(item, memory_type), item.item_id)
         if placed is None:
             self._leave(item, "too many memories have this name")
             return None
         if isinstance(placed, MemoryUri):
-            self._note(item, Action.UNCHANGED, str(placed))
+            self._report(item, Action.UNCHANGED, str(placed))
             return None
         return self._operation(item, memory_type, placed)
 
@@ -251,8 +260,8 @@ class Batch:
                     fields = _fields(item, memory_type).items()
                     anew = {name: value for name, value in fields if name not in memory_type.key_fields}
                     return self._operation(item, memory_type, anew, str(uri))
-            self.outcome.kept.append(LeftOut(item.place, f"it changed there, and {uri} was changed or removed here"))
-        self._note(item, Action.UNCHANGED, mark.uri)
+            self.outcome.kept.append(Remark(item.place, f"it changed there, and {uri} was changed or removed here"))
+        self._report(item, Action.UNCHANGED, mark.uri)
         return None
 
     def _operation(
@@ -314,12 +323,15 @@ class Batch:
             there = known[uri]
             entry = self._entry(item)
             if (entry.time, entry.text) in there:
-                self._note(item, Action.UNCHANGED, str(uri))
+                self._report(item, Action.UNCHANGED, str(uri))
+                continue
+            if len(entry.text.encode("utf-8")) > self.context.content_bytes:
+                self._leave(item, f"the entry has more than {self.context.content_bytes:,} bytes")
                 continue
             there.add((entry.time, entry.text))
             texts[uri] = with_entry(before, item.moment.date(), entry)
-            self._note(item, Action.CREATED, str(uri))
-            self._results.append(self.known.marked(_result(uri, before), item))
+            self._report(item, Action.CREATED, str(uri))
+            self._results.append(self.earlier.marked(_result(uri, before), item))
         self._changes += [FileChange(uri, snapshot.text(uri), text, appended=True) for uri, text in texts.items()]
 
     def _entry(self, item: LogItem) -> LogEntry:
@@ -327,24 +339,31 @@ class Batch:
         project = self.context.assignment.project
         return new_entry(self.redaction.text(item.text), item.moment, kind=item.kind, project=project, **labels)
 
-    def _summarise(self, item: SummaryItem, snapshot: Snapshot) -> None:
-        """Set the rolling summary, unless a person, or an item before this one, wrote it."""
+    def _summarise(self, item: SummaryItem, mark: Mark | None, snapshot: Snapshot) -> None:
+        """Set the rolling summary, unless a person, or an item before this one, wrote or removed it."""
         uri = rolling_summary_uri(self.context.user_space)
         before = snapshot.text(uri)
         present = read_rolling_summary(before)
         text = self.redaction.text(item.text).strip()
-        if present is not None and present.text == text:
-            self._note(item, Action.UNCHANGED, str(uri))
-        elif (present is not None and present.authored) or any(change.uri == uri for change in self._changes):
-            self.outcome.kept.append(LeftOut(item.place, f"{uri} says something else"))
+        then = None if mark is None else snapshot.ledger.text_at(uri, mark.seq)
+        as_imported = before is not None and then is not None and split(before).body == split(then).body
+        is_owners = mark is not None or (present is not None and present.authored)
+        again = mark is not None and mark.digest == item.digest
+        if again or (present is not None and present.text == text):
+            self._report(item, Action.UNCHANGED, str(uri))
+        elif (is_owners and not as_imported) or any(change.uri == uri for change in self._changes):
+            self.outcome.kept.append(Remark(item.place, f"{uri} says something else"))
         else:  # one that maintenance made can be made again
             summary = RollingSummary(text, authored=True)
             after = dump_rolling_summary(summary, self.context.now, self.context.source)
+            if len(after.encode("utf-8")) > self.context.content_bytes:
+                self._leave(item, f"the summary has more than {self.context.content_bytes:,} bytes")
+                return
             self._changes.append(FileChange(uri, before, after))
-            self._results.append(self.known.marked(_result(uri, before), item))
-            self._note(item, self._results[-1].action, str(uri))
+            self._results.append(self.earlier.marked(_result(uri, before), item))
+            self._report(item, self._results[-1].action, str(uri))
 
-    def _note(self, item: BatchItem, action: Action, uri: str) -> None:
+    def _report(self, item: BatchItem, action: Action, uri: str) -> None:
         self.outcome.placed.append(Placed(item, action, uri))
 
     def _leave(self, item: BatchItem, reason: str) -> None:
@@ -362,7 +381,7 @@ class _Naming:
     draft: WorkingCopy
     _taken: set[tuple[str, str]] = field(default_factory=set)
 
-    def named(
+    def free_fields(
         self, memory_type: MemoryType, fields: Mapping[str, Any], item_id: str
     ) -> dict[str, Any] | MemoryUri | None:
         """The fields under a name that is free, the memory that this is already, or None where neither is."""

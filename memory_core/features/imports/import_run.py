@@ -1,8 +1,8 @@
 """One import, from a path to a report: items are read one by one, stored in batches, and each batch is one commit.
 
 What was brought before is left alone, so an import that was interrupted is completed by the next, and one that is
-repeated changes nothing. Reads the source, writes through the store alone;
-originals are renamed only once everything of them is acknowledged, and never in a dry run.
+repeated changes nothing. Reads the source, writes through the store alone; originals are renamed only once everything
+of them is acknowledged, and never in a dry run.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from memory_core.core.errors import InvalidInput, ModelUnavailable, StorageFaile
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, folder_name, project_at
 from memory_core.core.memory.results import Action
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.store.usage import Usage
 from memory_core.features import imports
 from memory_core.features.export_file import EXPORT
 from memory_core.features.imports.conversation_recorder import ConversationRecorder, Recorded
-from memory_core.features.imports.import_plan import KIND, Batch, EarlierImports, Outcome
+from memory_core.features.imports.import_plan import KIND, Batch, EarlierImports, Outcome, Remark
 from memory_core.features.imports.items import (
     MIGRATED,
     BatchItem,
@@ -110,7 +110,7 @@ class ImportReport:
         counts: By type (``facts``, ``daily_logs``, ``conversations``, ``messages``, ``links``, …) and action.
         left_out: What could not be taken.
         kept: What differs here and stays as it is here.
-        passed: What is not meant to come along, by what it is.
+        skipped: What is not meant to come along, by what it is.
         sessions: Sessions that are new or went on.
         commits: The commits made, oldest first; each can be undone.
         extracted: Files that a model's extraction changed.
@@ -122,15 +122,15 @@ class ImportReport:
     """
 
     JSON: ClassVar = (
-        "format dry_run sorted_counts:counts left_out kept passed commits sessions extracted moved notes there? gone?"
+        "format dry_run sorted_counts:counts left_out kept skipped commits sessions extracted moved notes there? gone?"
     )
 
     format: str
     dry_run: bool
     counts: dict[str, Counter[Action]] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
-    kept: list[LeftOut] = field(default_factory=list)
-    passed: Counter[str] = field(default_factory=Counter)
+    kept: list[Remark] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
     sessions: list[str] = field(default_factory=list)
     commits: list[str] = field(default_factory=list)
     extracted: int = 0
@@ -177,8 +177,8 @@ class ImportReport:
         yield from _listed("left out: ", [f"{found.place}: {found.reason}" for found in self.left_out])
         yield from _listed("kept: ", [f"{found.place}: {found.reason}" for found in self.kept])
         yield from _listed("", self.notes)
-        for what, number in self.passed.most_common():
-            yield f"not imported: {number:,} {what}"
+        for what, number in self.skipped.most_common():
+            yield f"skipped: {number:,} {what}"
         would = "would be " if self.dry_run else ""
         for kind, counted in sorted(self.counts.items()):
             parts = (
@@ -263,7 +263,7 @@ def import_memories(memory: Runebook, request: ImportRequest) -> ImportReport:
     """
     with open_source(request.path) as source:
         found = detect(source, request.format)
-        if request.move_originals and not found.may_rename:
+        if request.move_originals and not found.may_move_originals:
             raise InvalidInput(f"originals of {found.name} stay what they are.", hint="Leave --move-originals out.")
         memory.store.adopt()
         run = _Run(memory, request, found)
@@ -303,9 +303,9 @@ class _Run:
         self._format = found
         self._now = datetime.now(UTC)
         scope = (found.name, memory.config.user_space, memory.config.agent_space)
-        self._known = EarlierImports(memory, scope)
+        self._earlier = EarlierImports(memory, scope)
         named = request.assignment.project if request.assignment.named else None
-        self._known_files = KnownFiles(self._known, memory.store.ledger, named, request.sent, self._now.isoformat())
+        self._known_files = KnownFiles(self._earlier, memory.store.ledger, named, request.sent, self._now.isoformat())
         self._files: dict[str, KnownFile] = {}
         context = memory.commits.context(self._now, KIND, None, said_at=self._now)
         self._context = replace(context, source={**context.source, "from": found.name}, assignment=request.assignment)
@@ -314,7 +314,7 @@ class _Run:
         self._bytes = 0
         self._seen: set[str] = set()
         self._links: list[LinkItem] = []
-        self._places: dict[str, str] = {}
+        self._uris: dict[str, str] = {}
         self._items = 0
         self._indexed = 0
         self.report = ImportReport(found.name, request.dry_run)
@@ -340,9 +340,9 @@ class _Run:
         for link in self._links:
             self._put(link, 0)
         self._flush()
-        moves = self._format.renames if self._request.move_originals is None else self._request.move_originals
+        moves = self._format.moves_originals if self._request.move_originals is None else self._request.move_originals
         for entry in files if moves else ():
-            self._rename(entry)
+            self._move_original(entry)
 
     def _items_of(self, source: Source, entry: Entry, beside: set[str]) -> Iterator[Item]:
         try:
@@ -363,13 +363,13 @@ class _Run:
         if isinstance(item, LeftOut):
             self.report.left_out.append(item)
         elif isinstance(item, Skipped):
-            self.report.passed[item.what] += item.count
+            self.report.skipped[item.what] += item.count
         elif isinstance(item, ConversationItem):
             self._flush()
             assignment = self._assignment(item)
             self.report.add(self._conversations.record(item, assignment, self._now, dry_run=self._request.dry_run))
         elif item.item_id in self._seen:
-            self.report.passed["items that the source holds twice"] += 1
+            self.report.skipped["items that the source holds twice"] += 1
         else:
             self._seen.add(item.item_id)
             if isinstance(item, LinkItem):
@@ -395,7 +395,7 @@ class _Run:
         if not self._batch:
             return
         redaction = self._memory.commits.cleaner
-        batch = Batch(self._batch, self._context, self._known, redaction, self._places, self._files)
+        batch = Batch(self._batch, self._context, self._earlier, redaction, self._uris, self._files)
         receipt = self._memory.store.commit(batch.plan, kind=KIND, now=self._now, dry_run=self._request.dry_run)
         self.report.commits += [receipt.commit_id] if receipt.commit_id else []
         self.report.add(batch.outcome)
@@ -409,17 +409,25 @@ class _Run:
             item = placed.item
             if not isinstance(item, MemoryItem):
                 continue
-            self._places[item.item_id] = placed.uri
+            self._uris[item.item_id] = placed.uri
             if placed.action is Action.UNCHANGED:
-                self._note_place(MemoryUri.parse(placed.uri))
+                self._note_present(MemoryUri.parse(placed.uri))
             if item.accesses and self._memory.store.files.stat(MemoryUri.parse(placed.uri)) is not None:
                 used[placed.uri] = Usage(item.accesses, item.accessed_at or item.said_at or self._now)
         if used and not self._request.dry_run:
             self._memory.store.ledger.usage_table.begin(used)
 
-    def _note_place(self, uri: MemoryUri) -> None:
+    def _note_present(self, uri: MemoryUri) -> None:
         """Note where a memory is that was here already, or was."""
-        text = self._memory.store.text(uri)
+        store = self._memory.store
+        try:
+            text = store.text(uri)
+            moved = store.ledger.past.moved_to(uri, 0) if text is None else None
+            if moved is not None and moved.scope is not Scope.ARCHIVE:
+                uri, text = moved, store.text(moved)
+        except InvalidInput as error:
+            self.report.notes.append(error.message)
+            return
         if text is None:
             self.report.gone.append(str(uri))
             return
@@ -427,7 +435,7 @@ class _Run:
         if (project := parse(uri, text, None).project) is not None:
             self.report.projects.add(project)
 
-    def _rename(self, entry: Entry) -> None:
+    def _move_original(self, entry: Entry) -> None:
         """Give an original the name that says it is in; one of which something was left out keeps its own."""
         if entry.path is None:
             self.report.notes.append(f"{entry.name} is in an archive and stays as it is.")

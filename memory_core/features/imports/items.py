@@ -1,7 +1,7 @@
 """What a reader of a foreign format yields: memories, log entries, conversations, and what it had to leave.
 
-Values only. Every item carries an id that its source gives to the same thing whenever it is read, and the place where
-it stands, for people. Nothing here decides what becomes of an item.
+Values only. What can come in carries an id that its source gives to the same thing whenever it is read, and the place
+where it stands, for people. Nothing here decides what becomes of an item.
 """
 
 from __future__ import annotations
@@ -190,10 +190,10 @@ class Format:
         name: As ``--from`` takes it.
         description: What it is known by, for a person whose file was not recognised.
         recognises: Whether a source is of this format, by its content.
-        files: The files of a source that it reads; a later one may count on these being all that there are.
+        files: The files of a source that it reads; ``read`` is given a source with only these.
         read: The items of one of them, in its order. Raises InvalidInput or StorageFailed for one that is damaged.
-        may_rename: Whether a source file may be renamed once its items are imported.
-        renames: Whether it is, unless the caller says otherwise.
+        may_move_originals: Whether a source file may be renamed to end in ``MIGRATED`` once its items are imported.
+        moves_originals: Whether it is, unless the caller says otherwise.
         ids_per_file: Whether an item's id means something only within its file; see ``known_files``.
     """
 
@@ -202,8 +202,8 @@ class Format:
     recognises: Callable[[Source], bool]
     files: Callable[[Source], list[Entry]]
     read: Callable[[Source, Entry], Iterator[Item]]
-    may_rename: bool = False
-    renames: bool = False
+    may_move_originals: bool = False
+    moves_originals: bool = False
     ids_per_file: bool = False
 
 

@@ -4,7 +4,7 @@ Where ids mean something only within a file (the headings of a Markdown file, th
 files of one name in different folders are two files. A file is known by its path on its machine. Where that says
 nothing (an upload, an archive, a folder that moved and left nothing in its old place) what came from it must be most
 of what stands there now, and clearly more than for any other file. In doubt it is another file: its memories come
-beside those that are there. Reads the ledger alone.
+beside those that are there. Reads the ledger, and whether a path is still there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.memory.trailer import split
@@ -56,8 +56,7 @@ class KnownFile:
     @property
     def note(self) -> str:
         """As the receipt of a commit keeps it."""
-        facts = {name: getattr(self, name) for name in ("file_id", "name", "path", "machine", "project")}
-        return _NOTE + json.dumps({name: value for name, value in facts.items() if value}, ensure_ascii=False)
+        return _NOTE + json.dumps({name: value for name, value in asdict(self).items() if value}, ensure_ascii=False)
 
     def may_be(self, other: KnownFile) -> bool:
         """Whether a file that is elsewhere, or nobody knows where, can be this one still."""
@@ -97,14 +96,14 @@ class KnownFiles:
     """Tells for each file of an import which earlier one it is.
 
     Attributes:
-        known: The items of earlier imports.
+        earlier: The items of earlier imports.
         ledger: Where their texts are.
         project: The project that the caller named; None is none.
         sent: Whether paths are those of copies that somebody sent, and say nothing.
         begun: When the import began (ISO 8601): of two new files of one name the ids differ.
     """
 
-    known: EarlierImports
+    earlier: EarlierImports
     ledger: Ledger
     project: str | None
     sent: bool
@@ -121,13 +120,13 @@ class KnownFiles:
         path = None if self.sent or entry.path is None else os.path.realpath(entry.path)
         machine = None if path is None else platform.node()
         now = KnownFile("", entry.base, path, machine, self.project)
-        found = self._earlier(now, items)
+        found = self._earlier_id(now, items)
         file_id = self._new_id(now) if found is None else found
         self._claimed.add(file_id)
         return KnownFile(file_id, now.name, path, machine, self.project)
 
-    def _earlier(self, now: KnownFile, items: Sequence[MemoryItem]) -> str | None:
-        files = [each for each in self.known.files.values() if each.file_id not in self._claimed]
+    def _earlier_id(self, now: KnownFile, items: Sequence[MemoryItem]) -> str | None:
+        files = [each for each in self.earlier.files.values() if each.file_id not in self._claimed]
         at_place = [each for each in files if (each.path, each.machine) == (now.path, now.machine)]
         if now.path is not None and at_place:
             return at_place[0].file_id
@@ -139,13 +138,13 @@ class KnownFiles:
 
     def _new_id(self, now: KnownFile) -> str:
         own = digest_of([now.machine, now.path])
-        taken = now.path is None or own in self.known.files
+        taken = now.path is None or own in self.earlier.files
         return digest_of([own, now.name, self.begun, len(self._claimed)]) if taken else own
 
     def _share(self, file_id: str, items: Sequence[MemoryItem]) -> float:
         """How much of what came from a file, and of what stands in another now, is the same, in [0, 1]."""
-        marks = self.known.of_file(file_id, items)
-        here = {self.known.identity(item.with_file_id(file_id)): _words(item.content) for item in items}
+        marks = self.earlier.of_file(file_id, items)
+        here = {self.earlier.identity(item.with_file_id(file_id)): _words(item.content) for item in items}
         there = {identity: _words(self._text(mark)) for identity, mark in marks.items()}
         size = sum(map(len, here.values())) + sum(map(len, there.values()))
         if not there or not size:

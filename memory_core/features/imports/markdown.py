@@ -216,6 +216,6 @@ FORMAT = Format(
     lambda source: any(map(_is_markdown, source.entries)),
     _files,
     _read,
-    may_rename=True,
+    may_move_originals=True,
     ids_per_file=True,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memory_core.features.imports.items import Format, Item, LeftOut, LinkItem, MemoryItem
-from memory_core.features.imports.sources import Entry, Found, Record, Source, elements, lines
+from memory_core.features.imports.sources import Entry, Found, Record, Source, elements, lines, may_be_json
 
 _ENDINGS = (".json", ".jsonl", ".ndjson")
 
@@ -21,7 +21,8 @@ def _graphs(source: Source) -> list[Entry]:
 
 
 def _is_graph(head: bytes) -> bool:
-    return b'"entityType"' in head or (b'"relationType"' in head and b'"from"' in head)
+    is_named = b'"entityType"' in head or (b'"relationType"' in head and b'"from"' in head)
+    return is_named and may_be_json(head)
 
 
 def _read(source: Source, entry: Entry) -> Iterator[Item]:
@@ -38,13 +39,13 @@ def _read(source: Source, entry: Entry) -> Iterator[Item]:
             yield LeftOut(found.place, "another entity before it has this name")
         else:
             entities[name] = (found.place, found.record)
-    led: dict[str, dict[tuple[str, str], str]] = {name: {} for name in entities}
+    led: dict[str, dict[tuple[str, str], None]] = {name: {} for name in entities}
     for place, record in relations:
         name, target, word = (record.text(member) for member in ("from", "to", "relationType"))
         if name not in entities or target not in entities or not word:
             yield LeftOut(place, "it does not join two entities of the file")
         else:
-            led[name].setdefault((target, word), place)
+            led[name][target, word] = None
     for name, (place, record) in entities.items():
         yield _entity(entry, place, name, prefix + name, record, list(led[name]))
         for target, word in led[name]:
@@ -96,6 +97,6 @@ FORMAT = Format(
     lambda source: bool(_graphs(source)),
     _graphs,
     _read,
-    may_rename=True,
+    may_move_originals=True,
     ids_per_file=True,
 )

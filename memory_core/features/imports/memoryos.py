@@ -116,5 +116,5 @@ FORMAT = Format(
     _recognises,
     _files,
     _read,
-    may_rename=True,
+    may_move_originals=True,
 )

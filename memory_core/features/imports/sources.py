@@ -40,6 +40,7 @@ _CHUNK_BYTES = 1024**2
 _HEAD_BYTES = 1024**2
 _ZIP_BEGINS = b"PK\x03\x04"
 _BOM = b"\xef\xbb\xbf"
+_JSON_BEGINS = re.compile(rb"\s*(?:\[\s*)?\{")
 _STRUCTURE = re.compile(rb'["{}\[\],]')
 #: From within a string to its end, or to that of the chunk, which may be in the middle of an escape.
 _REST_OF_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+(["\\]?)', re.DOTALL)
@@ -61,13 +62,11 @@ class Entry:
 
     Attributes:
         name: Its name within the source, with ``/`` between folders.
-        size_bytes: As far as the source says.
         modified: When it was last written, if the source says.
         path: Where it is on disk; None inside a zip.
     """
 
     name: str
-    size_bytes: int
     modified: datetime | None = None
     path: Path | None = None
 
@@ -175,7 +174,7 @@ def _opened(path: Path, opened: ExitStack) -> Source:
     if is_zip:
         return _zip(path.name, opened.enter_context(zipfile.ZipFile(path)))
     found = path.stat()
-    return Source(path.name, [Entry(path.name, found.st_size, _modified(found), path)], _open_file)
+    return Source(path.name, [Entry(path.name, _modified(found), path)], _open_file)
 
 
 def _open_file(entry: Entry) -> IO[bytes]:
@@ -206,7 +205,7 @@ def _folder(root: Path) -> Source:
                 source.refused.append(LeftOut(shown, f"it cannot be read: {error.strerror or error}"))
                 continue
             if stat.S_ISREG(found.st_mode):
-                source.entries.append(Entry(shown, found.st_size, _modified(found), path))
+                source.entries.append(Entry(shown, _modified(found), path))
             elif stat.S_ISLNK(found.st_mode):
                 source.refused.append(LeftOut(shown, "it is a link"))
         if len(source.entries) > ENTRIES_LIMIT:
@@ -216,7 +215,7 @@ def _folder(root: Path) -> Source:
 
 def _zip(label: str, archive: zipfile.ZipFile) -> Source:
     known, problems = sound_entries(archive, "Unpack what you know of it, and import the folder.")
-    entries = [Entry(name, info.file_size, _packed_at(info)) for name, info in known.items()]
+    entries = [Entry(name, _packed_at(info)) for name, info in known.items()]
     refused = [LeftOut(problem.name, problem.reason) for problem in problems]
     return Source(label, entries, lambda entry: archive.open(known[entry.name]), refused)
 
@@ -321,6 +320,11 @@ class Found:
     def left_out(self, otherwise: str) -> LeftOut:
         """That it was not taken: for its problem, or ``otherwise``."""
         return LeftOut(self.place, self.problem or otherwise)
+
+
+def may_be_json(head: bytes) -> bool:
+    """Whether a file begins as a JSON object, or an array of them; text may quote one."""
+    return _JSON_BEGINS.match(head.removeprefix(_BOM)) is not None
 
 
 def whole(source: Source, entry: Entry) -> Any:
@@ -529,7 +533,8 @@ def conversation_files(source: Source) -> list[Entry]:
 def has_member(source: Source, member: str) -> bool:
     """Whether the conversations of an export have a member of this name."""
     sign = f'"{member}"'.encode()
-    return any(sign in source.head(entry) for entry in conversation_files(source)[:_LOOKED_AT])
+    heads = (source.head(entry) for entry in conversation_files(source)[:_LOOKED_AT])
+    return any(sign in head and may_be_json(head) for head in heads)
 
 
 def branch(parents: Mapping[str, str | None], leaf: str) -> list[str]:

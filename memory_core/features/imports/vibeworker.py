@@ -27,7 +27,7 @@ from memory_core.features.imports.items import (
     SummaryItem,
     digest_of,
 )
-from memory_core.features.imports.sources import Entry, Record, Source, time_of, time_on, type_of, whole
+from memory_core.features.imports.sources import Entry, Record, Source, may_be_json, time_of, time_on, type_of, whole
 
 _MEMORY_1, _MEMORY_2 = "MEMORY.md", "memory.json"
 _LOG_1 = re.compile(r"(?:.*/)?(\d{4}-\d{2}-\d{2})\.md(?:\.migrated)?")
@@ -75,20 +75,20 @@ def _read_1(source: Source, entry: Entry) -> Iterator[Item]:
 
 
 def _memories_1(entry: Entry, lines: list[str]) -> Iterator[Item]:
-    category, passed = "general", 0
-    for number, line in enumerate(lines, start=1):
+    category, skipped = "general", 0
+    for line in lines:
         found = _ENTRY.fullmatch(line)
         if line.startswith("#"):
             category = line.lstrip("# ").strip()
         elif found is None:
-            passed += bool(line.strip())
+            skipped += bool(line.strip())
         else:
             day, own_id, content = found[1], found[2], found[3].strip()
             said_at = time_of(day) if day else entry.modified
-            place = f"{entry.name}, entry {number}"
+            place = f"{entry.name}: {' '.join(content.split())[:60]}"
             yield _memory(own_id or digest_of([day, content]), place, category, content, said_at=said_at)
-    if passed:
-        yield Skipped("lines of MEMORY.md that are no entries", passed)
+    if skipped:
+        yield Skipped("lines of MEMORY.md that are no entries", skipped)
 
 
 def _logged_1(entry: Entry, lines: list[str], day: str) -> Iterator[Item]:
@@ -135,8 +135,8 @@ V1 = Format(
     _recognises_1,
     _files_1,
     _read_1,
-    may_rename=True,
-    renames=True,
+    may_move_originals=True,
+    moves_originals=True,
 )
 
 
@@ -152,7 +152,7 @@ def _recognises_2(source: Source) -> bool:
     for entry in _files_2(source):
         head = source.head(entry)
         is_memory = b'"memories"' in head and b'"type": "entity"' not in head
-        if is_memory and (entry.base == _MEMORY_2 or b'"sal' in head):
+        if is_memory and (entry.base == _MEMORY_2 or (may_be_json(head) and b'"sal' in head)):
             return True
         if _LOG_2.fullmatch(entry.name) and b'"entries"' in head and b'"date"' in head:
             return True
@@ -220,5 +220,5 @@ V2 = Format(
     _recognises_2,
     _files_2,
     _read_2,
-    may_rename=True,
+    may_move_originals=True,
 )

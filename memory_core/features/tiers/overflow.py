@@ -1,4 +1,4 @@
-"""Overflow: pages that leave the short term join the segments of their session, all of them in one commit.
+"""Overflow: exchanges that leave the short term join the segments of their session, up to 200 in one commit.
 
 What overflows is derived from the log and the segments' files: whoever comes next finds what a killed process left.
 It is sorted before the store is locked; under the lock it is only made sure that nothing changed since, so nothing is
@@ -20,6 +20,7 @@ from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import EmbeddingFailed, InvalidInput, RunebookError
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.index.encoder import Embedder
+from memory_core.core.memory.memory import parse
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.core.memory.uri import MemoryUri, Scope, file_of
 from memory_core.core.search.fusion import Calibration
@@ -27,9 +28,9 @@ from memory_core.core.store.local import Snapshot
 from memory_core.core.text.extractive_summary import cosine
 from memory_core.core.text.normalization import simplified
 from memory_core.features.tiers.segment import Segment, SessionLog, dump_segment, file_name, parse_segment, segments_of
-from memory_core.features.tiers.segmenting import Likeness, Sorting, Thresholds, exchanges_before, overflowing
+from memory_core.features.tiers.segmenting import Likeness, Sorting, SortingRules, exchanges_before, overflowing
 from memory_core.features.tiers.stored import SEGMENT, SessionSegments, changed, segments_in
-from memory_core.features.upkeep.archive import archived_uri
+from memory_core.features.upkeep.archive import archived_uri, original_uri
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,10 +55,10 @@ class TextLikeness:
         self._embedder = embedder
         self._vector = lru_cache(maxsize=_REMEMBERED)(_vector)
 
-    def of(self, pages: int) -> Likeness:
-        """The way to compare while so many pages are sorted."""
+    def of(self, exchanges: int) -> Likeness:
+        """The way to compare while so many exchanges are sorted."""
         model = self._embedder()
-        if model is None or pages > _EXCHANGES_COMPARED or not model.ready():
+        if model is None or exchanges > _EXCHANGES_COMPARED or not model.ready():
             return cosine
         return lambda one, other: self._by_meaning(model, one, other)
 
@@ -75,7 +76,7 @@ def _vector(embed: Callable[[Sequence[str]], NDArray[np.float32]], text: str) ->
 
 
 _log = logging.getLogger(__name__)
-#: Of a log with more messages than that, the exchanges of so many new ones are sorted together.
+#: A log of more than ``_LONG_LINES`` lines is sorted again only after ``_LINES_AT_ONCE`` new ones.
 _LONG_LINES, _LINES_AT_ONCE = 100, 10
 #: Exchanges that one commit sorts, so that other writers are not kept waiting for a long conversation.
 _EXCHANGES_AT_ONCE = 200
@@ -83,13 +84,13 @@ _EXCHANGES_AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class _SortPlan:
-    """How pages of a session are to be sorted.
+    """How exchanges of a session are to be sorted.
 
     Attributes:
         text: Of the log.
         segments: The session's, as they are stored.
-        changed: Segments that change, with their names; see ``Sorting.result``.
-        left: Pages that wait for the next commit.
+        changed: Segments that change, with their URIs; see ``Sorting.result``.
+        left: Exchanges that wait for the next commit.
     """
 
     text: str
@@ -99,7 +100,7 @@ class _SortPlan:
 
 
 class Overflow:
-    """Sorts the older pages of one user's sessions.
+    """Sorts the older exchanges of one user's sessions.
 
     Args:
         memory: Their store and settings.
@@ -114,11 +115,6 @@ class Overflow:
         self._waiting: dict[MemoryUri, tuple[datetime, bool]] = {}
         #: How long a log was when it was last looked at.
         self._looked: dict[MemoryUri, int] = {}
-
-    @property
-    def sessions(self) -> MemoryUri:
-        """The directory of the user's sessions."""
-        return MemoryUri((Scope.SESSION.value, self._memory.config.user_space))
 
     def after(self, receipt: CommitReceipt, now: datetime) -> None:
         """After a commit of messages: sort what overflows, soon. After one that changed some: mend segments at once."""
@@ -186,11 +182,11 @@ class Overflow:
         self._left.pop(log, None)
         if not mend and text.count("\n") <= self._memory.config.tiers.short_term_capacity:
             return None
-        read = self._proposed(text, log, now, mend=mend)
-        if not read.changed:
+        proposed = self._proposed(text, log, now, mend=mend)
+        if not proposed.changed:
             return None
         receipt = store.commit(
-            lambda snapshot: self._plan(snapshot, log, now, read, mend=mend), kind=SEGMENT, now=now, dry_run=dry_run
+            lambda snapshot: self._plan(snapshot, log, now, proposed, mend=mend), kind=SEGMENT, now=now, dry_run=dry_run
         )
         self._memory.indexer.wake()
         return receipt if receipt.changed_uris else None
@@ -200,70 +196,86 @@ class Overflow:
         return [each.reported() for each in segments_in(self._memory.store, log).damaged]
 
     def _proposed(self, text: str, log: MemoryUri, now: datetime, *, mend: bool) -> _SortPlan:
-        """How the pages of a log are to be sorted."""
+        """How the exchanges of a log are to be sorted."""
         tiers = self._memory.config.tiers
         stored = segments_in(self._memory.store, log)
         session = SessionLog(text)
         due = overflowing(session, stored.spans, tiers.short_term_capacity)
-        pages, left = due[:_EXCHANGES_AT_ONCE], len(due[_EXCHANGES_AT_ONCE:])
-        if not pages and not mend:
+        exchanges, left = due[:_EXCHANGES_AT_ONCE], len(due[_EXCHANGES_AT_ONCE:])
+        if not exchanges and not mend:
             return _SortPlan(text, stored)
-        likeness = self._likeness.of(len(pages))
-        rules = Thresholds(tiers.mid_term_similarity_threshold, tiers.keyword_weight, likeness)
-        used = {str(each.uri): each.segment for each in stored.used}
+        likeness = self._likeness.of(len(exchanges))
+        rules = SortingRules(tiers.mid_term_similarity_threshold, tiers.keyword_weight, likeness)
+        archived = stored.archived if mend else ()
+        known = {str(each.uri): each.segment for each in (*stored.used, *archived)}
         at = self._memory.plan_context(now).now
-        sorting = Sorting(session, used, rules, log.parent.name, at, stored.analysed_before(session))
+        sorting = Sorting(session, known, rules, log.parent.name, at, stored.analysed_before(session))
         if mend:
             sorting.mend()
-        for page, before in zip(pages, exchanges_before(session, stored.pages, pages), strict=True):
-            sorting.add(page, before)
+        for exchange, before in zip(exchanges, exchanges_before(session, stored.exchanges, exchanges), strict=True):
+            sorting.add(exchange, before)
         return _SortPlan(text, stored, sorting.result(), left)
 
-    def _plan(self, snapshot: Snapshot, log: MemoryUri, now: datetime, read: _SortPlan, *, mend: bool) -> ChangeSet:
-        """What sorting changes, on the store as it is; nothing where it was another meanwhile: it is sorted again soon.
+    def _plan(self, snapshot: Snapshot, log: MemoryUri, now: datetime, proposed: _SortPlan, *, mend: bool) -> ChangeSet:
+        """What sorting changes, on the store as it is.
 
-        Messages that came meanwhile wait for the next time.
+        Where log or segments changed meanwhile, nothing is changed, and sorting is tried again soon. Messages that came
+        meanwhile wait for the next time.
         """
         if (
-            not (snapshot.text(log) or "").startswith(read.text)
-            or segments_in(self._memory.store, log) != read.segments
+            not (snapshot.text(log) or "").startswith(proposed.text)
+            or segments_in(self._memory.store, log) != proposed.segments
         ):
             self._await([log], now, mend=mend)
             self._memory.opened.background.later(self._sort_waiting)
             return ChangeSet((), ())
-        self._left[log] = read.left
-        used = {str(each.uri): each.segment for each in read.segments.used}
+        self._left[log] = proposed.left
+        known = {str(each.uri): each.segment for each in (*proposed.segments.used, *proposed.segments.archived)}
         draft = WorkingCopy(snapshot, self._memory.plan_context(now))
         results = [
-            _written(draft, log, name, segment, used)
-            for name, segment in read.changed
+            _written(draft, log, uri, segment, known)
+            for uri, segment in proposed.changed
             # Somebody saves the file at this very moment: what it points at is brought up to date the next time.
-            if name is None or parse_segment(draft.text(MemoryUri.parse(name)) or "") == used[name]
+            if uri is None or parse_segment(draft.text(MemoryUri.parse(uri)) or "") == known[uri]
         ]
         return ChangeSet(draft.changes(), tuple(results))
 
 
 def _written(
-    draft: WorkingCopy, log: MemoryUri, name: str | None, segment: Segment | None, used: dict[str, Segment]
+    draft: WorkingCopy, log: MemoryUri, stored: str | None, segment: Segment | None, known: dict[str, Segment]
 ) -> OperationResult:
-    """One segment in the draft."""
+    """One segment in the draft; ``stored`` is its URI so far, None for a new one."""
     if segment is None:
-        uri = MemoryUri.parse(name or "")
+        uri = MemoryUri.parse(stored or "")
         draft.put(uri, None)
         return OperationResult(SEGMENT, str(uri), Action.DELETED, note="none of its messages is there any more")
-    uri = _free(draft, log, segment) if name is None else MemoryUri.parse(name)
-    draft.put(uri, dump_segment(segment))
-    had = 0 if name is None else len(used[name].pages)
-    joined = len(segment.pages) - had
-    note = f"{joined} exchanges joined, {len(segment.pages)} in all" if joined > 0 else "brought up to its messages"
-    return changed(uri, created=name is None, note=note)
+    text = dump_segment(segment)
+    if stored is None:
+        uri = _free(draft, segments_of(log), segment)
+        draft.put(uri, text)
+    elif segment.title == known[stored].title:
+        uri = MemoryUri.parse(stored)
+        draft.put(uri, text)
+    else:  # the old title and file name may say what was forgotten
+        old = MemoryUri.parse(stored)
+        uri = _free(draft, old.parent, segment)
+        draft.move(old, parse(uri, text, None))
+    had = 0 if stored is None else len(known[stored].exchanges)
+    joined = len(segment.exchanges) - had
+    note = f"{joined} exchanges joined, {len(segment.exchanges)} in all" if joined > 0 else "brought up to its messages"
+    return changed(uri, created=stored is None, note=note)
 
 
-def _free(draft: WorkingCopy, log: MemoryUri, segment: Segment) -> MemoryUri:
-    """Where a new segment goes: the name of its title, marked where another has it, in use or archived."""
-    wanted = segments_of(log).child(file_name(segment.title))
-    seed = f"{segment.title} {segment.pages[0].first}"
-    return draft.free_beside(wanted, seed, lambda uri: draft.is_taken(uri) or draft.is_taken(archived_uri(uri)))
+def _free(draft: WorkingCopy, directory: MemoryUri, segment: Segment) -> MemoryUri:
+    """Where a segment goes: the name of its title, marked where another has it, in use or archived."""
+    wanted = directory.child(file_name(segment.title))
+    seed = f"{segment.title} {segment.exchanges[0].first}"
+
+    def is_taken(uri: MemoryUri) -> bool:
+        twin = original_uri(uri) if uri.scope is Scope.ARCHIVE else archived_uri(uri)
+        return draft.is_taken(uri) or draft.is_taken(twin)
+
+    return draft.free_beside(wanted, seed, is_taken)
 
 
 def _logs(receipt: CommitReceipt) -> Iterable[MemoryUri]:

@@ -1,4 +1,9 @@
-"""The tiers of one user's conversations, as commits and maintenance use them."""
+"""Promotion: hot segments become memories; and the passes of maintenance that work on one user's conversations.
+
+The passes sort what overflowed (``segments``), extract conversations that ended (``sessions``), promote all that is hot
+(``promotion``), have a model write better summaries (``summaries``) and archive the segments used least
+(``eviction``). What is wrong with one session keeps no pass from the others.
+"""
 
 from __future__ import annotations
 
@@ -63,18 +68,18 @@ _RECENT_RETRIEVALS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Hot:
+class HotSegment:
     """A segment to promote.
 
     Attributes:
         stored: The segment.
         heat: That it has.
-        pages: Its pages that nothing was made of yet.
+        exchanges: Its exchanges that nothing was made of yet.
     """
 
     stored: StoredSegment
     heat: float
-    pages: tuple[SegmentExchange, ...]
+    exchanges: tuple[SegmentExchange, ...]
 
 
 class Promoter:
@@ -88,7 +93,7 @@ class Promoter:
         self._memory = memory
         self._extractor = memory.extractor
 
-    def after(self, log: MemoryUri | None, now: datetime) -> list[Hot]:
+    def after(self, log: MemoryUri | None, now: datetime) -> list[HotSegment]:
         """What is hot of a session that grew, and of those that retrievals came from lately; the hottest first."""
         recalls = self._memory.store.ledger.usage_table.trail(_RECENT_RETRIEVALS, space=self._memory.config.user_space)
         own = str(self._extractor.commits.sessions) + "/"
@@ -98,93 +103,98 @@ class Promoter:
         for each in logs:
             with suppress(RunebookError):
                 used = segments_in(self._memory.store, MemoryUri.parse(each)).used
-                stored += [segment for segment in used if not all(page.analysed for page in segment.segment.pages)]
+                stored += [
+                    found for found in used if not all(exchange.analysed for exchange in found.segment.exchanges)
+                ]
         return self._hot(stored, now)
 
-    def everywhere(self, now: datetime) -> list[Hot]:
+    def everywhere(self, now: datetime) -> list[HotSegment]:
         """All that is hot; the hottest first."""
         self._memory.store.usage.flush()
         return self._hot(list(all_segments(self._memory.store, self._extractor.commits.sessions)), now)
 
-    def promotion(self, hot: Hot, now: datetime) -> Generator[LLMRequest, Completion, CommitReceipt]:
+    def promotion(self, hot: HotSegment, now: datetime) -> Generator[LLMRequest, Completion, CommitReceipt]:
         """Promote one segment; see ``Extractor.extract_parts``."""
         return self._extractor.extract_parts(hot.stored.log, lambda: self._next(hot.stored.uri, now), now)
 
-    def _hot(self, stored: Sequence[StoredSegment], now: datetime) -> list[Hot]:
+    def _hot(self, stored: Sequence[StoredSegment], now: datetime) -> list[HotSegment]:
         tiers = self._memory.config.tiers
         found = [
-            Hot(each, warm.heat, pages)
+            HotSegment(each, warm.heat, exchanges)
             for each, warm in zip(stored, heats(self._memory.store, tiers, stored, now), strict=True)
-            if warm.heat >= tiers.mid_term_heat_threshold and (pages := self._unread(each, now))
+            if warm.heat >= tiers.mid_term_heat_threshold and (exchanges := self._not_analysed(each, now))
         ]
         return sorted(found, key=lambda hot: (-hot.heat, hot.stored.uri))
 
-    def _unread(self, stored: StoredSegment, now: datetime | None = None) -> tuple[SegmentExchange, ...]:
-        """Pages that nothing was made of: by no promotion, by no extraction, and not in a client's hands.
+    def _not_analysed(self, stored: StoredSegment, now: datetime | None = None) -> tuple[SegmentExchange, ...]:
+        """Exchanges that nothing was made of: by no promotion, by no extraction, and not in a client's hands.
 
-        A page that no prompt can hold is left to ordinary extraction, which takes it in parts. With ``now``: none of a
-        session whose extraction failed lately or was undone.
+        An exchange that no prompt can hold is left to ordinary extraction, which takes it in parts. With ``now``: none
+        of a session whose extraction failed lately or was undone.
         """
         row = self._extractor.queue.get(stored.log)
         if row is None or not row.waiting:
             return ()
         if now is not None and row.retry_at is not None and datetime.fromisoformat(row.retry_at) > now:
             return ()
-        if all(page.analysed for page in stored.segment.pages):
+        if all(exchange.analysed for exchange in stored.segment.exchanges):
             return ()
-        log = self._session(stored.log)
+        try:
+            log = self._session(stored.log)
+        except _OF_ONE_SESSION:
+            return ()
         from_here = max(row.extracted, row.briefed)
         return tuple(
-            page
-            for page in stored.segment.pages
-            if not page.analysed
-            and (places := log.places(page))
+            exchange
+            for exchange in stored.segment.exchanges
+            if not exchange.analysed
+            and (places := log.places(exchange))
             and from_here <= places[0] < row.stored
-            and log.fitting([page])
+            and log.fitting([exchange])
         )
 
-    def _session(self, log: MemoryUri) -> _Session:
+    def _session(self, log: MemoryUri) -> _ReadableLog:
         sessions, budget = self._extractor.sessions, self._extractor.orchestrator.conversation_tokens
-        return _Session(sessions, sessions.lines(log), sessions.messages(log), budget)
+        return _ReadableLog(sessions, sessions.lines(log), sessions.messages(log), budget)
 
     def _next(self, uri: MemoryUri, now: datetime) -> tuple[Part, Promoted] | None:
-        """The next pages of a segment that one prompt can hold, as it is now; None where none is left."""
+        """The next exchanges of a segment that one prompt can hold, as it is now; None where none is left."""
         segment = parse_segment(self._memory.store.text(uri) or "")
         if segment is None:
             return None
         stored = StoredSegment(uri, segment)
-        pages = self._unread(stored)
+        exchanges = self._not_analysed(stored)
         row = self._extractor.queue.get(stored.log)
-        if not pages or row is None:
+        if not exchanges or row is None:
             return None
         log = self._session(stored.log)
-        taken = pages[: log.fitting(pages)]
-        wanted = [at for page in taken for at in log.places(page)]
+        taken = exchanges[: log.fitting(exchanges)]
+        wanted = [at for exchange in taken for at in log.places(exchange)]
         sessions, messages = log.sessions, log.messages
         part = Part(
             Span(stored.log, wanted[0], wanted[-1] + 1),
             sessions.excerpt(messages, wanted, stored.log),
             sessions.assignment([messages[at] for at in wanted]),
         )
-        return part, Promoted(self._memory, row, uri, taken, last=len(taken) == len(pages), now=now)
+        return part, Promoted(self._memory, row, uri, taken, last=len(taken) == len(exchanges), now=now)
 
 
 @dataclass(frozen=True, slots=True)
-class _Session:
-    """A log as promotion takes pages from it."""
+class _ReadableLog:
+    """A log as promotion takes exchanges from it."""
 
     sessions: SessionReader
     lines: Sequence[int]
     messages: Sequence[Message]
     budget_tokens: int
 
-    def places(self, page: SegmentExchange) -> list[int]:
-        """Places of a page's messages among those that can be read."""
-        return list(range(bisect_left(self.lines, page.first), bisect_right(self.lines, page.last)))
+    def places(self, exchange: SegmentExchange) -> list[int]:
+        """Places of an exchange's messages among those that can be read."""
+        return list(range(bisect_left(self.lines, exchange.first), bisect_right(self.lines, exchange.last)))
 
-    def fitting(self, pages: Sequence[SegmentExchange]) -> int:
-        """How many of the pages, from the first, one prompt can hold."""
-        said = [[self.messages[at] for at in self.places(page)] for page in pages]
+    def fitting(self, exchanges: Sequence[SegmentExchange]) -> int:
+        """How many of the exchanges, from the first, one prompt can hold."""
+        said = [[self.messages[at] for at in self.places(exchange)] for exchange in exchanges]
         return self.sessions.fitting(said, self.budget_tokens)
 
 
@@ -196,7 +206,7 @@ class Promoted:
         memory: The user's store and settings.
         row: Where the session stood.
         uri: The segment.
-        pages: Those that were read.
+        exchanges: Those that were read.
         last: Whether no other is left, so that the segment is cooled.
         now: The moment.
     """
@@ -204,32 +214,34 @@ class Promoted:
     memory: Runebook
     row: Extraction
     uri: MemoryUri
-    pages: tuple[SegmentExchange, ...]
+    exchanges: tuple[SegmentExchange, ...]
     last: bool
     now: datetime
 
     def awaits(self, snapshot: Snapshot) -> bool:
-        """Whether all the pages stand there as they were read, and nothing was made of them yet."""
+        """Whether all the exchanges stand there as they were read, and nothing was made of them yet."""
         segment = parse_segment(snapshot.text(self.uri) or "")
         row = snapshot.ledger.extractions.get(self.row.log)
         if segment is None or row is None or row.extracted != self.row.extracted:
             return False
         log = SessionLog(snapshot.text(self.row.log) or "")
-        stored = {page.first: page for page in segment.pages}
-        for page in self.pages:
-            known, said = stored.get(page.first), log.page(page.first, page.last)
-            if known is None or known.analysed or said is None or said.digest != page.digest:
+        stored = {exchange.first: exchange for exchange in segment.exchanges}
+        for exchange in self.exchanges:
+            known, said = stored.get(exchange.first), log.exchange(exchange.first, exchange.last)
+            if known is None or known.analysed or said is None or said.digest != exchange.digest:
                 return False
         return True
 
     def settled(self, decided: ChangeSet, snapshot: Snapshot) -> ChangeSet:
-        """The change set with the pages marked and, after the last of them, the segment cooled."""
+        """The change set with the exchanges marked and, after the last of them, the segment cooled."""
         before = snapshot.text(self.uri) or ""
         segment = parse_segment(before)
         assert segment is not None  # as ``awaits`` found
-        read = {page.first for page in self.pages}
-        pages = tuple(replace(page, analysed=page.analysed or page.first in read) for page in segment.pages)
-        after = replace(segment, pages=pages, updated_at=self.now.astimezone(UTC).isoformat(timespec="seconds"))
+        read = {exchange.first for exchange in self.exchanges}
+        exchanges = tuple(
+            replace(exchange, analysed=exchange.analysed or exchange.first in read) for exchange in segment.exchanges
+        )
+        after = replace(segment, exchanges=exchanges, updated_at=self.now.astimezone(UTC).isoformat(timespec="seconds"))
         if self.last:
             after = self._cooled(after)
         note = f"{len(read)} exchanges became memories" + ("; cooled" if self.last else "")
@@ -245,7 +257,12 @@ class Promoted:
     def _extracted(self, snapshot: Snapshot, after: Segment) -> int:
         """How far the queue has come: past everything that was taken without a gap."""
         log = self.row.log
-        own = {line for page in after.pages if page.analysed for line in range(page.first, page.last + 1)}
+        own = {
+            line
+            for exchange in after.exchanges
+            if exchange.analysed
+            for line in range(exchange.first, exchange.last + 1)
+        }
         done = own | analysed_lines(self.memory.store, log)
         lines = SessionLog(snapshot.text(log) or "").lines()
         return next(
@@ -262,21 +279,21 @@ _OF_ONE_SESSION = (InvalidInput, InvalidUri, TooLarge)
 
 
 def _sort(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-    """Sort pages that overflowed while nobody sorted them, mend segments of changed messages, name damaged ones."""
-    unread: list[OperationResult] = []
+    """Sort exchanges that overflowed while nobody sorted them, mend segments of changed messages, name damaged ones."""
+    damaged: list[OperationResult] = []
     overflow = memory.part(Overflow)
-    for log in memory.store.ledger.directories.newest_logs(overflow.sessions, ALL_LOGS):
+    for log in memory.store.ledger.directories.newest_logs(memory.commits.sessions, ALL_LOGS):
         uri = MemoryUri.parse(log)
         try:
-            unread += overflow.damaged(uri)
+            damaged += overflow.damaged(uri)
             if not dry_run:
                 yield from overflow.sort_all(uri, now, mend=True)
             elif (receipt := overflow.sort_once(uri, now, mend=True, dry_run=True)) is not None:
                 yield receipt
         except _OF_ONE_SESSION as error:
-            unread.append(OperationResult(SEGMENT, log, Action.REJECTED, error.message, error.hint))
-    if unread:
-        yield CommitReceipt("", Status.DRY_RUN if dry_run else status_of(tuple(unread)), tuple(unread))
+            damaged.append(OperationResult(SEGMENT, log, Action.REJECTED, error.message, error.hint))
+    if damaged:
+        yield CommitReceipt("", Status.DRY_RUN if dry_run else status_of(tuple(damaged)), tuple(damaged))
 
 
 def _run_each(
@@ -317,11 +334,11 @@ def _extract_ended(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterato
 
 
 def _promote(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-    """Make memories of the unread exchanges of hot segments."""
+    """Make memories of the exchanges of hot segments that nothing was made of yet."""
     promoter = Promoter(memory)
 
-    def would(hot: Hot) -> OperationResult:
-        note = f"heat {hot.heat:.1f}: {len(hot.pages)} exchanges would become memories"
+    def would(hot: HotSegment) -> OperationResult:
+        note = f"heat {hot.heat:.1f}: {len(hot.exchanges)} exchanges would become memories"
         return changed(hot.stored.uri, created=False, note=note)
 
     due = promoter.everywhere(now)
@@ -330,7 +347,7 @@ def _promote(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Comm
 
 def _summarise(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
     """Have a model write better summaries of segments, in one call; a person's are never touched."""
-    outdated = [each for each in all_segments(memory.store, memory.part(Overflow).sessions) if _is_outdated(each)]
+    outdated = [each for each in all_segments(memory.store, memory.commits.sessions) if _is_outdated(each)]
     newest = sorted(outdated, key=lambda each: each.segment.updated_at, reverse=True)[:ITEMS_LIMIT]
     at = memory.plan_context(now).now
 
@@ -348,9 +365,12 @@ def _summarise(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Co
 
 
 def _texts(memory: Runebook, stored: StoredSegment) -> tuple[str, ...]:
-    log = SessionLog(memory.store.text(stored.log) or "")
-    pages = (log.page(page.first, page.last) for page in stored.segment.pages)
-    return tuple(page.text for page in pages if page is not None)
+    try:
+        log = SessionLog(memory.store.text(stored.log) or "")
+    except _OF_ONE_SESSION:
+        return ()
+    exchanges = (log.exchange(exchange.first, exchange.last) for exchange in stored.segment.exchanges)
+    return tuple(exchange.text for exchange in exchanges if exchange is not None)
 
 
 def _evict(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
@@ -360,7 +380,7 @@ def _evict(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Commit
     restored. Pinned segments stay.
     """
     store, tiers = memory.store, memory.config.tiers
-    stored = list(all_segments(store, memory.part(Overflow).sessions))
+    stored = list(all_segments(store, memory.commits.sessions))
     beyond = len(stored) - tiers.mid_term_capacity
     if beyond <= 0:
         return
@@ -377,9 +397,11 @@ def _evict(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Commit
 
 
 def _is_outdated(stored: StoredSegment) -> bool:
-    """Whether a model may do better: sentences of its own, or a summary that lags behind the pages."""
+    """Whether a model may do better: sentences of its own, or a summary that lags behind the exchanges."""
     segment = stored.segment
-    return segment.summary_by == EXTRACT or (segment.summary_by == MODEL and segment.summarised < len(segment.pages))
+    return segment.summary_by == EXTRACT or (
+        segment.summary_by == MODEL and segment.summarised < len(segment.exchanges)
+    )
 
 
 def _follow_up(memory: Runebook) -> FollowUp:

@@ -1,13 +1,14 @@
 """A segment: what a session said about one topic, as a Markdown file that people can read and edit.
 
 ``viking://session/{space}/{session_id}/segments/{title}.md``. The body is a heading, a summary and a line for each
-page, which names the messages it spans and the pages before and after it. The trailer holds what programs need. The
-messages themselves stay in ``messages.jsonl``: a segment only points at them.
+exchange, which names the messages it spans and the exchanges before and after it. The trailer holds what programs
+need; its key for exchanges is ``pages``. The messages themselves stay in ``messages.jsonl``: a segment only points at
+them.
 
 ``parse_segment`` and ``dump_segment`` are inverse on every file that was written here. A summary or heading that a
-person changed, and lines that a person added below the pages, stay; the lines of the pages are written anew. Numbers
-beyond reason (a slip of the hand) are cut or passed over, and of a damaged file ``readable_pages`` reads what is left.
-Pure.
+person changed, and lines that a person added below the exchanges, stay; the lines of the exchanges are written anew.
+Numbers beyond reason (a slip of the hand) are cut or passed over, and of a damaged file ``readable_exchanges`` reads
+what is left. Pure.
 """
 
 from __future__ import annotations
@@ -72,20 +73,22 @@ MEMORY_TYPE = "segment"
 _DIRECTORY = "segments"
 EXTRACT, MODEL, PERSON = "extract", "model", "person"
 _HEADINGS = ("## Pages", "## 对话")
+_NAME_MARK = re.compile(r"~[0-9a-f]{8}\.md$")
 _HAN = re.compile("[\u4e00-\u9fff]")
-_PAGE_LINE = re.compile(r"^- `messages\.jsonl#(\d{1,10})(?:[–-](\d{1,10}))?`", re.MULTILINE)
-#: A page in the trailer: an object that holds no other.
-_PAGE_OBJECT = re.compile(r"\{[^{}]*\}")
+_EXCHANGE_LINE = re.compile(r"^- `messages\.jsonl#(\d{1,10})(?:[–-](\d{1,10}))?`", re.MULTILINE)
+#: An exchange in the trailer: an object that holds no other.
+_EXCHANGE_OBJECT = re.compile(r"\{[^{}]*\}")
 #: What no conversation reaches: a number beyond it is a slip.
-_LINE_LIMIT, _PAGE_LINES_LIMIT, _COUNT_LIMIT = 1_000_000_000, 100_000, 1_000_000_000
+_LINE_LIMIT, _EXCHANGE_LINES_LIMIT, _COUNT_LIMIT = 1_000_000_000, 100_000, 1_000_000_000
 _REMEMBERED_SEGMENTS, _REMEMBERED_LONG, _LONG_CHARS = 2_048, 8, 65_536
 _COUNTS = ("summarised", "interactions", "visits_counted")
-#: Members of a segment that stand in the trailer under the same name, in their order there.
-_MEMBERS = (
-    *("title", "summary", "summary_by", "summarised", "keywords", "pages", "chains", "interactions", "visits_counted"),
-    *("last_visit_at", "created_at", "updated_at", "project", "private"),
+#: Keys of a segment's trailer, in their order there: members of the same name, and ``pages``, its exchanges.
+_EXCHANGES_KEY = "pages"
+_KEYS = (
+    *("title", "summary", "summary_by", "summarised", "keywords", _EXCHANGES_KEY, "chains", "interactions"),
+    *("visits_counted", "last_visit_at", "created_at", "updated_at", "project", "private"),
 )
-_OWN = frozenset((*_MEMBERS, "memory_type", "source"))
+_OWN = frozenset((*_KEYS, "memory_type", "source"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +96,14 @@ class SegmentExchange:
     """One exchange of a segment.
 
     Attributes:
-        first: Line of its first message in ``messages.jsonl``, from 0; names the page within its session.
+        first: Line of its first message in ``messages.jsonl``, from 0; names the exchange within its session.
         last: Line of its last message.
         keywords: Of what was said, the best first.
         digest: Of its lines as they were when it was read.
         date: ``YYYY-MM-DD`` of its first dated message.
-        chain: First line of the first page of its chain; pages of a chain follow each other on one topic.
-        previous: First line of the page before it in its chain; None where it begins one.
-        next: First line of the page after it in its chain.
+        chain: First line of the first exchange of its chain; exchanges of a chain follow each other on one topic.
+        previous: First line of the exchange before it in its chain; None where it begins one.
+        next: First line of the exchange after it in its chain.
         analysed: Whether a promotion made memories of it. What ordinary extraction took, the queue knows.
     """
 
@@ -122,19 +125,19 @@ class Segment:
     Attributes:
         title: Heading, and at first the file's name.
         session_id: Of the session.
-        summary: Of all its pages.
+        summary: Of all its exchanges.
         summary_by: ``extract`` (sentences of its own), ``model`` or ``person``.
-        summarised: Pages that the summary is of; a model's may lag behind.
-        keywords: Of all its pages.
-        pages: In the order of the conversation.
+        summarised: Exchanges that the summary is of; a model's may lag behind.
+        keywords: Of all its exchanges.
+        exchanges: In the order of the conversation.
         chains: What each chain that passes through here is about, by the chain's name.
-        interactions: Pages that joined since the segment was last cooled.
+        interactions: Exchanges that joined since the segment was last cooled.
         visits_counted: Of all its visits, those that were cooled away.
         last_visit_at: Last visit as it was known when the file was written, ISO 8601.
         created_at: ISO 8601 in UTC; likewise ``updated_at``.
         project: Of its messages; segments never mix projects.
         private: Whether they are private to it.
-        notes: Lines that a person added below the pages.
+        notes: Lines that a person added below the exchanges.
         more: Other keys of the trailer.
     """
 
@@ -144,7 +147,7 @@ class Segment:
     summary_by: str = EXTRACT
     summarised: int = 0
     keywords: tuple[str, ...] = ()
-    pages: tuple[SegmentExchange, ...] = ()
+    exchanges: tuple[SegmentExchange, ...] = ()
     chains: Mapping[int, str] = field(default_factory=dict)
     interactions: int = 0
     visits_counted: int = 0
@@ -158,20 +161,20 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """The line after its last page."""
-        return max((page.last + 1 for page in self.pages), default=0)
+        """The line after its last exchange."""
+        return max((exchange.last + 1 for exchange in self.exchanges), default=0)
 
     def holds(self, line: int) -> bool:
-        """Whether a message of this line belongs to one of its pages."""
-        return any(page.first <= line <= page.last for page in self.pages)
+        """Whether a message of this line belongs to one of its exchanges."""
+        return any(exchange.first <= line <= exchange.last for exchange in self.exchanges)
 
     def lines(self) -> list[int]:
-        """The lines of all its pages."""
-        return [line for page in self.pages for line in range(page.first, page.last + 1)]
+        """The lines of all its exchanges."""
+        return [line for exchange in self.exchanges for line in range(exchange.first, exchange.last + 1)]
 
     def summed_up(self, summary: str, by: str) -> Segment:
-        """With another summary of all its pages."""
-        return replace(self, summary=" ".join(summary.split()), summary_by=by, summarised=len(self.pages))
+        """With another summary of all its exchanges."""
+        return replace(self, summary=" ".join(summary.split()), summary_by=by, summarised=len(self.exchanges))
 
 
 def segments_of(log: MemoryUri) -> MemoryUri:
@@ -197,30 +200,37 @@ def file_name(title: str) -> str:
     return render("{title}.md", {"title": title})
 
 
+def is_named_by(name: str, title: str) -> bool:
+    """Whether a file has the name of this title, or that with a mark; see ``WorkingCopy.free_beside``."""
+    return _NAME_MARK.sub(".md", name) == file_name(title)
+
+
 def parse_segment(text: str) -> Segment | None:
     """Read a segment; None where the file is none, or its trailer cannot be read."""
     return _remembered(text) if len(text) < _LONG_CHARS else _remembered_long(text)
 
 
-def readable_pages(text: str) -> tuple[SegmentExchange, ...]:
-    """The pages of a segment, of a damaged one as far as they can be read; none where the file is no segment."""
+def readable_exchanges(text: str) -> tuple[SegmentExchange, ...]:
+    """The exchanges of a segment, of a damaged one as far as they can be read; none where the file is no segment."""
     segment = parse_segment(text)
     if segment is not None:
-        return segment.pages
+        return segment.exchanges
     found = {
-        page.first: page for match in _PAGE_OBJECT.finditer(text) if (page := _page(_loaded(match[0]))) is not None
+        exchange.first: exchange
+        for match in _EXCHANGE_OBJECT.finditer(text)
+        if (exchange := _exchange(_loaded(match[0]))) is not None
     }
-    for match in _PAGE_LINE.finditer(text):
-        page = _page({"first": int(match[1]), "last": int(match[2] or match[1])})
-        if page is not None:
-            found.setdefault(page.first, page)
+    for match in _EXCHANGE_LINE.finditer(text):
+        exchange = _exchange({"first": int(match[1]), "last": int(match[2] or match[1])})
+        if exchange is not None:
+            found.setdefault(exchange.first, exchange)
     return tuple(found[first] for first in sorted(found))
 
 
-def spans_of(pages: Iterable[SegmentExchange]) -> tuple[tuple[int, int], ...]:
-    """The lines that pages cover together, as ``(first, end)``, ``end`` not included, in order and apart."""
+def spans_of(exchanges: Iterable[SegmentExchange]) -> tuple[tuple[int, int], ...]:
+    """The lines that exchanges cover together, as ``(first, end)``, ``end`` not included, in order and apart."""
     spans: list[tuple[int, int]] = []
-    for first, last in sorted((page.first, page.last) for page in pages):
+    for first, last in sorted((exchange.first, exchange.last) for exchange in exchanges):
         if spans and first <= spans[-1][1]:
             spans[-1] = (spans[-1][0], max(spans[-1][1], last + 1))
         else:
@@ -240,13 +250,15 @@ def _parsed(text: str) -> Segment | None:
     if file.trailer is None or file.damage is not None or file.type_name != MEMORY_TYPE:
         return None
     meta = file.trailer
-    source, listed = meta.get("source"), meta.get("pages")
-    pages = [page for each in (listed if isinstance(listed, list) else []) if (page := _page(each)) is not None]
-    given = {name: meta.get(name) for name in _MEMBERS}
+    source, listed = meta.get("source"), meta.get(_EXCHANGES_KEY)
+    exchanges = [
+        exchange for each in (listed if isinstance(listed, list) else []) if (exchange := _exchange(each)) is not None
+    ]
+    given = {name: meta.get(name) for name in _KEYS if name != _EXCHANGES_KEY}
     given |= {
         "title": meta.get("title") or "",
         "session_id": (source.get("session_id") if isinstance(source, dict) else None) or "",
-        "pages": sorted(pages, key=lambda page: page.first),
+        "exchanges": sorted(exchanges, key=lambda exchange: exchange.first),
         "more": {name: value for name, value in meta.items() if name not in _OWN},
     }
     found = read_members(Segment, given)
@@ -264,36 +276,40 @@ _remembered_long = lru_cache(maxsize=_REMEMBERED_LONG)(_parsed)
 
 def dump_segment(segment: Segment) -> str:
     """The file of a segment."""
-    members = {name: getattr(segment, name) for name in _MEMBERS}
+    members = {name: getattr(segment, name) for name in _KEYS if name != _EXCHANGES_KEY}
     members |= {
         "keywords": list(segment.keywords),
-        "pages": [_stored(page) for page in segment.pages],
+        _EXCHANGES_KEY: [_stored(exchange) for exchange in segment.exchanges],
         "chains": {str(chain): told for chain, told in sorted(segment.chains.items())},
         "source": {"kind": "auto_reflection", "session_id": segment.session_id},
         "private": True if segment.private and segment.project is not None else None,
     }
-    ordered = {name: members[name] for name in (*_MEMBERS[:-2], "source", *_MEMBERS[-2:])}
+    ordered = {name: members[name] for name in (*_KEYS[:-2], "source", *_KEYS[-2:])}
     trailer = {"memory_type": MEMORY_TYPE, **{name: value for name, value in ordered.items() if value is not None}}
     heading = _HEADINGS[1 if _HAN.search(f"{segment.title} {segment.summary}") else 0]
-    pages = [_shown(page) for page in segment.pages]
+    exchanges = [_shown(exchange) for exchange in segment.exchanges]
     below = ["", *segment.notes] if segment.notes else []
-    body = "\n".join([f"# {segment.title}", "", segment.summary, "", heading, "", *pages, *below])
+    body = "\n".join([f"# {segment.title}", "", segment.summary, "", heading, "", *exchanges, *below])
     return join(body, trailer | dict(segment.more))
 
 
-def _stored(page: SegmentExchange) -> dict[str, Any]:
+def _stored(exchange: SegmentExchange) -> dict[str, Any]:
     """JSON form without empty members."""
-    members = {each.name: getattr(page, each.name) for each in fields(page)}
-    members |= {"keywords": list(page.keywords), "analysed": page.analysed or None}
+    members = {each.name: getattr(exchange, each.name) for each in fields(exchange)}
+    members |= {"keywords": list(exchange.keywords), "analysed": exchange.analysed or None}
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _shown(page: SegmentExchange) -> str:
-    """The line of a page: ``- `messages.jsonl#4–5` (2026-05-02): temple, kyoto; before #0, after #8``."""
-    span = str(page.first) if page.first == page.last else f"{page.first}–{page.last}"
-    dated = "" if page.date is None else f" ({page.date})"
-    links = [f"{name} #{line}" for name, line in (("before", page.previous), ("after", page.next)) if line is not None]
-    told = "; ".join(part for part in (", ".join(page.keywords), ", ".join(links)) if part)
+def _shown(exchange: SegmentExchange) -> str:
+    """The line of an exchange: ``- `messages.jsonl#4–5` (2026-05-02): temple, kyoto; before #0, after #8``."""
+    span = str(exchange.first) if exchange.first == exchange.last else f"{exchange.first}–{exchange.last}"
+    dated = "" if exchange.date is None else f" ({exchange.date})"
+    links = [
+        f"{name} #{line}"
+        for name, line in (("before", exchange.previous), ("after", exchange.next))
+        if line is not None
+    ]
+    told = "; ".join(part for part in (", ".join(exchange.keywords), ", ".join(links)) if part)
     return f"- `messages.jsonl#{span}`{dated}" + (f": {told}" if told else "")
 
 
@@ -306,29 +322,31 @@ def _as_edited(stored: Segment, body: str) -> Segment:
     if head.startswith("# "):
         heading, _, head = head.partition("\n")
         title, head = heading[2:].strip() or title, head.strip()
-    notes = "\n".join(line for line in below if not _PAGE_LINE.match(line)).strip()
+    notes = "\n".join(line for line in below if not _EXCHANGE_LINE.match(line)).strip()
     edited = replace(stored, title=title, notes=tuple(notes.split("\n")) if notes else ())
     if head == stored.summary.strip():
         return edited
-    return replace(edited, summary=head, summary_by=PERSON, summarised=len(stored.pages))
+    return replace(edited, summary=head, summary_by=PERSON, summarised=len(stored.exchanges))
 
 
-def _page(stored: object) -> SegmentExchange | None:
-    """A page as a trailer has it; None where its lines cannot be right."""
+def _exchange(stored: object) -> SegmentExchange | None:
+    """An exchange as a trailer has it; None where its lines cannot be right."""
     if not isinstance(stored, Mapping):
         return None
-    page = read_members(SegmentExchange, {"chain": stored.get("first"), **stored})
-    if page is None or not 0 <= page.first <= page.last < min(page.first + _PAGE_LINES_LIMIT, _LINE_LIMIT):
+    exchange = read_members(SegmentExchange, {"chain": stored.get("first"), **stored})
+    if exchange is None or not 0 <= exchange.first <= exchange.last < min(
+        exchange.first + _EXCHANGE_LINES_LIMIT, _LINE_LIMIT
+    ):
         return None
-    chain = page.first if _line(page.chain) is None else page.chain
-    return replace(page, chain=chain, previous=_line(page.previous), next=_line(page.next))
+    chain = exchange.first if _line(exchange.chain) is None else exchange.chain
+    return replace(exchange, chain=chain, previous=_line(exchange.previous), next=_line(exchange.next))
 
 
 def _line(line: int | None) -> int | None:
     return line if line is not None and 0 <= line < _LINE_LIMIT else None
 
 
-_PAGE_KEYWORDS = 8
+_EXCHANGE_KEYWORDS = 8
 #: Of a text that is compared with others.
 COMPARED_CHARS = 1_500
 _DIGEST_CHARS = 16
@@ -336,7 +354,7 @@ _DIGEST_CHARS = 16
 
 @dataclass(frozen=True, slots=True)
 class LoggedExchange:
-    """A page as a session's log holds it.
+    """An exchange as a session's log holds it.
 
     Attributes:
         first: Line of its first message; ``last`` of its last one.
@@ -366,7 +384,7 @@ class LoggedExchange:
 
 
 class SessionLog:
-    """The log of a session, read as pages; only what is asked for is read.
+    """The log of a session, read as exchanges; only what is asked for is read.
 
     Args:
         text: Its JSON lines; damaged ones are passed over.
@@ -375,26 +393,26 @@ class SessionLog:
     def __init__(self, text: str) -> None:
         self._lines = text.removeprefix("\ufeff").split("\n")
         self._messages: dict[int, Message | None] = {}
-        self._pages: dict[tuple[int, int], LoggedExchange | None] = {}
+        self._exchanges: dict[tuple[int, int], LoggedExchange | None] = {}
 
     def lines(self) -> list[int]:
         """The line of each message that can be read, in order."""
         return [line for line, _ in self._numbered(0, len(self._lines))]
 
     def spans(self, since: int = 0, until: int | None = None) -> list[tuple[int, int]]:
-        """First and last line of each page from a line on, which should begin one, up to another, not included."""
+        """First and last line of each exchange from a line on, which should begin one, up to another, not included."""
         numbered = self._numbered(since, len(self._lines) if until is None else min(until, len(self._lines)))
         opener = opener_of(speaker_of(self._message(line)) for line in range(len(self._lines)))
         found = exchange_spans([message for _, message in numbered], opener)
         return [(numbered[first][0], numbered[end - 1][0]) for first, end in found]
 
-    def page(self, first: int, last: int) -> LoggedExchange | None:
-        """The page of these lines; None where there is nothing of it, or nothing in words."""
-        if (first, last) not in self._pages:
+    def exchange(self, first: int, last: int) -> LoggedExchange | None:
+        """The exchange of these lines; None where there is nothing of it, or nothing in words."""
+        if (first, last) not in self._exchanges:
             numbered = self._numbered(first, last + 1) if last < len(self._lines) else []
-            page = _session_page(first, last, [message for _, message in numbered]) if numbered else None
-            self._pages[first, last] = page if page is not None and page.text else None
-        return self._pages[first, last]
+            exchange = _session_exchange(first, last, [message for _, message in numbered]) if numbered else None
+            self._exchanges[first, last] = exchange if exchange is not None and exchange.text else None
+        return self._exchanges[first, last]
 
     def _numbered(self, start: int, end: int) -> list[tuple[int, Message]]:
         return [(line, message) for line in range(start, end) if (message := self._message(line)) is not None]
@@ -405,7 +423,7 @@ class SessionLog:
         return self._messages[line]
 
 
-def _session_page(first: int, last: int, messages: Sequence[Message]) -> LoggedExchange:
+def _session_exchange(first: int, last: int, messages: Sequence[Message]) -> LoggedExchange:
     from memory_core.core.text.extractive_summary import keywords  # whoever only tells what a file is needs none
 
     shown = [message for message in messages if speaker_of(message) is not None and not is_forgotten(message)]
@@ -423,7 +441,7 @@ def _session_page(first: int, last: int, messages: Sequence[Message]) -> LoggedE
         date=next(dates, None),
         project=(private or messages[-1]).project,
         private=private is not None,
-        keywords=keywords(text, _PAGE_KEYWORDS),
+        keywords=keywords(text, _EXCHANGE_KEYWORDS),
         turns=turns,
     )
 
@@ -447,14 +465,14 @@ class Segments(RecordKind):
         return log_of(uri)
 
     def at_rest(self, uri: MemoryUri, text: str) -> tuple[MemoryUri, Sequence[tuple[int, int]]]:
-        """The lines of its pages; those of a damaged one as far as they can be read."""
-        return log_of(uri), [(page.first, page.last) for page in readable_pages(text)]
+        """The lines of its exchanges; those of a damaged one as far as they can be read."""
+        return log_of(uri), [(exchange.first, exchange.last) for exchange in readable_exchanges(text)]
 
 
 def turn_groups(reader: PieceReader) -> Callable[[str, int], tuple[str, str] | None]:
     """The segment that holds a turn, and what it is about in a line.
 
-    Sentences that were only taken from its pages say nothing of what it is about.
+    Sentences that were only taken from its exchanges say nothing of what it is about.
     """
     read: dict[str, list[tuple[str, Segment]]] = {}
 

@@ -1,9 +1,9 @@
-"""Short-term to mid-term: which pages of a session overflow, which segment each joins, and what the segments say then.
+"""Short-term to mid-term: which exchanges of a session overflow, which segment each joins, and what segments say then.
 
-The last pages of a session stay as they are. Older ones, in order, join the segment that they fit best, or begin one
-where none fits; pages that go on with what the page before them said are linked, and each chain of links says in every
-segment it passes through what it is about. Keywords and summaries are taken from the words that were said. Pure: what a
-text means comes in as a function, what was stored as values.
+The last exchanges of a session stay as they are. Older ones, in order, join the segment that they fit best, or begin
+one where none fits; exchanges that go on with what the exchange before them said are linked, and each chain of links
+says in every segment it passes through what it is about. Keywords and summaries are taken from the words that were
+said. Pure: what a text means comes in as a function, what was stored as values.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import islice, pairwise
 
 from memory_core.core.memory.names import first_words, summary_line
+from memory_core.core.memory.uri import Scope
 from memory_core.core.text import extractive_summary
 from memory_core.core.text.extractive_summary import common_keywords, comparable, cosine, terms
 from memory_core.features.tiers.segment import (
@@ -25,27 +26,28 @@ from memory_core.features.tiers.segment import (
     Segment,
     SegmentExchange,
     SessionLog,
+    is_named_by,
     segment_similarity,
 )
 
 _SEGMENT_KEYWORDS = 12
 _CHAIN_KEYWORDS, _TITLE_KEYWORDS, _TITLE_CHARS = 5, 3, 24
 SUMMARY_CHARS, _SUMMARY_SENTENCES, _SENTENCE_CHARS = 480, 4, 240
-#: Segments, the newest, that a page may join; older ones only where its chain passes through them.
+#: Segments, the newest, that an exchange may join; older ones only where its chain passes through them.
 COMPARED = 100
-_SUMMED_PAGES = 20
-_REMEMBERED_PAGES = 1_024
+_SUMMED_EXCHANGES = 20
+_REMEMBERED_EXCHANGES = 1_024
 
 #: How alike two texts are, in [-1, 1]; by their words alone, ``cosine``.
 Likeness = Callable[[str, str], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Thresholds:
-    """How pages are sorted.
+class SortingRules:
+    """How exchanges are sorted.
 
     Attributes:
-        threshold: Similarity from which a page joins a segment, or goes on with the page before.
+        threshold: Similarity from which an exchange joins a segment, or goes on with the exchange before.
         keyword_weight: Weight of the overlap of keywords in it.
         likeness: Of two texts.
     """
@@ -56,23 +58,34 @@ class Thresholds:
 
 
 @dataclass(slots=True)
-class _Topic:
-    """A segment that is being added to; its place is that in the order in which segments began."""
+class _OpenSegment:
+    """A segment that is being added to.
 
-    name: str | None
+    Attributes:
+        uri: Where it is stored; None for a new one.
+        segment: As it is by now.
+        order: In which place it began among the segments.
+        touched: Whether it changed.
+    """
+
+    uri: str | None
     segment: Segment
-    place: int
+    order: int
     touched: bool = False
     _compared: str | None = None
 
     @property
     def compared(self) -> str:
         if self._compared is None:
-            self._compared = _compared_text(self.segment)
+            parts = (" ".join(self.segment.keywords), self.segment.summary)
+            self._compared = "\n".join(part for part in parts if part)[:COMPARED_CHARS]
         return self._compared
 
-    def takes(self, page: LoggedExchange) -> bool:
-        return bool(self.segment.pages) and (self.segment.project, self.segment.private) == (page.project, page.private)
+    def takes(self, exchange: LoggedExchange) -> bool:
+        """Whether an exchange may join: one that is left empty, or archived, takes none."""
+        if not self.segment.exchanges or (self.uri or "").startswith(f"viking://{Scope.ARCHIVE.value}/"):
+            return False
+        return (self.segment.project, self.segment.private) == (exchange.project, exchange.private)
 
     def becomes(self, segment: Segment) -> None:
         if segment != self.segment:
@@ -81,125 +94,137 @@ class _Topic:
 
 @dataclass(slots=True)
 class Sorting:
-    """The segments of one session while pages join them.
+    """The segments of one session while exchanges join them.
 
     Args:
         log: What was said.
-        segments: By name, as they are stored, in the order in which they began.
-        rules: How pages are sorted.
+        segments: By URI, as they are stored, in the order in which they began.
+        rules: How exchanges are sorted.
         session_id: Of the session.
         now: ISO 8601 in UTC.
-        analysed: Lines that promotions made memories of, whose segment is gone: their pages are marked.
+        analysed: Lines that promotions made memories of, whose segment is gone: their exchanges are marked.
     """
 
     log: SessionLog
     segments: Mapping[str, Segment]
-    rules: Thresholds
+    rules: SortingRules
     session_id: str
     now: str
     analysed: frozenset[int] = frozenset()
-    _topics: list[_Topic] = field(default_factory=list)
-    #: By place, the one that a page joined last at the end.
-    _newest: dict[int, _Topic] = field(default_factory=dict)
-    #: Chain of each page, by its first line; and the segments that a chain passes through, by place.
+    _open: list[_OpenSegment] = field(default_factory=list)
+    #: By order, the one that an exchange joined last at the end.
+    _newest: dict[int, _OpenSegment] = field(default_factory=dict)
+    #: Chain of each exchange, by its first line; and the segments that a chain passes through, by order.
     _chain_of: dict[int, int] = field(default_factory=dict)
-    _chains: dict[int, dict[int, _Topic]] = field(default_factory=dict)
-    _grown: set[int] = field(default_factory=set)
+    _chains: dict[int, dict[int, _OpenSegment]] = field(default_factory=dict)
+    #: Chains whose exchanges changed.
+    _to_link: set[int] = field(default_factory=set)
+    #: First lines of exchanges that mending took out.
+    _gone: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._topics = [_Topic(name, segment, at) for at, (name, segment) in enumerate(self.segments.items())]
-        for topic in sorted(self._topics, key=lambda each: each.segment.end):
-            self._newest[topic.place] = topic
-            for page in topic.segment.pages:
-                self._note(topic, page)
+        self._open = [_OpenSegment(uri, segment, order) for order, (uri, segment) in enumerate(self.segments.items())]
+        for opened in sorted(self._open, key=lambda each: each.segment.end):
+            self._newest[opened.order] = opened
+            for exchange in opened.segment.exchanges:
+                self._note(opened, exchange)
 
     def mend(self) -> None:
-        """Bring stored segments up to the log: pages whose messages changed or are gone, and what was said of them."""
-        for topic in self._topics:
-            pages = tuple(found for page in topic.segment.pages if (found := self._current(page)) is not None)
-            if pages != topic.segment.pages:
-                topic.becomes(self._summarised(replace(topic.segment, pages=pages), changed=True))
+        """Bring stored segments up to the log, where messages of exchanges changed or are gone."""
+        for opened in self._open:
+            exchanges = tuple(
+                found for exchange in opened.segment.exchanges if (found := self._current(exchange)) is not None
+            )
+            if exchanges != opened.segment.exchanges:
+                self._gone |= {exchange.first for exchange in opened.segment.exchanges} - {
+                    exchange.first for exchange in exchanges
+                }
+                self._to_link |= {exchange.chain for exchange in opened.segment.exchanges}
+                segment = self._titled(replace(opened.segment, exchanges=exchanges), opened.uri or "")
+                opened.becomes(self._summarised(segment, changed=True))
 
-    def add(self, page: LoggedExchange, before: LoggedExchange | None) -> None:
-        """Sort one page in.
+    def add(self, exchange: LoggedExchange, before: LoggedExchange | None) -> None:
+        """Sort one exchange in.
 
         Args:
-            page: A page that overflows.
-            before: The page before it in the conversation, if there is one.
+            exchange: An exchange that overflows.
+            before: The exchange before it in the conversation, if there is one.
         """
         previous = None
-        if before is not None and before.first in self._chain_of and self._goes_on(before, page):
+        if before is not None and before.first in self._chain_of and self._goes_on(before, exchange):
             previous = before.first
         added = SegmentExchange(
-            first=page.first,
-            last=page.last,
-            keywords=page.keywords,
-            digest=page.digest,
-            date=page.date,
-            chain=page.first if previous is None else self._chain_of[previous],
+            first=exchange.first,
+            last=exchange.last,
+            keywords=exchange.keywords,
+            digest=exchange.digest,
+            date=exchange.date,
+            chain=exchange.first if previous is None else self._chain_of[previous],
             previous=previous,
-            analysed=bool(self.analysed) and self.analysed.issuperset(range(page.first, page.last + 1)),
+            analysed=bool(self.analysed) and self.analysed.issuperset(range(exchange.first, exchange.last + 1)),
         )
-        topic = self._best(page, added.chain) or self._begun(page)
+        opened = self._best(exchange, added.chain) or self._begun(exchange)
         segment = replace(
-            topic.segment,
-            pages=tuple(sorted((*topic.segment.pages, added), key=lambda each: each.first)),
-            interactions=topic.segment.interactions + (0 if added.analysed else 1),
+            opened.segment,
+            exchanges=tuple(sorted((*opened.segment.exchanges, added), key=lambda each: each.first)),
+            interactions=opened.segment.interactions + (0 if added.analysed else 1),
         )
-        topic.becomes(self._summarised(segment, changed=False))
-        self._newest[topic.place] = self._newest.pop(topic.place, topic)
-        self._note(topic, added)
-        self._grown.add(added.chain)
+        opened.becomes(self._summarised(segment, changed=False))
+        self._newest[opened.order] = self._newest.pop(opened.order, opened)
+        self._note(opened, added)
+        self._to_link.add(added.chain)
 
     def result(self) -> list[tuple[str | None, Segment | None]]:
-        """Segments that changed, with the name they are stored under or None for a new one; None is one left empty."""
-        for chain in self._grown:
+        """The segments that changed: pairs of URI (None: a new segment) and segment (None: nothing of it is left)."""
+        for chain in self._to_link:
             self._link(chain)
         return [
-            (topic.name, replace(topic.segment, updated_at=self.now) if topic.segment.pages else None)
-            for topic in self._topics
-            if topic.touched
+            (opened.uri, replace(opened.segment, updated_at=self.now) if opened.segment.exchanges else None)
+            for opened in self._open
+            if opened.touched
         ]
 
-    def _best(self, page: LoggedExchange, chain: int) -> _Topic | None:
-        """The segment that the page fits best, if well enough; of several as good ones the oldest.
+    def _best(self, exchange: LoggedExchange, chain: int) -> _OpenSegment | None:
+        """The segment that the exchange fits best, if well enough; of several as good ones the oldest.
 
-        Compared are the newest ones, and those that the page's chain passes through.
+        Compared are the newest ones, and those that the exchange's chain passes through.
         """
         candidates = {
-            topic.place: topic
-            for topic in islice((topic for topic in reversed(self._newest.values()) if topic.takes(page)), COMPARED)
+            opened.order: opened
+            for opened in islice(
+                (opened for opened in reversed(self._newest.values()) if opened.takes(exchange)), COMPARED
+            )
         }
         candidates |= self._chains.get(chain, {})
-        own = comparable(page.keywords)
+        own = comparable(exchange.keywords)
         best, most = None, self.rules.threshold
-        for _, topic in sorted(candidates.items()):
-            if not topic.takes(page):
+        for _, opened in sorted(candidates.items()):
+            if not opened.takes(exchange):
                 continue
-            fits = self._similarity(page.compared, own, topic.compared, topic.segment.keywords)
+            fits = self._similarity(exchange.compared, own, opened.compared, opened.segment.keywords)
             if fits >= most and (best is None or fits > most):
-                best, most = topic, fits
+                best, most = opened, fits
         return best
 
-    def _begun(self, page: LoggedExchange) -> _Topic:
+    def _begun(self, exchange: LoggedExchange) -> _OpenSegment:
         """A segment of its own."""
         segment = Segment(
-            title=_title(page),
+            title=_title(exchange),
             session_id=self.session_id,
             created_at=self.now,
             updated_at=self.now,
-            project=page.project,
-            private=page.private,
+            project=exchange.project,
+            private=exchange.private,
         )
-        self._topics.append(_Topic(None, segment, len(self._topics)))
-        return self._topics[-1]
+        self._open.append(_OpenSegment(None, segment, len(self._open)))
+        return self._open[-1]
 
-    def _goes_on(self, before: LoggedExchange, page: LoggedExchange) -> bool:
-        """Whether a page is about what the page before it was."""
-        if (before.project, before.private) != (page.project, page.private):
+    def _goes_on(self, before: LoggedExchange, exchange: LoggedExchange) -> bool:
+        """Whether an exchange is about what the exchange before it was."""
+        if (before.project, before.private) != (exchange.project, exchange.private):
             return False
-        own = comparable(page.keywords)
-        return self._similarity(page.compared, own, before.compared, before.keywords) >= self.rules.threshold
+        own = comparable(exchange.keywords)
+        return self._similarity(exchange.compared, own, before.compared, before.keywords) >= self.rules.threshold
 
     def _similarity(self, text: str, words: frozenset[str], other: str, others: tuple[str, ...]) -> float:
         if not text.strip() or not other.strip():
@@ -207,91 +232,107 @@ class Sorting:
         likeness = max(-1.0, min(1.0, self.rules.likeness(text, other)))
         return segment_similarity(likeness, words, comparable(others), self.rules.keyword_weight)
 
-    def _note(self, topic: _Topic, page: SegmentExchange) -> None:
-        self._chain_of[page.first] = page.chain
-        self._chains.setdefault(page.chain, {})[topic.place] = topic
+    def _note(self, opened: _OpenSegment, exchange: SegmentExchange) -> None:
+        self._chain_of[exchange.first] = exchange.chain
+        self._chains.setdefault(exchange.chain, {})[opened.order] = opened
 
-    def _current(self, page: SegmentExchange) -> SegmentExchange | None:
-        """A stored page as its messages are now; None where they are gone."""
-        known = self.log.page(page.first, page.last)
+    def _current(self, exchange: SegmentExchange) -> SegmentExchange | None:
+        """A stored exchange as its messages are now; None where they are gone."""
+        known = self.log.exchange(exchange.first, exchange.last)
         if known is None:
             return None
-        if known.digest == page.digest:
-            return page
-        return replace(page, keywords=known.keywords, digest=known.digest, date=known.date)
+        if known.digest == exchange.digest:
+            return exchange
+        return replace(exchange, keywords=known.keywords, digest=known.digest, date=known.date)
+
+    def _titled(self, segment: Segment, uri: str) -> Segment:
+        """The segment with a title that one of its exchanges gives; one unlike the file's name is a person's."""
+        exchanges = (self.log.exchange(exchange.first, exchange.last) for exchange in segment.exchanges)
+        titles = [_title(exchange) for exchange in exchanges if exchange is not None]
+        if not titles or segment.title in titles or not is_named_by(uri.rpartition("/")[2], segment.title):
+            return segment
+        return replace(segment, title=titles[0])
 
     def _summarised(self, segment: Segment, *, changed: bool) -> Segment:
-        """The segment with the keywords and the summary of its pages; what a model or a person wrote stays.
+        """The segment with the keywords and the summary of its exchanges; what a model or a person wrote stays.
 
         Args:
-            segment: With its pages.
+            segment: With its exchanges.
             changed: Whether messages changed that a summary may quote: then a model's goes, too.
         """
         segment = replace(
-            segment, keywords=common_keywords([page.keywords for page in segment.pages], _SEGMENT_KEYWORDS)
+            segment, keywords=common_keywords([exchange.keywords for exchange in segment.exchanges], _SEGMENT_KEYWORDS)
         )
         if segment.summary_by == EXTRACT or (changed and segment.summary_by != PERSON):
-            # A long segment's summary goes on from what it was: reading all of it for each page takes too long.
-            goes_on = not changed and len(segment.pages) > _SUMMED_PAGES and bool(segment.summary)
-            pages = segment.pages[-_SUMMED_PAGES:] if goes_on else segment.pages
-            known = [self.log.page(page.first, page.last) for page in pages]
+            # A long segment's summary goes on from what it was: reading all of it for each exchange takes too long.
+            goes_on = not changed and len(segment.exchanges) > _SUMMED_EXCHANGES and bool(segment.summary)
+            exchanges = segment.exchanges[-_SUMMED_EXCHANGES:] if goes_on else segment.exchanges
+            known = [self.log.exchange(exchange.first, exchange.last) for exchange in exchanges]
             turns = [("", segment.summary)] if goes_on else []
-            turns += [turn for page in known if page is not None for turn in page.turns]
+            turns += [turn for exchange in known if exchange is not None for turn in exchange.turns]
             return segment.summed_up(extract(turns, segment.keywords), EXTRACT)
         return segment
 
     def _link(self, chain: int) -> None:
-        """Link the pages of a chain both ways, and say what it is about in every segment that it passes through."""
+        """Link the exchanges of a chain both ways, and say what it is about in every segment that it passes through."""
         within = self._chains[chain].values()
-        pages = sorted(
-            (page for topic in within for page in topic.segment.pages if page.chain == chain),
+        exchanges = sorted(
+            (exchange for opened in within for exchange in opened.segment.exchanges if exchange.chain == chain),
             key=lambda each: each.first,
         )
-        links = {page.first: page for page in pages}
-        for before, page in pairwise(pages):
-            links[before.first] = replace(links[before.first], next=page.first)
-            links[page.first] = replace(page, previous=before.first)
-        words = ", ".join(common_keywords([page.keywords for page in pages], _CHAIN_KEYWORDS))
-        about = {chain: f"{words} (#{pages[0].first}–{pages[-1].last})"} if len(pages) > 1 else {}
-        for topic in within:
-            own = tuple(links.get(page.first, page) for page in topic.segment.pages)
-            topic.becomes(replace(topic.segment, pages=own, chains={**topic.segment.chains, **about}))
+        links = {exchange.first: self._unlinked(exchange) for exchange in exchanges}
+        for before, exchange in pairwise(exchanges):
+            links[before.first] = replace(links[before.first], next=exchange.first)
+            links[exchange.first] = replace(links[exchange.first], previous=before.first)
+        words = ", ".join(common_keywords([exchange.keywords for exchange in exchanges], _CHAIN_KEYWORDS))
+        about = {chain: f"{words} (#{exchanges[0].first}–{exchanges[-1].last})"} if len(exchanges) > 1 else {}
+        for opened in within:
+            own = tuple(links.get(exchange.first, exchange) for exchange in opened.segment.exchanges)
+            others = {at: told for at, told in opened.segment.chains.items() if at != chain}
+            passes = any(exchange.chain == chain for exchange in own)
+            opened.becomes(replace(opened.segment, exchanges=own, chains=others | about if passes else others))
 
-
-def _compared_text(segment: Segment) -> str:
-    """What a segment is compared by."""
-    return "\n".join(part for part in (" ".join(segment.keywords), segment.summary) if part)[:COMPARED_CHARS]
+    def _unlinked(self, exchange: SegmentExchange) -> SegmentExchange:
+        """The exchange without links to exchanges that are gone."""
+        return replace(
+            exchange,
+            previous=None if exchange.previous in self._gone else exchange.previous,
+            next=None if exchange.next in self._gone else exchange.next,
+        )
 
 
 def overflowing(log: SessionLog, covered: Sequence[tuple[int, int]], capacity: int) -> list[LoggedExchange]:
-    """The pages that no longer stay as they are and belong to no segment yet, in order.
+    """The exchanges that no longer stay as they are and belong to no segment yet, in order.
 
-    Pages between those of segments, which an undo or a deletion opened again, no longer stay, however many there are.
+    Exchanges between those of segments, which an undo or a deletion opened again, no longer stay, however many.
 
     Args:
         log: What was said.
         covered: Lines of the session's segments, archived and damaged ones included; see ``spans_of``.
-        capacity: Pages at the end that stay.
+        capacity: Exchanges at the end that stay.
     """
     ends = [0, *(end for _, end in covered)]
     opened = [
         span for end, (first, _) in zip(ends, covered, strict=False) if end < first for span in log.spans(end, first)
     ]
     tail = log.spans(ends[-1])
-    found = (log.page(*span) for span in [*opened, *tail[: max(0, len(tail) - capacity)]])
-    return [page for page in found if page is not None]
+    found = (log.exchange(*span) for span in [*opened, *tail[: max(0, len(tail) - capacity)]])
+    return [exchange for exchange in found if exchange is not None]
 
 
 def exchanges_before(
-    log: SessionLog, stored: Iterable[SegmentExchange], pages: Sequence[LoggedExchange]
+    log: SessionLog, stored: Iterable[SegmentExchange], exchanges: Sequence[LoggedExchange]
 ) -> list[LoggedExchange | None]:
-    """The page that was said right before each of some pages: of a segment, or another one of them."""
-    spans = sorted({(page.first, page.last) for page in stored} | {(page.first, page.last) for page in pages})
-    before = (spans[at - 1] if (at := bisect_left(spans, (page.first, 0))) else None for page in pages)
-    return [None if span is None else log.page(*span) for span in before]
+    """The exchange that was said right before each of some exchanges: of a segment, or another one of them."""
+    spans = sorted(
+        {(exchange.first, exchange.last) for exchange in stored}
+        | {(exchange.first, exchange.last) for exchange in exchanges}
+    )
+    before = (spans[at - 1] if (at := bisect_left(spans, (exchange.first, 0))) else None for exchange in exchanges)
+    return [None if span is None else log.exchange(*span) for span in before]
 
 
-@lru_cache(maxsize=_REMEMBERED_PAGES)
+@lru_cache(maxsize=_REMEMBERED_EXCHANGES)
 def _sentences(text: str) -> tuple[str, ...]:
     return tuple(extractive_summary.sentences(text))
 
@@ -332,9 +373,9 @@ def extract(turns: Iterable[tuple[str, str]], words: Sequence[str]) -> str:
     return extractive_summary.joined([f"{speaker}: {text}" if speaker else text for speaker, text in named])
 
 
-def _title(page: LoggedExchange) -> str:
-    """A heading: keywords, or how it begins where they are runs of characters that nobody parted into words."""
-    words = page.keywords[:_TITLE_KEYWORDS]
-    begins = first_words(page.text, _TITLE_CHARS)
+def _title(exchange: LoggedExchange) -> str:
+    """A heading: keywords, or where not all of them are ASCII, how the exchange begins."""
+    words = exchange.keywords[:_TITLE_KEYWORDS]
+    begins = first_words(exchange.text, _TITLE_CHARS)
     chosen = begins if not all(word.isascii() for word in words) else " ".join(words)
-    return chosen or begins or f"#{page.first}"
+    return chosen or begins or f"#{exchange.first}"

@@ -17,7 +17,7 @@ from memory_core.core.config import TiersConfig
 from memory_core.core.errors import RunebookError
 from memory_core.core.memory.metadata import read_moment
 from memory_core.core.memory.results import Action, OperationResult
-from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.files import Looks, is_settled
 from memory_core.core.store.local import Store
 from memory_core.features.tiers.segment import (
@@ -28,7 +28,7 @@ from memory_core.features.tiers.segment import (
     is_segment,
     log_of,
     parse_segment,
-    readable_pages,
+    readable_exchanges,
     segments_of,
     spans_of,
 )
@@ -59,10 +59,10 @@ def heats(store: Store, config: TiersConfig, stored: Sequence[StoredSegment], no
         stored: The segments.
         now: Aware.
     """
-    used = store.ledger.usage_table.usage(turn for each in stored for turn in each.turns())
+    used = store.ledger.usage_table.usage(uri for each in stored for uri in each.message_uris())
 
     def warm(each: StoredSegment) -> SegmentHeat:
-        counted = [usage for turn in each.turns() if (usage := used.get(turn)) is not None]
+        counted = [usage for uri in each.message_uris() if (usage := used.get(uri)) is not None]
         visits = sum(usage.access_count for usage in counted)
         last = max((usage.last_accessed_at for usage in counted), default=None)
         since = last or read_moment(each.segment.created_at) or now
@@ -73,8 +73,9 @@ def heats(store: Store, config: TiersConfig, stored: Sequence[StoredSegment], no
     return [warm(each) for each in stored]
 
 
-_NAMES = 100_000
 SEGMENT = "segment"
+#: Segments of one directory that are looked at.
+_NAMES = 100_000
 #: Files and sessions that one process remembers before it begins anew.
 _REMEMBERED = 4_000
 #: Versions of a damaged or deleted file, the newest, among which one that can be read is looked for.
@@ -93,7 +94,7 @@ class StoredSegment:
         """The log that it points at."""
         return log_of(self.uri)
 
-    def turns(self) -> list[str]:
+    def message_uris(self) -> list[str]:
         """URIs of its messages, as retrieval counts them."""
         return [f"{self.log}#{line}" for line in self.segment.lines()]
 
@@ -104,11 +105,11 @@ class DamagedSegment:
 
     Attributes:
         uri: Where it is.
-        pages: As its newest readable version in the history has them, else as far as the file tells.
+        exchanges: As its newest readable version in the history has them, else as far as the file tells.
     """
 
     uri: MemoryUri
-    pages: tuple[SegmentExchange, ...]
+    exchanges: tuple[SegmentExchange, ...]
 
     def reported(self) -> OperationResult:
         """The line of a receipt about it."""
@@ -123,12 +124,12 @@ class DamagedSegment:
 
 @dataclass(frozen=True)
 class SessionSegments:
-    """All that is known of a session's segments; ``pages`` are their exchanges.
+    """All that is known of a session's segments; ``exchanges`` are their exchanges.
 
     Attributes:
         used: Those in use, in the order in which they begin; ``archived`` likewise.
         damaged: Those that cannot be read, in use or archived.
-        gone: Analysed pages of files that were deleted, as the history tells.
+        gone: Analysed exchanges of files that were deleted, as the history tells.
     """
 
     used: tuple[StoredSegment, ...] = ()
@@ -137,33 +138,33 @@ class SessionSegments:
     gone: tuple[SegmentExchange, ...] = ()
 
     @cached_property
-    def pages(self) -> tuple[SegmentExchange, ...]:
+    def exchanges(self) -> tuple[SegmentExchange, ...]:
         """Of every file that is there."""
         return (
-            *(page for each in (*self.used, *self.archived) for page in each.segment.pages),
-            *(page for each in self.damaged for page in each.pages),
+            *(exchange for each in (*self.used, *self.archived) for exchange in each.segment.exchanges),
+            *(exchange for each in self.damaged for exchange in each.exchanges),
         )
 
     @cached_property
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """The lines of these pages; see ``spans_of``."""
-        return spans_of(self.pages)
+        """The lines of these exchanges; see ``spans_of``."""
+        return spans_of(self.exchanges)
 
     @cached_property
     def analysed(self) -> frozenset[int]:
-        """Lines of pages that promotions made memories of."""
-        return frozenset(_lines(page for page in self.pages if page.analysed))
+        """Lines of exchanges that promotions made memories of."""
+        return frozenset(_lines(exchange for exchange in self.exchanges if exchange.analysed))
 
     def analysed_before(self, log: SessionLog) -> frozenset[int]:
-        """Lines of deleted files' pages that promotions made memories of, as far as the same is still said there."""
-        return frozenset(_lines(page for page in self.gone if _is_said(log, page)))
+        """Lines of deleted files' exchanges that promotions made memories of, as far as the same is still said."""
+        return frozenset(_lines(exchange for exchange in self.gone if _is_said(log, exchange)))
 
 
 _File = StoredSegment | DamagedSegment | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Session:
+class _SessionFiles:
     """What was found in the directories of a session, by name, and what it comes to."""
 
     used: Mapping[str, _File]
@@ -181,7 +182,7 @@ class _SegmentReader:
 
     def __init__(self) -> None:
         self._files: dict[MemoryUri, tuple[Looks | None, _File]] = {}
-        self._sessions: dict[MemoryUri, _Session] = {}
+        self._sessions: dict[MemoryUri, _SessionFiles] = {}
 
     def session(self, store: Store, log: MemoryUri) -> SessionSegments:
         """See ``segments_in``."""
@@ -195,7 +196,7 @@ class _SegmentReader:
         if known is not None and (used, archived) == (known.used, known.archived):
             return known.found
         damaged = tuple(each for each in (*used.values(), *archived.values()) if isinstance(each, DamagedSegment))
-        session = _Session(used, archived, SessionSegments(_in_order(used), _in_order(archived), damaged))
+        session = _SessionFiles(used, archived, SessionSegments(_in_order(used), _in_order(archived), damaged))
         if known is not None and session.names == known.names:
             gone = known.found.gone
         else:
@@ -237,7 +238,7 @@ def all_segments(store: Store, sessions: MemoryUri) -> Iterator[StoredSegment]:
     if not store.files.is_dir(sessions):
         return
     for entry in store.files.walk(sessions):
-        if entry.is_dir or entry.uri.scope is not Scope.SESSION or not is_segment(entry.uri):
+        if not is_segment(entry.uri):
             continue
         try:
             segment = parse_segment(store.text(entry.uri) or "")
@@ -254,7 +255,7 @@ def analysed_lines(store: Store, log: MemoryUri) -> frozenset[int]:
         gone = found.analysed_before(SessionLog(store.text(log) or "")) if found.gone else frozenset()
     except RunebookError:
         return frozenset()
-    return found.analysed | gone.difference(_lines(found.pages)) if gone else found.analysed
+    return found.analysed | gone.difference(_lines(found.exchanges)) if gone else found.analysed
 
 
 def changed(uri: MemoryUri, *, created: bool, note: str) -> OperationResult:
@@ -264,16 +265,18 @@ def changed(uri: MemoryUri, *, created: bool, note: str) -> OperationResult:
 
 def _in_order(files: Mapping[str, _File]) -> tuple[StoredSegment, ...]:
     found = [each for each in files.values() if isinstance(each, StoredSegment)]
-    return tuple(sorted(found, key=lambda each: (each.segment.pages[0].first if each.segment.pages else 0, each.uri)))
+    return tuple(
+        sorted(found, key=lambda each: (each.segment.exchanges[0].first if each.segment.exchanges else 0, each.uri))
+    )
 
 
-def _lines(pages: Iterable[SegmentExchange]) -> Iterator[int]:
-    return (line for page in pages for line in range(page.first, page.last + 1))
+def _lines(exchanges: Iterable[SegmentExchange]) -> Iterator[int]:
+    return (line for exchange in exchanges for line in range(exchange.first, exchange.last + 1))
 
 
-def _is_said(log: SessionLog, page: SegmentExchange) -> bool:
-    said = log.page(page.first, page.last)
-    return said is not None and said.digest == page.digest
+def _is_said(log: SessionLog, exchange: SegmentExchange) -> bool:
+    said = log.exchange(exchange.first, exchange.last)
+    return said is not None and said.digest == exchange.digest
 
 
 def _read(store: Store, uri: MemoryUri) -> _File:
@@ -287,8 +290,8 @@ def _read(store: Store, uri: MemoryUri) -> _File:
     if segment is not None:
         return StoredSegment(uri, segment)
     earlier = _earlier(store, uri)
-    pages = readable_pages(text) if earlier is None else earlier.pages
-    return DamagedSegment(uri, pages) if pages else None
+    exchanges = readable_exchanges(text) if earlier is None else earlier.exchanges
+    return DamagedSegment(uri, exchanges) if exchanges else None
 
 
 def _earlier(store: Store, uri: MemoryUri) -> Segment | None:
@@ -299,8 +302,8 @@ def _earlier(store: Store, uri: MemoryUri) -> Segment | None:
 
 
 def _gone(store: Store, log: MemoryUri, there: frozenset[str]) -> tuple[SegmentExchange, ...]:
-    """Analysed pages of segments that were deleted; one that moved at last is elsewhere."""
-    pages: list[SegmentExchange] = []
+    """Analysed exchanges of segments that were deleted; one that moved at last is elsewhere."""
+    exchanges: list[SegmentExchange] = []
     places = (segments_of(log), archived_uri(segments_of(log)))
     for uri in (each for place in places for each in store.ledger.past.below(place)):
         if uri.name in there or not is_segment(uri):
@@ -308,5 +311,5 @@ def _gone(store: Store, log: MemoryUri, there: frozenset[str]) -> tuple[SegmentE
         if store.ledger.past.moved_to(uri, store.ledger.past.seqs_of(uri)[-1] - 1) is not None:
             continue
         earlier = _earlier(store, uri)
-        pages += [page for page in earlier.pages if page.analysed] if earlier is not None else []
-    return tuple(pages)
+        exchanges += [exchange for exchange in earlier.exchanges if exchange.analysed] if earlier is not None else []
+    return tuple(exchanges)

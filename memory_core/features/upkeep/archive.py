@@ -37,7 +37,7 @@ def archived_uri(uri: MemoryUri) -> MemoryUri:
     return MemoryUri((Scope.ARCHIVE.value, *uri.parts))
 
 
-def _original_uri(uri: MemoryUri) -> MemoryUri:
+def original_uri(uri: MemoryUri) -> MemoryUri:
     """Where an archived file was.
 
     Raises:
@@ -81,7 +81,7 @@ def _bring_back(copy: WorkingCopy, uri: MemoryUri) -> MemoryUri:
         NotFound: If there is no such file.
         InvalidInput: If it is not in the archive.
     """
-    place = _original_uri(uri)
+    place = original_uri(uri)
     text = copy.text(uri)
     if text is None:
         raise NotFound(f"there is no archived file at {str(uri)!r}.", hint="See runebook archive list.")
@@ -264,7 +264,7 @@ def _archived(memory: Runebook, uri: MemoryUri, text: str) -> Archived:
     at, reason = said.get("at"), said.get("reason")
     return Archived(
         str(uri),
-        str(_original_uri(uri)),
+        str(original_uri(uri)),
         at if isinstance(at, str) else None,
         reason if isinstance(reason, str) else None,
         line or uri.name,

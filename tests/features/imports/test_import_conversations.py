@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.errors import ModelUnavailable
+from memory_core.core.errors import ModelUnavailable, StoreBusy
 from memory_core.core.memory.message import Message, parse_lines
 from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.local import Store
 from memory_core.features.imports.import_run import check_model
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook
@@ -21,6 +22,7 @@ from tests.features.imports import foreign
 from tests.features.imports.foreign import brought, write, write_lines
 from tests.features.moving import opened
 from tests.kept import kept_files
+from tests.stores import busy
 
 SESSION = "claude-code-0a6afc57-2f31-4cb4-8ff0-01247f50c64c"
 
@@ -59,7 +61,7 @@ def test_a_transcript_of_claude_code_keeps_words_tools_times_its_project_and_sub
     asked = messages(memory, f"{SESSION}-a748733")[0]  # nobody takes what it was asked for its owner's words
     assert (asked.role, asked.text, asked.name) == ("assistant", "Look through the docs", "Claude, to its subagent")
     assert [left.place.rpartition(":")[2] for left in done.left_out] == ["8"]
-    assert done.passed["messages that Claude Code itself put in"] == 2
+    assert done.skipped["messages that Claude Code itself put in"] == 2
     tool = memory.store.text(MemoryUri.parse("viking://agent/default/memories/tools/Bash.md"))
     assert tool is not None
     assert "Based on 1 historical calls" in tool
@@ -104,7 +106,7 @@ def test_an_export_of_claude_is_read_from_folder_file_and_zip_with_attachments(
         ("assistant", "你还需要鸡蛋"),
     ]
     assert [left.place for left in done.left_out] == ["conversations.json[1]"]
-    assert done.passed == {"messages of branches that were left": 1, "conversations without a word": 1}
+    assert done.skipped == {"messages of branches that were left": 1, "conversations without a word": 1}
     note = memory.store.text(MemoryUri.parse("viking://user/default/memories/notes/What Claude noted about me.md"))
     assert note is not None
     assert "Repairs clocks in Leiden." in note
@@ -191,6 +193,17 @@ def test_a_message_that_cannot_be_stored_is_left_out_alone(memory: Runebook, tmp
     done = brought(memory, write_lines(tmp_path / "odd.jsonl", [json.dumps(record) for record in records]))
     assert [text for _, text in said(memory, "claude-code-odd")] == ["Sentence 1", "half � and � none"]
     assert ["message u2" in left.place for left in done.left_out] == [True]
+
+
+def test_a_conversation_that_a_busy_store_refused_is_no_part_that_was_left_out(
+    memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = foreign.claude_code(tmp_path / "projects")
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "commit", busy)
+        with pytest.raises(StoreBusy):
+            brought(memory, folder)
+    assert SESSION in brought(memory, folder).sessions
 
 
 def test_a_conversation_whose_id_is_a_path_becomes_a_session_like_any_other(memory: Runebook, tmp_path: Path) -> None:

@@ -166,6 +166,13 @@ def test_a_large_conversation_of_chatgpt_is_read_once() -> None:
     assert time.process_time() - started < 3
 
 
+def test_a_time_of_400_digits_ends_no_import_of_chatgpt(memory: Runebook, tmp_path: Path) -> None:
+    said = {"author": {"role": "user"}, "content": {"parts": ["从哪里来？"]}, "create_time": 10**400}
+    told = [{"id": "c", "mapping": {"a": {"message": said, "parent": None}}}]
+    done = brought(memory, write(tmp_path / "conversations.json", told))
+    assert [left.place for left in done.left_out] == ["conversations.json[0], message a"]
+
+
 def test_a_damaged_archive_and_a_path_that_is_not_there_are_refused_in_words(memory: Runebook, tmp_path: Path) -> None:
     whole = tmp_path / "a.zip"
     with zipfile.ZipFile(whole, "w") as archive:
@@ -249,6 +256,28 @@ def test_an_item_over_the_limit_is_left_out_and_named(memory: Runebook, tmp_path
     assert "limit" in done.left_out[0].reason
 
 
+def test_an_entry_of_memory_md_that_is_left_out_is_named_by_how_it_begins(memory: Runebook, tmp_path: Path) -> None:
+    large = "长" * 100_000
+    done = brought(memory, write(tmp_path / "MEMORY.md", f"# Mine\n\n## Facts\n- [2026-02-15] {large}\n"))
+    assert [left.place for left in done.left_out] == [f"MEMORY.md: {large[:60]}"]
+
+
+def test_an_entry_of_a_day_and_a_summary_over_the_limit_are_left_out_and_named(tmp_path: Path) -> None:
+    large = "长" * 2_000
+    folder = tmp_path / "v2"
+    write(folder / "memory.json", {"version": 2, "rolling_summary": large, "memories": []})
+    entries_of_day = [{"time": "10:00", "content": said} for said in ("small", large)]
+    write(folder / "logs" / "2026-02-21.json", {"date": "2026-02-21", "entries": entries_of_day})
+    with opened(tmp_path / "home", limits={"content_bytes": 4_096}) as memory:
+        done = brought(memory, folder)
+    assert done.counts["daily_logs"][Action.CREATED] == 1
+    assert {left.place: left.reason for left in done.left_out} == {
+        "logs/2026-02-21.json: entries[1]": "the entry has more than 4,096 bytes",
+        "memory.json: rolling_summary": "the summary has more than 4,096 bytes",
+    }
+    assert "rolling_summary" not in done.counts
+
+
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -315,7 +344,7 @@ def test_two_items_of_one_name_in_one_file_are_both_kept(memory: Runebook, tmp_p
     twice = [*same, dict(same[0])]
     done = brought(memory, write(tmp_path / "memory.json", {"version": 2, "memories": twice}))
     assert done.counts["facts"][Action.CREATED] == 2
-    assert done.passed["items that the source holds twice"] == 1
+    assert done.skipped["items that the source holds twice"] == 1
     names = [name for name in kept_files(tmp_path / "home") if "/facts/Server" in name]
     assert sorted(names) == [
         "user/default/memories/facts/Server A has memory (2).md",

@@ -17,6 +17,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import Action, as_json, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.imports import FORMATS
+from memory_core.features.imports.import_run import ImportReport
 from memory_core.features.imports.items import Format, Item, MemoryItem
 from memory_core.features.imports.sources import Entry, Source, lines
 from memory_core.features.rolling_summary import read_rolling_summary
@@ -192,6 +193,56 @@ def test_what_the_source_says_anew_is_taken_over_unless_it_was_edited_here(memor
     assert "Plays nothing" in text(memory, bo)
     assert [kept.place for kept in done.kept] == ["memory.jsonl:2"]
     assert not brought(memory, path).changed
+
+
+def test_a_rolling_summary_that_the_source_changed_is_taken_over_unless_it_was_edited_here(
+    memory: Runebook, tmp_path: Path
+) -> None:
+    def summed_up(summary: str) -> ImportReport:
+        return brought(memory, write(tmp_path / "memory.json", {"rolling_summary": summary, "memories": []}))
+
+    def shown() -> str:
+        found = read_rolling_summary(text(memory, "viking://user/default/rolling_summary.md"))
+        assert found is not None
+        return found.text
+
+    summed_up("Lives in Leeds.")
+    done = summed_up("住在宁波。")
+    assert (shown(), dict(done.counts["rolling_summary"])) == ("住在宁波。", {Action.UPDATED: 1})
+    assert not summed_up("住在宁波。").changed
+    memory.commit(CommitRequest("Lives in Oslo.", memory_type="rolling_summary"))
+    done = summed_up("Lives in Graz.")
+    assert (shown(), [kept.place for kept in done.kept]) == ("Lives in Oslo.", ["memory.json: rolling_summary"])
+
+
+def test_a_memory_that_was_renamed_here_is_found_under_its_new_name(memory: Runebook, tmp_path: Path) -> None:
+    path = write(tmp_path / "memory.md", "## Known Facts\n- The cellar floods\n")
+    brought(memory, path)
+    [old] = [uri for uri in done_uris(memory) if "/facts/" in uri]
+    file = memory.store.files.path_for(MemoryUri.parse(old))
+    file.rename(file.with_name("地窖.md"))
+    done = brought(memory, path)
+    assert (done.there, done.gone) == (["viking://user/default/memories/facts/地窖.md"], [])
+
+
+def test_a_memory_that_cannot_be_read_here_is_named_and_the_others_are_counted(
+    memory: Runebook, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "memory.md", "## Known Facts\n- The cellar floods\n- The roof is new\n")
+    brought(memory, path)
+    damaged, sound = (uri for uri in done_uris(memory) if "/facts/" in uri)
+    memory.store.files.path_for(MemoryUri.parse(damaged)).write_bytes(b"\xff\n")
+    done = brought(memory, path)
+    assert done.there == [sound]
+    assert ["UTF-8" in note for note in done.notes] == [True]
+
+
+@pytest.mark.parametrize(
+    "quoted", ['{"mapping": {}}', '{"chat_messages": []}', '{"entityType": "a"}', '{"memories": [{"salience": 1}]}']
+)
+def test_a_text_that_quotes_json_is_a_text(quoted: str, memory: Runebook, tmp_path: Path) -> None:
+    path = write(tmp_path / "notes.md", f"## Known Facts\n- An export looks like `{quoted}`\n")
+    assert brought(memory, path).format == "markdown"
 
 
 def test_a_memory_that_is_there_under_the_same_name_is_never_overwritten(memory: Runebook, tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def segments(memory: Runebook, session: str = "s1", *, archived: bool = False) -
 
 
 def firsts(memory: Runebook, session: str = "s1") -> list[list[int]]:
-    """The first lines of the pages of each segment."""
-    return [[page.first for page in each.segment.pages] for each in segments(memory, session)]
+    """The first lines of the exchanges of each segment."""
+    return [[exchange.first for exchange in each.segment.exchanges] for each in segments(memory, session)]
 
 
 def maintain(memory: Runebook, name: str, now: datetime = NOW, *, dry_run: bool = False) -> Done:

@@ -20,7 +20,7 @@ def test_heat_is_the_weighted_sum_of_visits_interactions_and_recency() -> None:
 
 
 def test_similarity_is_cosine_plus_the_share_of_common_keywords() -> None:
-    page, segment = frozenset({"kyoto", "temple"}), frozenset({"temple", "garden"})
-    assert segment_similarity(0.5, page, segment) == pytest.approx(0.5 + 1 / 3)
-    assert segment_similarity(0.5, page, segment, keyword_weight=0.3) == pytest.approx(0.6)
+    exchange, segment = frozenset({"kyoto", "temple"}), frozenset({"temple", "garden"})
+    assert segment_similarity(0.5, exchange, segment) == pytest.approx(0.5 + 1 / 3)
+    assert segment_similarity(0.5, exchange, segment, keyword_weight=0.3) == pytest.approx(0.6)
     assert segment_similarity(0.25, frozenset(), frozenset()) == 0.25

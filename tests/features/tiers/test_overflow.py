@@ -1,4 +1,4 @@
-"""How two texts are compared while pages of a session are sorted."""
+"""How two texts are compared while exchanges of a session are sorted."""
 
 from __future__ import annotations
 

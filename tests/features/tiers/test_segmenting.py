@@ -1,4 +1,4 @@
-"""Short term to segments: what overflows, what joins what, how pages are linked, and what a segment's file keeps."""
+"""Short term to segments: what overflows, what joins what, how exchanges are linked, what a segment's file keeps."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from memory_core.features.tiers.segment import (
     SessionLog,
     dump_segment,
     parse_segment,
-    readable_pages,
+    readable_exchanges,
     spans_of,
 )
-from memory_core.features.tiers.segmenting import Sorting, Thresholds, exchanges_before, extract, overflowing
+from memory_core.features.tiers.segmenting import Sorting, SortingRules, exchanges_before, extract, overflowing
 from tests.features.tiers import talks
 
 NOW = "2026-05-02T10:00:00+00:00"
@@ -44,19 +44,19 @@ def log(*exchanges: tuple[str, str]) -> str:
 
 def sorted_in(text: str, stored: dict[str, Segment] | None = None) -> list[Segment]:
     session, known = SessionLog(text), stored or {}
-    sorting = Sorting(session, known, Thresholds(), "s1", NOW)
-    stored_pages = [page for segment in known.values() for page in segment.pages]
-    pages = overflowing(session, spans_of(stored_pages), 0)
-    for page, before in zip(pages, exchanges_before(session, stored_pages, pages), strict=True):
-        sorting.add(page, before)
+    sorting = Sorting(session, known, SortingRules(), "s1", NOW)
+    stored_exchanges = [exchange for segment in known.values() for exchange in segment.exchanges]
+    exchanges = overflowing(session, spans_of(stored_exchanges), 0)
+    for exchange, before in zip(exchanges, exchanges_before(session, stored_exchanges, exchanges), strict=True):
+        sorting.add(exchange, before)
     return [segment for _, segment in sorting.result() if segment is not None]
 
 
 def firsts(segment: Segment) -> list[int]:
-    return [page.first for page in segment.pages]
+    return [exchange.first for exchange in segment.exchanges]
 
 
-def test_a_page_is_a_question_with_all_its_answers_and_between_people_a_turn_with_its_replies() -> None:
+def test_an_exchange_is_a_question_with_all_its_answers_and_between_people_a_turn_with_its_replies() -> None:
     roles = ["system", "user", "assistant", "tool", "assistant", "user", "user", "assistant"]
     asked = parse_messages([{"role": role, "content": f"{role} says"} for role in roles])
     assert exchange_spans(asked) == [(0, 5), (5, 8)]
@@ -67,13 +67,13 @@ def test_a_page_is_a_question_with_all_its_answers_and_between_people_a_turn_wit
 
 def test_only_what_is_over_the_capacity_overflows_and_the_oldest_first() -> None:
     session = SessionLog(log(*TEMPLES, *PAYMENTS))
-    assert [page.first for page in overflowing(session, [], 4)] == []
-    assert [page.first for page in overflowing(session, [], 1)] == [0, 2, 4]
+    assert [exchange.first for exchange in overflowing(session, [], 4)] == []
+    assert [exchange.first for exchange in overflowing(session, [], 1)] == [0, 2, 4]
     (earlier,) = sorted_in(log(*TEMPLES))
-    assert [page.first for page in overflowing(session, spans_of(earlier.pages), 1)] == [4]
+    assert [exchange.first for exchange in overflowing(session, spans_of(earlier.exchanges), 1)] == [4]
 
 
-def test_pages_of_one_topic_join_and_other_topics_begin_segments_in_english_and_chinese() -> None:
+def test_exchanges_of_one_topic_join_and_other_topics_begin_segments_in_english_and_chinese() -> None:
     segments = sorted_in(log(*TEMPLES, *PAYMENTS, *CHINESE_TEMPLES, *CHINESE_PAYMENTS))
     assert [firsts(segment) for segment in segments] == [[0, 2], [4, 6], [8, 10], [12]]
     titles = [segment.title for segment in segments]
@@ -83,7 +83,7 @@ def test_pages_of_one_topic_join_and_other_topics_begin_segments_in_english_and_
     assert "支付" in titles[3]
 
 
-def test_a_page_joins_a_stored_segment_and_the_others_stay_untouched() -> None:
+def test_an_exchange_joins_a_stored_segment_and_the_others_stay_untouched() -> None:
     stored = dict(zip("ab", sorted_in(log(*TEMPLES, *PAYMENTS)), strict=True))
     again = ("Is the quiet temple garden in Kyoto open in winter?", "Temple gardens in Kyoto are open all winter.")
     (changed,) = sorted_in(log(*TEMPLES, *PAYMENTS, again), stored)
@@ -93,27 +93,27 @@ def test_a_page_joins_a_stored_segment_and_the_others_stay_untouched() -> None:
 
 def test_the_threshold_and_the_weight_of_keywords_decide() -> None:
     session = SessionLog(log(*TEMPLES))
-    for rules, segments in ((Thresholds(threshold=2.5), 2), (Thresholds(threshold=0.4, keyword_weight=0.0), 1)):
+    for rules, segments in ((SortingRules(threshold=2.5), 2), (SortingRules(threshold=0.4, keyword_weight=0.0), 1)):
         sorting = Sorting(session, {}, rules, "s1", NOW)
-        for page in overflowing(session, [], 0):
-            sorting.add(page, None)
+        for exchange in overflowing(session, [], 0):
+            sorting.add(exchange, None)
         assert len(sorting.result()) == segments
 
 
-def test_pages_that_go_on_are_linked_both_ways_and_their_chain_says_what_it_is_about() -> None:
+def test_exchanges_that_go_on_are_linked_both_ways_and_their_chain_says_what_it_is_about() -> None:
     temples, payments = sorted_in(log(*TEMPLES, *PAYMENTS))
-    first, second = temples.pages
+    first, second = temples.exchanges
     assert (first.previous, first.next, second.previous, second.next) == (None, 2, 0, None)
     assert (first.chain, second.chain) == (0, 0)
     assert "temple" in temples.chains[0]
-    assert payments.pages[0].previous is None
+    assert payments.exchanges[0].previous is None
     assert list(payments.chains) == [4]
 
 
 def test_a_chain_is_kept_in_step_when_a_later_commit_goes_on_with_it() -> None:
     (stored,) = sorted_in(log(TEMPLES[0]))
     (grown,) = sorted_in(log(*TEMPLES), {"a": stored})
-    assert grown.pages[0].next == 2
+    assert grown.exchanges[0].next == 2
     assert grown.chains[0].endswith("(#0–3)")
 
 
@@ -178,7 +178,7 @@ def test_what_was_forgotten_leaves_the_keywords_and_the_summary() -> None:
     secret = ("My safe code is 4711 and the temple safe is green.", "The temple safe code is noted.")
     segments = sorted_in(log(TEMPLES[0], secret, *PAYMENTS))
     text = without_lines(log(TEMPLES[0], secret, *PAYMENTS), {2, 3})
-    sorting = Sorting(SessionLog(text), {str(at): each for at, each in enumerate(segments)}, Thresholds(), "s1", NOW)
+    sorting = Sorting(SessionLog(text), {str(at): each for at, each in enumerate(segments)}, SortingRules(), "s1", NOW)
     sorting.mend()
     mended = [segment for _, segment in sorting.result()]
     assert len(mended) == 1
@@ -187,20 +187,56 @@ def test_what_was_forgotten_leaves_the_keywords_and_the_summary() -> None:
     assert "safe" not in files
 
 
+def test_what_was_forgotten_leaves_the_chain_and_nothing_is_linked_with_it() -> None:
+    secret = (
+        "Is the safe code 4711 of the quiet temple garden in Kyoto secret?",
+        "The temple safe in Kyoto is secret.",
+    )
+    third = ("Are temple gardens in Kyoto open in winter?", "Kyoto temple gardens are quiet.")
+    said = log(TEMPLES[0], secret, third)
+    stored = {str(at): each for at, each in enumerate(sorted_in(said))}
+    assert [[exchange.chain for exchange in segment.exchanges] for segment in stored.values()] == [[0, 0, 0]]
+
+    def mended(*lines: int) -> Segment:
+        sorting = Sorting(SessionLog(without_lines(said, set(lines))), stored, SortingRules(), "s1", NOW)
+        sorting.mend()
+        ((_, segment),) = sorting.result()
+        assert segment is not None
+        return segment
+
+    middle = mended(2, 3)
+    assert [(exchange.first, exchange.previous, exchange.next) for exchange in middle.exchanges] == [
+        (0, None, 4),
+        (4, 0, None),
+    ]
+    assert "safe" not in middle.chains[0]
+    last = mended(2, 3, 4, 5)
+    assert [(exchange.first, exchange.previous, exchange.next) for exchange in last.exchanges] == [(0, None, None)]
+    assert last.chains == {}
+
+
+def test_nothing_joins_an_archived_segment() -> None:
+    (stored,) = sorted_in(log(TEMPLES[0]))
+    changed = sorted_in(log(*TEMPLES), {"viking://archive/session/default/s1/segments/a.md": stored})
+    assert [firsts(segment) for segment in changed] == [[0], [2]]
+
+
 def test_a_damaged_file_is_no_segment() -> None:
     (segment,) = sorted_in(log(TEMPLES[0]))
     assert parse_segment("# Notes of mine\n\nNothing else.\n") is None
     assert parse_segment(dump_segment(segment).replace('"pages": [', '"pages": [[')) is None
 
 
-def test_of_a_damaged_file_the_pages_are_read_as_far_as_it_tells() -> None:
+def test_of_a_damaged_file_the_exchanges_are_read_as_far_as_it_tells() -> None:
     (segment,) = sorted_in(log(*TEMPLES))
-    text = dump_segment(replace(segment, pages=(replace(segment.pages[0], analysed=True), segment.pages[1])))
-    damaged = readable_pages(text.replace('"pages": [', '"pages": [,'))
-    assert [(page.first, page.last, page.analysed) for page in damaged] == [(0, 1, True), (2, 3, False)]
+    text = dump_segment(
+        replace(segment, exchanges=(replace(segment.exchanges[0], analysed=True), segment.exchanges[1]))
+    )
+    damaged = readable_exchanges(text.replace('"pages": [', '"pages": [,'))
+    assert [(exchange.first, exchange.last, exchange.analysed) for exchange in damaged] == [(0, 1, True), (2, 3, False)]
     body = text.partition("<!-- MEMORY_FIELDS")[0]
-    assert [(page.first, page.last) for page in readable_pages(body)] == [(0, 1), (2, 3)]
-    assert readable_pages("# Notes of mine\n\n- bread\n") == ()
+    assert [(exchange.first, exchange.last) for exchange in readable_exchanges(body)] == [(0, 1), (2, 3)]
+    assert readable_exchanges("# Notes of mine\n\n- bread\n") == ()
 
 
 def test_numbers_beyond_reason_are_cut_or_passed_over() -> None:
@@ -214,26 +250,26 @@ def test_numbers_beyond_reason_are_cut_or_passed_over() -> None:
         text.replace('"last": 1', f'"last": {huge}').replace('"chains": {', f'"chains": {{"{huge}": "x"')
     )
     assert read is not None
-    assert (read.pages, dict(read.chains)) == ((), {})
+    assert (read.exchanges, dict(read.chains)) == ((), {})
 
 
-def test_what_lies_between_the_pages_of_segments_overflows_whatever_stays_at_the_end() -> None:
+def test_what_lies_between_the_exchanges_of_segments_overflows_whatever_stays_at_the_end() -> None:
     session = SessionLog(log(*TEMPLES, *PAYMENTS))
-    assert [page.first for page in overflowing(session, ((0, 2), (4, 6)), 5)] == [2]
-    assert [page.first for page in overflowing(session, ((2, 4),), 0)] == [0, 4, 6]
+    assert [exchange.first for exchange in overflowing(session, ((0, 2), (4, 6)), 5)] == [2]
+    assert [exchange.first for exchange in overflowing(session, ((2, 4),), 0)] == [0, 4, 6]
 
 
-def test_a_page_that_comes_back_is_linked_with_those_around_it() -> None:
+def test_an_exchange_that_comes_back_is_linked_with_those_around_it() -> None:
     third = ("Is the quiet temple garden in Kyoto open in winter?", "Temple gardens in Kyoto are open all winter.")
     text = log(*TEMPLES, third)
     (whole,) = sorted_in(text)
     for lost in range(3):
-        rest = replace(whole, pages=tuple(page for at, page in enumerate(whole.pages) if at != lost))
+        rest = replace(whole, exchanges=tuple(exchange for at, exchange in enumerate(whole.exchanges) if at != lost))
         (mended,) = sorted_in(text, {"a": rest})
-        assert [(page.previous, page.next) for page in mended.pages] == [(None, 2), (0, 4), (2, None)]
+        assert [(exchange.previous, exchange.next) for exchange in mended.exchanges] == [(None, 2), (0, 4), (2, None)]
 
 
-def test_pages_are_compared_with_the_newest_segments_and_with_those_of_their_chain(
+def test_exchanges_are_compared_with_the_newest_segments_and_with_those_of_their_chain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(segmenting, "COMPARED", 1)
@@ -243,19 +279,19 @@ def test_pages_are_compared_with_the_newest_segments_and_with_those_of_their_cha
     assert firsts(begun) == [8]
     (temples,) = sorted_in(log(*TEMPLES))
     (other,) = sorted_in(log(*PAYMENTS))
-    newer = replace(other, pages=(SegmentExchange(90, 91, chain=90), SegmentExchange(92, 93, chain=90)))
-    sorting = Sorting(SessionLog(log(*TEMPLES, again)), {"a": temples, "b": newer}, Thresholds(), "s1", NOW)
-    page, before = sorting.log.page(4, 5), sorting.log.page(2, 3)
-    assert page is not None
-    sorting.add(page, before)
+    newer = replace(other, exchanges=(SegmentExchange(90, 91, chain=90), SegmentExchange(92, 93, chain=90)))
+    sorting = Sorting(SessionLog(log(*TEMPLES, again)), {"a": temples, "b": newer}, SortingRules(), "s1", NOW)
+    exchange, before = sorting.log.exchange(4, 5), sorting.log.exchange(2, 3)
+    assert exchange is not None
+    sorting.add(exchange, before)
     assert [name for name, _ in sorting.result()] == ["a"]
 
 
 def test_the_summary_of_a_long_segment_goes_on_from_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segmenting, "_SUMMED_PAGES", 1)
+    monkeypatch.setattr(segmenting, "_SUMMED_EXCHANGES", 1)
     said = "".join(text for pair in TEMPLES * 2 for text in pair)
     (segment,) = sorted_in(log(*TEMPLES, *TEMPLES))
-    assert len(segment.pages) == 4
+    assert len(segment.exchanges) == 4
     sentences = segment.summary.replace(". ", ".|").replace("? ", "?|").split("|")
     assert len(sentences) > 1
     assert len(set(sentences)) == len(sentences)

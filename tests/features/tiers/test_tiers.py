@@ -160,8 +160,8 @@ def test_two_processes_sort_every_exchange_once(tmp_path: Path) -> None:
         for number, exchange in enumerate([*TEMPLES, *PAYMENTS] * 2):
             question, answer = exchange
             say((one, other)[number % 2], (f"{question} ({number})", answer))
-        pages = sorted(first for each in firsts(one) for first in each)
-        assert pages == list(range(0, 18, 2))
+        exchanges = sorted(first for each in firsts(one) for first in each)
+        assert exchanges == list(range(0, 18, 2))
         assert firsts(one) == firsts(other)
 
 
@@ -237,7 +237,7 @@ def test_a_hot_segment_is_promoted_once_cooled_and_never_extracted_again(tmp_pat
         assert [result.action for result in receipt.results if result.op == "segment"] == [Action.UPDATED]
         assert any(result.op == "write" and result.action is Action.CREATED for result in receipt.results)
         temples = segments(memory)[0].segment
-        assert all(page.analysed for page in temples.pages)
+        assert all(exchange.analysed for exchange in temples.exchanges)
         assert (temples.interactions, temples.visits_counted) == (0, 0)
         say(memory, ("Bye!", "Bye!"))
         assert len(llm.requests) == 1
@@ -264,7 +264,7 @@ def test_a_retrieval_makes_hot_what_exchanges_alone_did_not(tmp_path: Path, read
         assert history_of(memory).resolve(receipt.commit_id).kind == "promotion"
 
 
-def test_promoted_pages_in_the_middle_are_passed_over_by_the_queue(tmp_path: Path, read: list[str]) -> None:
+def test_promoted_exchanges_in_the_middle_are_passed_over_by_the_queue(tmp_path: Path, read: list[str]) -> None:
     settings = small(mid_term_heat_threshold=3.5)
     with opened(tmp_path, [NOTHING] * 4, **settings) as (memory, _):
         say(memory, PAYMENTS[0], *TEMPLES, PAYMENTS[1])
@@ -279,7 +279,9 @@ def test_promoted_pages_in_the_middle_are_passed_over_by_the_queue(tmp_path: Pat
 
 
 @pytest.mark.parametrize("step", ["planned", "acknowledged", "renamed"])
-def test_a_process_killed_while_it_promotes_extracts_no_page_twice(tmp_path: Path, step: str, read: list[str]) -> None:
+def test_a_process_killed_while_it_promotes_extracts_no_exchange_twice(
+    tmp_path: Path, step: str, read: list[str]
+) -> None:
     settings = small(mid_term_heat_threshold=3.5)
     killer = Killer()
     with opened(tmp_path, killer=killer, **settings) as (memory, _):
@@ -292,7 +294,7 @@ def test_a_process_killed_while_it_promotes_extracts_no_page_twice(tmp_path: Pat
     done = step != "planned"
     with opened(tmp_path, [FACT], **settings) as (memory, _):
         facts = memory.find(FindRequest("trip to Kyoto", filter={"memory_type": "facts"})).total
-        marked = [page.analysed for page in segments(memory)[0].segment.pages]
+        marked = [exchange.analysed for exchange in segments(memory)[0].segment.exchanges]
         assert (facts, marked) == ((1, [True] * 3) if done else (0, [False] * 3))
         maintain(memory, "promotion")
         assert len(read) == (6 if done else 12)
@@ -305,7 +307,7 @@ def test_an_undone_promotion_waits_until_it_is_asked_for(tmp_path: Path, read: l
         say(memory, *TEMPLES, *PAYMENTS)
         memory.run(UNDO, UndoRequest("last", now=NOW))
         assert memory.find(FindRequest("trip to Kyoto", filter={"memory_type": "facts"})).total == 0
-        assert not any(page.analysed for page in segments(memory)[0].segment.pages)
+        assert not any(exchange.analysed for exchange in segments(memory)[0].segment.exchanges)
         say(memory, ("Bye!", "Bye!"))
         assert maintain(memory, "promotion").receipts == ()
         assert len(llm.requests) == 1
@@ -342,15 +344,67 @@ def test_the_least_used_segment_leaves_is_not_found_and_comes_back(tmp_path: Pat
         assert receipt.commit_id
 
 
-def test_pages_are_taken_from_the_best_segments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("archived", [False, True])
+def test_what_is_forgotten_leaves_the_title_of_a_segment_and_its_file_name(archived: bool, tmp_path: Path) -> None:
+    secret = ("芝麻是支付系统的回调密码，回调经常超时。", "支付回调要做成幂等的，超时之后重试。")
+    with opened(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
+        say(memory, secret, *PAYMENTS, *TEMPLES)
+        (old,) = (each for each in segments(memory) if each.segment.exchanges[0].first == 0)
+        assert len(old.segment.exchanges) > 1
+        assert "芝麻" in old.segment.title
+        assert "芝麻" in old.uri.name
+        if archived:
+            for _ in range(40):
+                memory.find(FindRequest("Ryoanji temple Kyoto", now=NOW))
+            maintain(memory, "eviction")
+        lines = [f"{LOG}#0", f"{LOG}#1"]
+        memory.run(FORGET, ForgetRequest(uris=lines, include_conversations=True, confirm=2, now=NOW))
+        (new,) = (each for each in segments(memory, archived=archived) if each.segment.exchanges[0].first == 2)
+        files = [path for path in tmp_path.rglob("*.md") if ".state" not in path.parts]
+        assert new.uri.name in [path.name for path in files]
+        assert [path.name for path in files if "芝麻" in path.name + path.read_text(encoding="utf-8")] == []
+        assert len(segments(memory)) + len(segments(memory, archived=True)) == 2
+
+
+def test_a_title_that_a_person_wrote_stays_when_something_is_forgotten(tmp_path: Path) -> None:
+    with opened(tmp_path, **small()) as (memory, _):
+        say(memory, *TEMPLES, ("Bye!", "Bye!"))
+        (stored,) = segments(memory)
+        path = memory.store.files.path_for(stored.uri)
+        text = path.read_text(encoding="utf-8").replace(f"# {stored.segment.title}", "# Our trip")
+        path.write_text(text, encoding="utf-8", newline="\n")
+        lines = [f"{LOG}#0", f"{LOG}#1"]
+        memory.run(FORGET, ForgetRequest(uris=lines, include_conversations=True, confirm=2, now=NOW))
+        (kept,) = segments(memory)
+        assert (kept.uri, kept.segment.title) == (stored.uri, "Our trip")
+        assert [exchange.first for exchange in kept.segment.exchanges] == [2, 4]
+
+
+def test_what_is_forgotten_leaves_an_archived_segment_too(tmp_path: Path) -> None:
+    secret = ("The safe code of the temple office is 4711.", "Noted, the temple safe code.")
+    with opened(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
+        say(memory, *TEMPLES, secret, PAYMENTS[0], ("Bye!", "Bye!"))
+        for _ in range(40):
+            memory.find(FindRequest("支付回调 幂等", now=NOW))
+        maintain(memory, "eviction")
+        archived = [memory.store.files.path_for(each.uri) for each in segments(memory, archived=True)]
+        assert "4711" in "".join(path.read_text(encoding="utf-8") for path in archived)
+        lines = [f"{LOG}#6", f"{LOG}#7"]
+        memory.run(FORGET, ForgetRequest(uris=lines, include_conversations=True, confirm=2, now=NOW))
+        kept = [each for each in segments(memory, archived=True) if memory.store.text(each.uri)]
+        assert [exchange.first for each in kept for exchange in each.segment.exchanges] == [0, 2, 4]
+        assert all("safe" not in memory.read(ReadRequest(str(each.uri))).content for each in kept)
+
+
+def test_exchanges_are_taken_from_the_best_segments(tmp_path: Path) -> None:
     with opened(tmp_path, **small(), retrieve=RetrieveConfig(top_sessions=1)) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS, ("Bye!", "Bye!"))
         pack = memory.retrieve(RetrieveRequest("Kyoto temple gardens in winter 支付回调", session_id="s2"))
-        pages = {item.uri for part in pack.parts if part.kind == "session" for item in part.items}
-        assert pages
+        exchanges = {item.uri for part in pack.parts if part.kind == "session" for item in part.items}
+        assert exchanges
         holders = {
             str(each.uri)
-            for uri in pages
+            for uri in exchanges
             for each in segments(memory)
             if each.segment.holds(int(uri.rpartition("#")[2]))
         }

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.llm.client import ScriptedLLM
-from memory_core.core.memory.requests import FindRequest
+from memory_core.core.memory.requests import FindRequest, RetrieveRequest
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features import FEATURES
@@ -83,7 +83,7 @@ def test_a_damaged_segment_keeps_neither_its_session_nor_others_from_being_sorte
         assert damaged.read_text(encoding="utf-8") == before
 
 
-def test_promoted_pages_are_known_when_their_segment_or_another_is_damaged(tmp_path: Path, read: list[str]) -> None:
+def test_promoted_exchanges_are_known_when_their_segment_or_another_is_damaged(tmp_path: Path, read: list[str]) -> None:
     with opened(tmp_path, [NOTHING] * 3, mid_term_heat_threshold=3.5) as memory:
         say(memory, *TEMPLES, *PAYMENTS)
         assert read == spoken(*TEMPLES)
@@ -94,6 +94,21 @@ def test_promoted_pages_are_known_when_their_segment_or_another_is_damaged(tmp_p
         assert analysed_lines(memory.store, log()) == frozenset(range(6))
         list(memory.extract_waiting())
         assert sorted(read) == sorted(spoken(*TEMPLES, *PAYMENTS))
+
+
+def test_a_log_that_cannot_be_read_keeps_no_other_from_being_promoted_or_summarised(
+    tmp_path: Path, read: list[str]
+) -> None:
+    with opened(tmp_path, [NOTHING] * 5) as memory:
+        say(memory, *TEMPLES, *PAYMENTS, session="other")
+        say(memory, *TEMPLES, *PAYMENTS)
+        memory.retrieve(RetrieveRequest("Ryoanji temple Kyoto"))
+        memory.store.files.path_for(log("other")).write_bytes(b"\xff\n")
+    with opened(tmp_path, [NOTHING] * 5, mid_term_heat_threshold=3.5) as memory:
+        assert say(memory, BYE, session="third").commit_id
+        maintain(memory, "promotion")
+        assert read == spoken(*TEMPLES)
+        assert maintain(memory, "summaries").receipts
 
 
 def test_what_an_undo_or_a_deletion_by_hand_opened_is_sorted_again(tmp_path: Path) -> None:
@@ -110,12 +125,12 @@ def test_what_an_undo_or_a_deletion_by_hand_opened_is_sorted_again(tmp_path: Pat
         assert firsts(memory) == [[6, 8]]
         list(maintain(memory, "segments").receipts)
         assert firsts(memory) == [[0, 2, 4], [6, 8]]
-        pages = segments_in(memory.store, log()).used[0].segment.pages
-        assert [(page.previous, page.next) for page in pages] == [(None, 2), (0, 4), (2, None)]
+        exchanges = segments_in(memory.store, log()).used[0].segment.exchanges
+        assert [(exchange.previous, exchange.next) for exchange in exchanges] == [(None, 2), (0, 4), (2, None)]
         assert list(maintain(memory, "segments").receipts) == []
 
 
-def test_promoted_pages_of_a_deleted_segment_are_never_extracted_again(tmp_path: Path, read: list[str]) -> None:
+def test_promoted_exchanges_of_a_deleted_segment_are_never_extracted_again(tmp_path: Path, read: list[str]) -> None:
     with opened(tmp_path, [NOTHING] * 3, mid_term_heat_threshold=3.5) as memory:
         say(memory, *TEMPLES, *PAYMENTS)
         assert read == spoken(*TEMPLES)
@@ -123,14 +138,14 @@ def test_promoted_pages_of_a_deleted_segment_are_never_extracted_again(tmp_path:
         assert analysed_lines(memory.store, log()) == frozenset(range(6))
         list(maintain(memory, "segments").receipts)
         temples = segments_in(memory.store, log()).used[0].segment
-        assert [page.analysed for page in temples.pages] == [True] * 3
+        assert [exchange.analysed for exchange in temples.exchanges] == [True] * 3
         assert temples.interactions == 0
         list(memory.extract_waiting())
         assert sorted(read) == sorted(spoken(*TEMPLES, *PAYMENTS))
 
 
 @pytest.mark.parametrize("moves", ["stays", "archived", "restored"])
-def test_promoted_pages_are_known_to_a_new_process_when_every_segment_was_deleted(
+def test_promoted_exchanges_are_known_to_a_new_process_when_every_segment_was_deleted(
     tmp_path: Path, read: list[str], moves: str
 ) -> None:
     with opened(tmp_path, [NOTHING] * 3, mid_term_heat_threshold=3.5, mid_term_capacity=1) as memory:
@@ -140,7 +155,7 @@ def test_promoted_pages_are_known_to_a_new_process_when_every_segment_was_delete
             memory.find(FindRequest(PAYMENTS[0][0], now=NOW))
             list(maintain(memory, "eviction").receipts)
         found = segments_in(memory.store, log())
-        assert [len(each.segment.pages) for each in found.archived] == [3] * (moves != "stays")
+        assert [len(each.segment.exchanges) for each in found.archived] == [3] * (moves != "stays")
         if moves == "restored":
             memory.run(RESTORE, ArchiveRequest([str(each.uri) for each in found.archived]))
             found = segments_in(memory.store, log())
@@ -149,7 +164,7 @@ def test_promoted_pages_are_known_to_a_new_process_when_every_segment_was_delete
             memory.store.files.path_for(each.uri).unlink()
         memory.store.forget_vanished()
     with opened(tmp_path) as memory:
-        assert segments_in(memory.store, log()).pages == ()
+        assert segments_in(memory.store, log()).exchanges == ()
         assert analysed_lines(memory.store, log()) == frozenset(range(6))
 
 
@@ -201,7 +216,7 @@ def test_only_files_that_look_otherwise_are_read_again(tmp_path: Path, monkeypat
 
 def test_messages_of_a_damaged_archived_segment_stay_at_rest() -> None:
     uri = MemoryUri.parse("viking://archive/session/default/s1/segments/temples.md")
-    text = dump_segment(Segment("temples", "s1", pages=(SegmentExchange(0, 1), SegmentExchange(2, 3))))
+    text = dump_segment(Segment("temples", "s1", exchanges=(SegmentExchange(0, 1), SegmentExchange(2, 3))))
     kind = FEATURES.kind_of(uri)
     assert kind is not None
     assert kind.at_rest(uri, text.replace('"pages": [', '"pages": [,')) == (log(), [(0, 1), (2, 3)])

@@ -11,7 +11,9 @@ import pytest
 
 from memory_core.core.caller import Access
 from memory_core.core.config import Config, HooksConfig
+from memory_core.core.errors import StoreBusy
 from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.store.local import Store
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
 from server.hosts import hook_answers, hook_notes
@@ -19,7 +21,7 @@ from server.hosts.hook_answers import TEXT_LIMIT_CHARS, HookAnswer, answer, skil
 from server.hosts.hook_notes import PrivateTimes, note_private
 from tests.server.hosts import host_events
 from tests.server.hosts.host_events import SESSION, claude, said, talk, write
-from tests.stores import words_only
+from tests.stores import busy, words_only
 
 
 @pytest.fixture(scope="module")
@@ -320,6 +322,20 @@ def test_notes_of_earlier_hooks_are_followed_once(memory: Runebook, tmp_path: Pa
     assert len(log(memory, "o")) == 6
     assert hook_notes.waiting(state) == 0
     assert take_in(memory) == 0
+
+
+def test_a_note_stays_while_the_store_is_busy_and_its_conversation_comes_later(
+    own: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = own.store.files.state
+    given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk())) | {"session_id": "p"}
+    hook_notes.leave(state, "session-end", "claude-code", given)
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "commit", busy)
+        with pytest.raises(StoreBusy):
+            take_in(own)
+    assert take_in(own) == 1
+    assert len(log(own, "p")) == 6
 
 
 def test_note_is_followed_in_the_space_of_the_host_that_left_it(memory: Runebook, tmp_path: Path) -> None:
