@@ -93,7 +93,13 @@ def derive(memory_type: MemoryType, values: Mapping[str, FieldValue]) -> dict[st
 
 def is_date(text: str) -> bool:
     """Whether a text is a date as dates are stored; see ``DATE_FORMAT``."""
-    return _DATE.fullmatch(text) is not None
+    if _DATE.fullmatch(text) is None:
+        return False
+    try:
+        days = [date.fromisoformat(f"{day}-01-01"[: len("2027-03-31")]) for day in text.split("..")]
+    except ValueError:
+        return False
+    return days == sorted(days)
 
 
 def dated(text: str) -> str:
@@ -112,7 +118,7 @@ def dated(text: str) -> str:
         return text
     if len(spans) > 2 or len({span.text for span in spans}) < len(spans):  # several, or one that reads two ways
         return text
-    return _stored_date(spans[0].start, spans[-1].end)
+    return text if spans[0].start > spans[-1].end else _stored_date(spans[0].start, spans[-1].end)
 
 
 def _stored_date(start: date, end: date) -> str:

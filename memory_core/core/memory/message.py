@@ -332,7 +332,7 @@ def _parsed(text: str, first: int) -> tuple[list[Message], list[str]]:
 
 def _record(line: str) -> Mapping[str, Any]:
     try:
-        record = json.loads(line, parse_constant=_not_finite)
+        record = json.loads(line, parse_constant=_not_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         _refuse(f"it is not valid JSON ({error})")
     if not isinstance(record, dict):
@@ -353,6 +353,11 @@ def _check_texts(record: Any) -> None:
             waiting += [*value, *value.values()]
         elif isinstance(value, list):
             waiting += value
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    return value if math.isfinite(value) else _not_finite(number)
 
 
 def _not_finite(constant: str) -> NoReturn:

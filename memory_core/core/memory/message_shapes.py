@@ -97,7 +97,7 @@ def _message(item: Any, at: str) -> Message | None:
         raise InvalidInput(f"{at} is not an object.", hint=_HINT)
     role = _role(item, at)
     parts = _Parts()
-    is_result = role in ("tool", "function") and "tool_results" not in item
+    is_result = role in ("tool", "function") and "tool_results" not in item and not _holds_results(item.get("content"))
     if is_result:
         parts.results.append(_tool_result(item, at, item.get("content")))
     else:
@@ -239,6 +239,13 @@ def _tool_result(entry: Mapping[str, Any], at: str, content: Any) -> ToolResult:
     keys = _CALL_ID_KEYS if "role" in entry else (*_CALL_ID_KEYS, "id")  # a message's id is its own
     bare = ToolResult(call_id=_identifier(entry, keys, at) or "", name=_label(entry, ("name",), at), text=text)
     return replace(_with_details(bare, entry, at), status=_status(entry, at))
+
+
+def _holds_results(content: Any) -> bool:
+    """Whether the content holds results that say themselves which call they answer."""
+    return isinstance(content, list | tuple) and any(
+        isinstance(part, Mapping) and str(part.get("type", "")).endswith("tool_result") for part in content
+    )
 
 
 def _is_block_list(content: Any) -> bool:

@@ -330,8 +330,9 @@ def expires_after(now: str, days: float) -> str:
 def _end_of(text: str) -> datetime | None:
     """A moment; of a date the end of that day in UTC."""
     try:
-        if len(text) == len("2027-03-31"):
-            return datetime.combine(date.fromisoformat(text) + timedelta(days=1), time(), UTC)
-    except (ValueError, OverflowError):
-        return None
-    return read_moment(text)
+        day = date.fromisoformat(text)
+    except ValueError:
+        return read_moment(text)
+    if day == date.max:
+        return datetime.max.replace(tzinfo=UTC)
+    return datetime.combine(day + timedelta(days=1), time(), UTC)

@@ -172,15 +172,16 @@ def named(memory_type: MemoryType, values: Mapping[str, Any]) -> tuple[dict[str,
     if CONTENT not in fields and not memory_type.template_mode:
         fields[CONTENT] = composed(memory_type, fields)
     keys = memory_type.key_fields
-    missing = [key for key in keys if not str(fields.get(key, "")).strip()]
-    if not missing or any(char.isalpha() for key in keys for char in str(fields.get(key, ""))):
+    name_field = name_field_of(memory_type) if keys else ""
+    is_given = not keys or bool(str(fields.get(name_field, "")).strip())
+    if is_given or any(char.isalpha() for key in keys for char in str(fields.get(key, ""))):
         return fields, False
     name = first_words(str(fields.get(CONTENT, "")))
     if not name:
         raise FieldRejected(
-            f"a memory of type '{memory_type.name}' needs a name.", hint=f"Give the field '{missing[-1]}'."
+            f"a memory of type '{memory_type.name}' needs a name.", hint=f"Give the field '{name_field}'."
         )
-    fields[missing[-1]] = name
+    fields[name_field] = name
     return fields, True
 
 
@@ -188,7 +189,7 @@ def numbered(memory_type: MemoryType, fields: Mapping[str, Any], attempt: int) -
     """The fields under the ``attempt``-th name to try, from 1: ``name``, ``name (2)``, …, ``name ~1a2b3c4d``."""
     if attempt == 1 or not memory_type.key_fields:
         return dict(fields)
-    key = memory_type.key_fields[-1]
+    key = name_field_of(memory_type)
     text = str(fields.get(CONTENT, ""))
     mark = f"({attempt})" if attempt <= _NUMBERED else f"~{short_hash(f'{attempt - _NUMBERED}:{text}')}"
     return {**fields, key: f"{fields.get(key, '')} {mark}".strip()}

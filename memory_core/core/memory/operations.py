@@ -177,10 +177,22 @@ def flatten_extras(operations: MemoryOperations) -> list[str]:
     found = operations.extras()
     for group in GROUPS:
         for index, item in enumerate(getattr(operations, group)):
-            found += [f"{group}[{index}].{key}" for key in item.extras()]
-            if isinstance(item, WriteOp):
-                found += [f"{group}[{index}].memory_data.{key}" for key in item.memory_data.extras()]
+            for path, model in _models(item, f"{group}[{index}]"):
+                found += [f"{path}.{key}" for key in model.extras()]
     return found
+
+
+def _models(model: LenientModel, path: str) -> Iterator[tuple[str, LenientModel]]:
+    """A model and those inside it, each with its path."""
+    yield path, model
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        for key, member in value.items() if isinstance(value, Mapping) else [("", value)]:
+            at = f"{path}.{name}.{key}" if key else f"{path}.{name}"
+            inside = [(f"{at}[{index}]", each) for index, each in enumerate(member)] if isinstance(member, list) else []
+            for place, each in [(at, member), *inside]:
+                if isinstance(each, LenientModel):
+                    yield from _models(each, place)
 
 
 class MemoryChange(LenientModel):

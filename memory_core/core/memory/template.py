@@ -243,7 +243,8 @@ def behind(memory_type: MemoryType, fields: Mapping[str, FieldValue], body: str)
         field = memory_type.field(name)
         if name in shown and field is not None and field.avg is None:
             numeric = field.type in (FieldType.INT64, FieldType.FLOAT32)
-            same = number(value) == recovered.get(name) if numeric else str(value).split() == shown[name].split()
+            said = _value_text(field, value)
+            same = number(said) == recovered.get(name) if numeric else said.split() == shown[name].split()
             if not same:
                 return None
     return {**recovered, **fields}

@@ -157,6 +157,8 @@ def side_by_side(before: str, after: str, context: int = CONTEXT_LINES, most: in
     shown = tuple(islice(rows, most))
     if next(rows, None) is None:
         return shown
+    if shown and shown[-1].kind == "skipped":
+        shown = shown[:-1]
     left = next((row.left.line for row in reversed(shown) if row.left), 0)
     right = next((row.right.line for row in reversed(shown) if row.right), 0)
     return (*shown, Row("skipped", count=max(len(old) - left, len(new) - right)))

@@ -358,9 +358,11 @@ _MEANINGS: Mapping[str, Callable[[re.Match[str], date], Reading]] = {
 def _counted(match: re.Match[str]) -> tuple[str, int | None]:
     """A unit and how many of it, None for a few."""
     unit = _units()[match["unit"].lower()]
-    word = match["count"].lower().removesuffix("of").split()[-1]
-    if word == "半":
-        return {"day": ("day", 0), "year": ("month", 6)}.get(unit, ("week", 2))
+    said = match["count"].lower()
+    word = said.removesuffix("of").split()[-1]
+    if word == "半" or said.startswith("half"):
+        halves = {"day": ("day", 0), "hour": ("hour", 0), "week": ("day", 3), "year": ("month", 6)}
+        return halves.get(unit, ("week", 2))
     return unit, None if word in _words("some") else _values("numbers").get(word) or _number_of(word)
 
 
