@@ -13,6 +13,12 @@ export const HUES = {
 /** The types as people meet them, from themselves to their tools. */
 export const ORDER = ['profile', 'preferences', 'facts', 'entities', 'events', 'tasks', 'notes', 'reflections', 'cases', 'patterns', 'tools', 'skills', 'assistant_knowledge'];
 
+/** What the colours of these types mean, as items of a legend: types of one colour together. */
+export function hueKey(types) {
+  const hues = Map.groupBy(ORDER.filter((type) => types.has(type)), (type) => HUES[type]);
+  return [...hues].map(([hue, names]) => h('li', {}, h('i', { class: `dot hue-${hue}` }), names.map(typeName).join(t('list.comma'))));
+}
+
 /** A type's name in the reader's language; types of the owner's own keep theirs. */
 export const typeName = (type) => named(`type.${type}`, String(type ?? '').replaceAll('_', ' '));
 
