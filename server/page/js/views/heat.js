@@ -37,7 +37,7 @@ function whole({ months, recalls, freshness }) {
     const name = moment(`${month}-15`, { month: 'short', year: 'numeric' });
     return { name, count, total, title: t('growth.month', { month: name, count, total }) };
   });
-  const days = lastDays(recalls).map(({ date, count }) => ({ name: day(date), count, title: t('growth.day', { day: day(date), count }) }));
+  const days = lastDays(recalls).map(({ date, count }) => ({ name: moment(date, { month: 'short', day: 'numeric' }), count, title: t('growth.day', { day: day(date), count }) }));
   const asked = days.reduce((sum, { count }) => sum + count, 0);
   const all = Math.max(1, freshness.reduce((sum, { count }) => sum + count, 0));
   return h('div', { class: 'pictures', dataset: { testid: 'growth' } },
