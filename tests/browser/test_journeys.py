@@ -94,11 +94,18 @@ def test_the_list_is_filtered_by_type_words_and_standing_and_the_address_keeps_i
     page.get_by_test_id("filter-time").select_option("")
     sees(page, "count", "2 memories")
     page.get_by_test_id("reset").click()
+    page.get_by_test_id("reset").wait_for(state="hidden")
     sees(page, "type-any", "All22")
     page.get_by_test_id("filter-pinned").click()
     sees(page, "count", "1 memory")
     page.get_by_test_id("filter-words").fill("no such words anywhere")
     sees(page, "empty", "Nothing fits these filters")
+
+
+def test_the_types_count_what_another_program_writes(page: Page, site: Site) -> None:
+    before = int(sees(page, "type-any").locator(".count").inner_text())
+    keep(site, "Counted", "One more.\n")
+    sees(page, "type-any", f"All{before + 1}")
 
 
 def test_a_memory_shows_its_text_its_standing_its_past_and_the_lines_it_came_from(page: Page) -> None:
@@ -301,6 +308,10 @@ def test_a_new_memory_is_written_then_deleted_then_brought_back(page: Page, site
     page.get_by_test_id("field-content").fill("有一家**安静**的茶馆。")
     page.get_by_test_id("preview").locator("strong").wait_for()
     page.get_by_test_id("new-priority").select_option("high")
+    assert page.get_by_test_id("new-private").is_disabled()
+    page.get_by_test_id("new-project").fill("garden")
+    assert page.get_by_test_id("new-private").is_enabled()
+    page.get_by_test_id("new-project").fill("")
     page.get_by_test_id("save").click()
     sees(page, "title", "京都")
     assert "安静" in text_on_disk(site, "entities/京都.md")

@@ -60,13 +60,13 @@ export function importanceMark(salience) {
 /** The steps of freshness: from which share on, and the colour. */
 export const FRESH = [[0.75, 'tone-1'], [0.5, 'tone-fading'], [0.25, 'tone-faint'], [0, 'tone-lost']];
 
-/** "Freshness 82%" with a short bar: what time has left of it; `named: false` where a label beside it says what it is. */
+/** "Freshness 82%" and a short bar: what time has left of it; `named: false` where a label beside it says what it is. */
 export function decayBar(decay, { named: said = true } = {}) {
   if (typeof decay !== 'number') return null;
   const share = Math.max(0, Math.min(1, decay));
   return h('span', { class: 'fresh', title: t('mark.fresh', { share: percent(share) }) },
-    h('span', { class: 'decay tone-1', 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(share * 100)}%` } })),
-    said ? t('mark.fresh.short', { share: percent(share) }) : percent(share));
+    said ? t('mark.fresh.short', { share: percent(share) }) : percent(share),
+    h('span', { class: 'decay tone-1', 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(share * 100)}%` } })));
 }
 
 /** "3 days ago", with the moment as its title. */

@@ -102,7 +102,10 @@ export async function view({ query, signal }) {
   });
   listKeys(list, signal);
   await load(0, Math.min(MOST, Math.max(PAGE, lengths.get(href('/', filters)) ?? 0)));
-  const again = () => load(0, Math.min(MOST, Math.max(PAGE, shown)));
+  const again = () => {
+    get('/about', {}, { signal }).then((now) => bar.recount(now.counts ?? {}), () => {}); // of a failure the list tells
+    return load(0, Math.min(MOST, Math.max(PAGE, shown)));
+  };
   window.addEventListener('changed', again, { signal });
   window.addEventListener('committed', async ({ detail: commits }) => {
     await again();
@@ -136,9 +139,8 @@ function filterBar(known, counts, labels, filters, change) {
   const held = known.filter((type) => counts[type.name] > 0 || type.name === filters.type).sort((left, right) => place(left) - place(right));
   const sum = (names) => names.reduce((all, name) => all + (counts[name] ?? 0), 0);
   const counted = (label, count) => [label, count > 0 && h('span', { class: 'count' }, number(count))];
-  const chips = [['', t('filter.all')], ...held.map((type) => [type.name, typeName(type.name)])].map(([value, label]) =>
-    h('button', { type: 'button', class: 'chip', value, dataset: { testid: `type-${value || 'any'}` }, on: { click: () => change('type', value) } },
-      counted(label, value ? counts[value] : sum(Object.keys(counts)))));
+  const chips = ['', ...held.map((type) => type.name)].map((value) =>
+    h('button', { type: 'button', class: 'chip', value, dataset: { testid: `type-${value || 'any'}` }, on: { click: () => change('type', value) } }));
   const others = h('button', { type: 'button', class: 'chip', 'aria-expanded': 'false', dataset: { testid: 'more-types' }, on: { click: () => {
     others.setAttribute('aria-expanded', String(others.getAttribute('aria-expanded') === 'false'));
     sync();
@@ -172,6 +174,7 @@ function filterBar(known, counts, labels, filters, change) {
     drawTags();
     const all = others.getAttribute('aria-expanded') === 'true';
     chips.forEach((chip, at) => {
+      fill(chip, chip.value ? counted(typeName(chip.value), counts[chip.value]) : counted(t('filter.all'), sum(Object.keys(counts))));
       chip.setAttribute('aria-pressed', String((filters.type ?? '') === chip.value));
       chip.hidden = !all && at > FIRST_TYPES && filters.type !== chip.value;
     });
@@ -185,5 +188,6 @@ function filterBar(known, counts, labels, filters, change) {
   const node = h('section', { class: 'filter-bar', 'aria-label': t('filter.title') },
     several && h('div', { class: 'chips', role: 'group', 'aria-label': t('filter.type') }, chips, others), tags,
     h('div', { class: 'row tight' }, field('words', { placeholder: t('filter.words'), 'aria-label': t('filter.words') }), sort, pinned, more, reset));
-  return { node, sync, counts: several };
+  const recount = (now) => { counts = now; sync(); };
+  return { node, sync, recount, counts: several };
 }
