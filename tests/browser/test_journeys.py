@@ -78,7 +78,7 @@ def told_page(browser: Browser, tmp_path: Path) -> Iterator[Page]:
 
 def test_the_list_is_filtered_by_type_words_and_standing_and_the_address_keeps_it(told_page: Page) -> None:
     page = told_page
-    sees(page, "count", "22 memories")
+    sees(page, "type-any", "All22")
     page.get_by_test_id("type-preferences").click()
     sees(page, "count", "4 memories")
     page.get_by_test_id("filter-words").fill("茶")
@@ -94,11 +94,18 @@ def test_the_list_is_filtered_by_type_words_and_standing_and_the_address_keeps_i
     page.get_by_test_id("filter-time").select_option("")
     sees(page, "count", "2 memories")
     page.get_by_test_id("reset").click()
-    sees(page, "count", "22 memories")
+    page.get_by_test_id("reset").wait_for(state="hidden")
+    sees(page, "type-any", "All22")
     page.get_by_test_id("filter-pinned").click()
     sees(page, "count", "1 memory")
     page.get_by_test_id("filter-words").fill("no such words anywhere")
     sees(page, "empty", "Nothing fits these filters")
+
+
+def test_the_types_count_what_another_program_writes(page: Page, site: Site) -> None:
+    before = int(sees(page, "type-any").locator(".count").inner_text())
+    keep(site, "Counted", "One more.\n")
+    sees(page, "type-any", f"All{before + 1}")
 
 
 def test_a_memory_shows_its_text_its_standing_its_past_and_the_lines_it_came_from(page: Page) -> None:
@@ -175,6 +182,7 @@ def test_importance_expiry_and_pin_are_changed_where_they_are_shown(page: Page, 
     page.keyboard.press("End")
     sees(page, "toast", "Saved: Standing")
     assert '"salience": 1' in text_on_disk(site, "notes/Standing.md")
+    page.get_by_test_id("standing-expires-set").click()
     page.get_by_test_id("standing-expires").fill("2031-05-04")
     page.get_by_text("Until 4 May 2031").wait_for()
     assert page.get_by_test_id("standing-expires").input_value() == "2031-05-04"
@@ -249,7 +257,8 @@ def test_a_memory_made_of_its_fields_says_each_of_them_once(page: Page) -> None:
         *("Common failures", "Vague questions bring news instead of documentation"),
     ]
     rows = sees(page, "fields").locator("tr").all_inner_texts()
-    assert rows[0] == "Success rate\t92%"
+    assert rows[0] == "Calls\t100"
+    assert "Success rate\t92%" in rows
     assert {"Average time\t1.2 s", "Total time\t2 min", "Total tokens\t150,000"} <= set(rows)
 
 
@@ -299,6 +308,10 @@ def test_a_new_memory_is_written_then_deleted_then_brought_back(page: Page, site
     page.get_by_test_id("field-content").fill("有一家**安静**的茶馆。")
     page.get_by_test_id("preview").locator("strong").wait_for()
     page.get_by_test_id("new-priority").select_option("high")
+    assert page.get_by_test_id("new-private").is_disabled()
+    page.get_by_test_id("new-project").fill("garden")
+    assert page.get_by_test_id("new-private").is_enabled()
+    page.get_by_test_id("new-project").fill("")
     page.get_by_test_id("save").click()
     sees(page, "title", "京都")
     assert "安静" in text_on_disk(site, "entities/京都.md")
@@ -312,7 +325,7 @@ def test_a_new_memory_is_written_then_deleted_then_brought_back(page: Page, site
 
 
 def test_language_and_theme_change_at_once_and_are_remembered(page: Page) -> None:
-    sees(page, "count", "memories")
+    sees(page, "memory-row")
     page.get_by_test_id("language").click()
     page.locator("h1", has_text="记忆").wait_for()
     assert page.locator("html").get_attribute("lang") == "zh-Hans"
@@ -335,7 +348,7 @@ def test_the_browsers_own_language_is_taken(visit: Visit) -> None:
 def test_everything_is_reached_by_keyboard_alone(page: Page, site: Site) -> None:
     keep(site, "Keys only", "Reached without a mouse.\n")
     page.reload()
-    sees(page, "count", "memories")
+    sees(page, "memory-row")
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "top-search"
     page.get_by_test_id("top-search").blur()
@@ -420,7 +433,7 @@ def test_a_wrong_key_is_asked_for_again_and_the_right_one_opens(page: Page, site
     sees(page, "key-wrong")
     page.get_by_test_id("key").fill(site.key)
     page.get_by_test_id("key-send").click()
-    sees(page, "count", "memories")
+    sees(page, "memory-row")
 
 
 def test_a_key_that_only_reads_is_told_so_and_offered_no_change(visit: Visit, site: Site) -> None:

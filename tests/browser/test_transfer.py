@@ -46,6 +46,7 @@ def test_notes_are_shown_before_they_come_and_are_taken_back(tab: Page, own_site
     with zipfile.ZipFile(tmp_path / "notes.zip", "w") as notes:
         notes.writestr("notes/Harbour.md", "# Harbour\n\nThe boat is blue.\n")
         notes.writestr("notes/茶.md", "# 茶\n\n早上喝绿茶。\n")
+    assert tab.get_by_test_id("import-look").is_disabled()
     tab.get_by_test_id("import-file").set_input_files(tmp_path / "notes.zip")
     tab.get_by_test_id("import-look").click()
     assert "would be new" in tab.get_by_test_id("import-preview").inner_text()

@@ -185,7 +185,7 @@ def test_a_hit_marks_what_matched_and_says_in_a_line_why_it_is_there(tab: Page) 
     _go(tab, "search?q=which floor is the OFFICE on")
     hit = _waits(tab, f'[data-uri="{_NEW_OFFICE}"]')
     assert hit.locator("mark").all_inner_texts() == ["Office", "office", "floor"]  # the first one in its name
-    assert hit.locator("[data-testid=hit-line]").inner_text() == "It says “office”, “floor”."
+    assert hit.locator("[data-testid=hit-line]").inner_text() == "Contains “office”, “floor”"
     _go(tab, "search?q=发票抬头写什么")
     hit = _waits(tab, '[data-testid=hit]:has-text("发票抬头要写公司全称")').first
     assert "发票抬头" in "".join(hit.locator("mark").all_inner_texts())
@@ -304,12 +304,12 @@ def test_a_conversation_opens_at_the_line_that_was_asked_for(tab: Page) -> None:
     assert wanted.get_attribute("data-line") == "2"
     assert "by the wall" in wanted.inner_text()
     assert "#3" in wanted.inner_text()  # people count from 1
-    assert "linked" in wanted.inner_text()
+    assert "the link points here" in wanted.inner_text()
     tab.wait_for_function("() => document.activeElement?.dataset.line === '2'")
     assert tab.locator(".segment").count() >= 2
 
 
-def test_conversations_that_are_not_remembered_yet_are_counted_and_shown_alone(tab: Page) -> None:
+def test_conversations_whose_memories_are_not_yet_extracted_are_counted_and_shown_alone(tab: Page) -> None:
     _go(tab, "sessions")
     every = _waits(tab, "[data-testid=session]").count()
     assert tab.inner_text("[data-testid=sessions-all] .count") == str(every)
@@ -328,14 +328,14 @@ def test_the_address_of_a_log_opens_its_conversation(tab: Page) -> None:
 def test_the_queue_begins_with_what_the_reader_decides_and_says_once_what_an_extraction_needs(tab: Page) -> None:
     _go(tab, "queue")
     rows = _waits(tab, "[data-testid=queue-row]")
-    review, remembered = tab.locator("main h2").all_inner_texts()[:2]
+    review, extractions = tab.locator("main h2").all_inner_texts()[:2]
     assert review.startswith("For your review ")
-    assert remembered == f"Conversations not yet remembered {rows.count()}"
-    assert all(re.search(r"\d messages? · ", said) for said in rows.all_inner_texts())
+    assert extractions == f"Conversations whose memories are not yet extracted {rows.count()}"
+    assert all(re.search(r" · \d+ messages?", said) for said in rows.all_inner_texts())
     assert "We fly to Osaka on 2 May." in " ".join(rows.all_inner_texts())  # by its title, not by its id
     for absent in ("queue-reason", "extract", "extract-all"):
         assert tab.get_by_test_id(absent).count() == 0
-    assert _waits(tab, "[data-testid=no-model]").inner_text() == "Remembering needs a language model."
+    assert _waits(tab, "[data-testid=no-model]").inner_text() == "Extracting memories needs a language model."
     assert tab.get_by_role("link", name="Set up a language model").get_attribute("href") == "#/settings"
 
 
@@ -385,7 +385,7 @@ def test_health_is_told_in_words_of_both_languages(tab: Page) -> None:
     assert "What is written in a file" in finding.inner_text()
     assert "save it as UTF-8" in finding.inner_text()
     figures = _waits(tab, "[data-testid=figures]").inner_text()
-    assert "To remember" in figures
+    assert "Not yet extracted" in figures
     tab.click("[data-testid=language]")
     tab.wait_for_selector("[data-testid=finding]:has-text('请另存为 UTF-8')")
     tab.click("[data-testid=language]")

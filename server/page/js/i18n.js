@@ -135,5 +135,5 @@ export function duration(count) {
 /** Bytes as B, kB or MB. */
 export function bytes(count) {
   const [size, unit] = count < 1000 ? [1, 'B'] : count < 1_000_000 ? [1000, 'kB'] : [1_000_000, 'MB'];
-  return `${number(count / size, { maximumFractionDigits: 1 })} ${unit}`;
+  return `${number(count / size, { minimumFractionDigits: size > 1 ? 1 : 0, maximumFractionDigits: 1 })} ${unit}`;
 }

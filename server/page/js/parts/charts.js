@@ -80,14 +80,13 @@ export function barRows(rows, { max, testid } = {}) {
  * Columns, one for each day, a day without anything being a gap.
  * @param {Array<{count: number, title: string, name: string}>} days Oldest first.
  */
-export function dayStrip(days, { label }) {
-  const most = Math.max(1, ...days.map((day) => day.count));
+export function dayStrip(days, { label, tick }) {
+  const most = Math.max(3, ...days.map((day) => day.count)); // so that one is low
   const columns = days.map(({ count, title }, at) => {
-    // The root of the count: a day of an import must not flatten all others.
-    const tall = count ? Math.max(0.08, Math.sqrt(count / most)) : 0.02;
+    const tall = count ? Math.max(0.08, count / most) : 0.02;
     return s('rect', { x: share((at + 0.15) / days.length), y: share(1 - tall), width: share(0.7 / days.length), height: share(tall), class: count ? 'chart-fill tone-1' : 'chart-track' }, s('title', {}, title));
   });
-  return plot([columns], { label, xs: ends(days) });
+  return plot([columns], { label, ys: steps(most, tick), xs: ends(days) });
 }
 
 /**
@@ -98,15 +97,19 @@ export function growthCurve(points, { label, tick }) {
   const most = Math.max(1, points.at(-1).total);
   const x = (at) => (at + 1) / points.length;
   const y = (total) => 1 - total / most;
-  const step = round(most / 4);
-  const ticks = Array.from({ length: Math.floor(most / step) + 1 }, (_, at) => [y(at * step), tick(at * step)]);
   return plot([
     stretched([[0, 1], ...points.map(({ total }, at) => [x(at), y(total)])], { under: true }),
     points.map(({ total, title }, at) => s('circle', { cx: share(x(at)), cy: share(y(total)), r: '3.5', class: 'chart-fill tone-1' }, s('title', {}, title))),
-  ], { label, testid: 'growth-curve', ys: ticks, xs: ends(points) });
+  ], { label, testid: 'growth-curve', ys: steps(most, tick), xs: ends(points) });
 }
 
 const ends = (named) => [...(named.length > 1 ? [[0, named[0].name]] : []), [1, named.at(-1).name]];
+
+/** Round numbers from 0 to `most` on an axis. */
+function steps(most, tick) {
+  const step = round(most / 4);
+  return Array.from({ length: Math.floor(most / step) + 1 }, (_, at) => [1 - (at * step) / most, tick(at * step)]);
+}
 
 /** The next of 1, 2, 5, 10, 20, 50 and so on. */
 function round(least) {

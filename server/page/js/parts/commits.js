@@ -29,15 +29,15 @@ function mainFiles(commit) {
   return own.length ? own : commit.files.filter((step) => !left.has(step.uri));
 }
 
-/** Sentences as nodes: "Created Tea, Osaka and 3 more"; `badge` stands after the first verb. */
-export function commitLines(commit, badge = null) {
+/** Sentences as nodes: "Created: Tea, Osaka and 3 more". */
+export function commitLines(commit) {
   const groups = new Map();
   for (const step of mainFiles(commit)) {
     const verb = verbOf(commit.kind, step);
     groups.set(verb, [...(groups.get(verb) ?? []), step]);
   }
-  return [...groups].map(([verb, steps], row) => h('p', { class: 'commit-line' },
-    h('span', { class: `verb verb-${verb}` }, t(`did.${verb}`)), ' ', row === 0 && badge && [badge, ' '],
+  return [...groups].map(([verb, steps]) => h('p', { class: 'commit-line' },
+    h('span', { class: `verb verb-${verb}` }, t('did.of', { verb: t(`did.${verb}`) })),
     steps.slice(0, NAMED).map((step, at) => [at ? t('list.comma') : null, fileLink(step)]),
     steps.length > NAMED ? ` ${t('did.more', { count: steps.length - NAMED })}` : null));
 }

@@ -1,7 +1,7 @@
 // One found item: what it is, the picture of its score, what speaks against it, and in words on demand why it is here.
 
 import { h } from '../dom.js';
-import { number, percent, t } from '../i18n.js';
+import { capital, number, percent, t } from '../i18n.js';
 import { linkOf, nameOf } from './addresses.js';
 import { legend, stackedBar } from './charts.js';
 import { typeBadge, typeName, when } from './marks.js';
@@ -39,16 +39,16 @@ export function hitCard(hit, search, query) {
   return h('li', { class: 'hit', dataset: { testid: 'hit', uri: hit.uri } },
     h('div', { class: 'hit-head' },
       h('a', { class: 'hit-link', href: linkOf(hit.uri), dataset: { testid: 'hit-link', listItem: '' } }, titleOf(hit)),
-      typeBadge(hit.memory_type),
+      hit.memory_type !== 'profile' && typeBadge(hit.memory_type), // its title is its type
       hit.project ? h('span', { class: 'badge badge-project' }, hit.project) : null,
       h('span', { class: 'hit-score', title: t('search.score'), dataset: { testid: 'hit-match' } }, t(`search.match.${MATCHES.find(([from]) => explained.match >= from)[1]}`),
         h('span', { class: 'decay tone-1', 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(100 * explained.match)}%` } })))),
     h('p', { class: 'hit-abstract', dataset: { testid: 'hit-passage' } }, hit.passage ? marked(hit.passage, hit.marks) : hit.abstract),
-    h('div', { class: 'hit-foot' }, h('span', { dataset: { testid: 'hit-line' } }, lineOf(hit, search)),
+    h('div', { class: 'hit-foot' },
+      h('span', {}, h('span', { dataset: { testid: 'hit-line' } }, lineOf(hit, search)), ' · ', when(hit.updated_at, 'mark.changed'), hit.accesses ? ` · ${t('mark.accesses', { count: hit.accesses })}` : null),
       MARKS.filter((mark) => hit.why[mark] !== undefined).map((mark) =>
         h('span', { class: `mark mark-${mark}`, title: t(`why.${mark}.more`) }, t(`why.${mark}.mark`))),
-      hit.confidence < 1 ? h('span', { class: 'mark' }, t('search.confidence', { share: percent(hit.confidence) })) : null,
-      h('span', {}, when(hit.updated_at, 'mark.changed'), hit.accesses ? ` · ${t('mark.accesses', { count: hit.accesses })}` : null)),
+      hit.confidence < 1 ? h('span', { class: 'mark' }, t('search.confidence', { share: percent(hit.confidence) })) : null),
     rivals.map((rival) => h('p', { class: 'hit-rival', dataset: { testid: 'hit-rival' } },
       h('span', { class: 'hit-rival-verb' }, t(rival.relation === 'replaced_by' ? 'search.replaced' : 'search.contradicted')), ' ',
       h('a', { href: linkOf(rival.uri) }, rival.abstract || nameOf(rival.uri)), ' ',
@@ -92,8 +92,7 @@ function lineOf(hit, search) {
     why.project && t('why.line.project'),
   ].filter(Boolean);
   if (parts.length === 0) parts.push(t(search.hybrid ? 'why.line.weak' : 'why.line.weak_words'));
-  const line = t('why.line', { parts: parts.join(t('why.line.and')) });
-  return line[0].toUpperCase() + line.slice(1);
+  return capital(parts.join(t('why.line.and')));
 }
 
 function bar(hit, { parts, lost }) {

@@ -13,6 +13,12 @@ export const HUES = {
 /** The types as people meet them, from themselves to their tools. */
 export const ORDER = ['profile', 'preferences', 'facts', 'entities', 'events', 'tasks', 'notes', 'reflections', 'cases', 'patterns', 'tools', 'skills', 'assistant_knowledge'];
 
+/** What the colours of these types mean, as items of a legend: types of one colour together. */
+export function hueKey(types) {
+  const hues = Map.groupBy(ORDER.filter((type) => types.has(type)), (type) => HUES[type]);
+  return [...hues].map(([hue, names]) => h('li', {}, h('i', { class: `dot hue-${hue}` }), names.map(typeName).join(t('list.comma'))));
+}
+
 /** A type's name in the reader's language; types of the owner's own keep theirs. */
 export const typeName = (type) => named(`type.${type}`, String(type ?? '').replaceAll('_', ' '));
 
@@ -54,13 +60,13 @@ export function importanceMark(salience) {
 /** The steps of freshness: from which share on, and the colour. */
 export const FRESH = [[0.75, 'tone-1'], [0.5, 'tone-fading'], [0.25, 'tone-faint'], [0, 'tone-lost']];
 
-/** "Freshness 82%" with a short bar: what time has left of it; `named: false` where a label beside it says what it is. */
+/** "Freshness 82%" and a short bar: what time has left of it; `named: false` where a label beside it says what it is. */
 export function decayBar(decay, { named: said = true } = {}) {
   if (typeof decay !== 'number') return null;
   const share = Math.max(0, Math.min(1, decay));
   return h('span', { class: 'fresh', title: t('mark.fresh', { share: percent(share) }) },
-    h('span', { class: 'decay tone-1', 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(share * 100)}%` } })),
-    said ? t('mark.fresh.short', { share: percent(share) }) : percent(share));
+    said ? t('mark.fresh.short', { share: percent(share) }) : percent(share),
+    h('span', { class: 'decay tone-1', 'aria-hidden': 'true' }, h('i', { style: { inlineSize: `${Math.round(share * 100)}%` } })));
 }
 
 /** "3 days ago", with the moment as its title. */

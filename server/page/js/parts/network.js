@@ -5,7 +5,7 @@ import { h } from '../dom.js';
 import { named } from '../i18n.js';
 import { HUES } from './marks.js';
 
-const LABEL_CHARS = 28;
+const LABEL_CHARS = 54;
 const COLUMN_PX = 110;
 const ROW_PX = 74;
 const EDGE_PX = 44; // room for the buttons; less in a narrow picture
@@ -56,14 +56,14 @@ async function begin(box, nodes, edges, choose, enter, held) {
   const { default: cytoscape } = await import('/ui/vendor/cytoscape.js');
   if (held.stopped) return;
   const colour = reader(box);
-  const short = (name) => (name.length > LABEL_CHARS ? `${name.slice(0, LABEL_CHARS - 1).trimEnd()}…` : name);
+  const cut = (name) => (name.length > LABEL_CHARS ? `${name.slice(0, LABEL_CHARS - 1).trimEnd()}…` : name);
   held.drawing = cytoscape({
     container: box,
     minZoom: 0.2,
     maxZoom: 2,
     userZoomingEnabled: false, // the wheel scrolls the page; there are buttons
     elements: [
-      ...nodes.map((node) => ({ data: { id: node.uri, label: short(node.name), wrap: /[\u3040-\u9fff]/.test(node.name) ? 'anywhere' : 'whitespace', size: node.type === 'conversation' ? 16 : 14 + 22 * (node.salience ?? 0.5), hue: colour(node.type === 'conversation' ? '--text' : `--c${HUES[node.type] ?? 6}`), across: 'center', down: 'bottom', x: 0, y: LABEL_GAP_PX, shape: node.type === 'conversation' ? 'round-rectangle' : 'ellipse' } })),
+      ...nodes.map((node) => ({ data: { id: node.uri, label: cut(node.name.replace(/^\d{4}-\d\d-\d\d\s+/, '')), wrap: /[\u3040-\u9fff]/.test(node.name) ? 'anywhere' : 'whitespace', size: node.type === 'conversation' ? 16 : 14 + 22 * (node.salience ?? 0.5), hue: colour(node.type === 'conversation' ? '--text' : `--c${HUES[node.type] ?? 6}`), across: 'center', down: 'bottom', x: 0, y: LABEL_GAP_PX, shape: node.type === 'conversation' ? 'round-rectangle' : 'ellipse' } })),
       ...edges.map((edge, at) => ({ data: { id: `edge ${at}`, source: edge.source, target: edge.target, label: named(`relation.${edge.relation}`, edge.relation), width: 1 + 3 * edge.strength, hue: colour(edge.relation === 'contradicts' ? '--bad' : '--line-strong'), dash: DASHES[edge.relation] ?? 'solid', arrow: ['similar', 'contradicts'].includes(edge.relation) ? 'none' : 'triangle' } })),
     ],
     style: [

@@ -8,6 +8,8 @@ import { receiptToast } from './receipt.js';
 import { tagEditor } from './tags.js';
 import { toast, toastError } from './toast.js';
 
+const decimal = (value) => number(value, { minimumFractionDigits: 1 });
+
 /** The controls; `changed(entry)` is called with what the server now holds. */
 export function standingControls(entry, changed) {
   let held = entry;
@@ -51,21 +53,27 @@ export function standingControls(entry, changed) {
     controls.push((now) => { input.checked = name === 'active' ? now.active !== false : Boolean(now[name]); });
     return h('label', { class: 'switch' }, input, h('span', {}, label));
   };
-  const until = h('input', { id: 'standing-expires', type: 'date', disabled: readOnly, 'aria-describedby': 'standing-expires-help', dataset: { testid: 'standing-expires' },
+  const until = h('input', { id: 'standing-expires', type: 'date', disabled: readOnly, dataset: { testid: 'standing-expires' },
     on: { change: () => change({ expires_at: until.value }) } });
-  controls.push((now) => { until.value = now.expires_at ? lastDay(now.expires_at) : ''; });
+  const never = h('div', { class: 'split' }, h('span', { class: 'muted' }, t('memory.expires.never')), !readOnly && h('button', { type: 'button', class: 'button small', dataset: { testid: 'standing-expires-set' }, on: { click: () => {
+    [until.hidden, never.hidden] = [false, true];
+    until.focus();
+  } } }, t('memory.expires.set')));
+  controls.push((now) => {
+    until.value = now.expires_at ? lastDay(now.expires_at) : '';
+    [until.hidden, never.hidden] = [!now.expires_at, Boolean(now.expires_at)];
+  });
 
   const tags = tagEditor((names) => change({ tags: names }), readOnly);
   controls.push((now) => tags.sync(now.tags));
 
   const node = h('div', { class: 'stack standing' },
     tags.node,
-    slider('salience', t('importance.label'), '', (value) => `${t(`importance.${importanceLevel(value)}`)} · ${number(value)}`),
-    slider('confidence', t('memory.confidence'), t('memory.confidence.help'), (value) => number(value)),
+    slider('salience', t('importance.label'), '', (value) => `${t(`importance.${importanceLevel(value)}`)} · ${decimal(value)}`),
+    slider('confidence', t('memory.confidence'), t('memory.confidence.help'), decimal),
     flag('pinned', t('memory.pinned')),
     flag('active', t('memory.active')),
-    h('div', { class: 'field' }, h('label', { for: 'standing-expires' }, t('memory.expires')), until,
-      h('span', { class: 'help', id: 'standing-expires-help' }, t('memory.expires.help'))));
+    h('div', { class: 'field' }, h('label', { for: 'standing-expires' }, t('memory.expires')), until, never));
   sync();
   return { node, change, hold: (now) => { held = now; sync(); }, held: () => held };
 }

@@ -17,7 +17,7 @@ export function tokens(facts) {
   return h('section', { class: 'card stack tight', 'aria-labelledby': 'tokens-title', dataset: { testid: 'tokens' } },
     h('div', { class: 'row' }, h('h3', { id: 'tokens-title' }, t('tokens.title')), h('span', { class: 'spacer' }),
       h('button', { type: 'button', class: 'button', dataset: { testid: 'token-issue' }, on: { click: async () => { if (await issue(facts)) draw(); } } }, t('tokens.issue'))),
-    h('p', { class: 'muted' }, t('tokens.lede')), box);
+    h('p', { class: 'muted small' }, t('tokens.lede')), box);
 }
 
 function listed(rows, draw) {

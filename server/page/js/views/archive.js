@@ -22,27 +22,27 @@ export async function view({ query: { words = '' }, signal }) {
   const facts = await about();
   const list = h('div', { class: 'archive-list' });
   const field = h('input', { type: 'search', value: words, maxlength: '500', placeholder: t('archive.words'), 'aria-label': t('archive.words'), dataset: { testid: 'archive-words' } });
+  const form = h('form', { class: 'search-line', role: 'search', hidden: !words, on: { submit: (event) => {
+    event.preventDefault();
+    remember(href('/archive', { words: field.value.trim() }));
+    show(list, field.value.trim(), facts);
+  } } }, field, h('button', { type: 'submit', class: 'button' }, t('archive.search')));
   const page = h('section', { class: 'view view-archive' },
-    h('header', { class: 'view-head' }, h('h1', {}, t('archive.title')), h('p', { class: 'lede' }, t('archive.lede'))),
-    h('form', { class: 'search-line', role: 'search', on: { submit: (event) => {
-      event.preventDefault();
-      remember(href('/archive', { words: field.value.trim() }));
-      show(list, field.value.trim(), facts);
-    } } }, field, h('button', { type: 'submit', class: 'button' }, t('archive.search'))),
-    list);
+    h('header', { class: 'view-head' }, h('h1', {}, t('archive.title')), h('p', { class: 'lede' }, t('archive.lede'))), form, list);
   fromField(page, 'input[type=search]', '.archive-name');
   listKeys(page, signal);
-  show(list, words, facts);
+  show(list, words, facts).then((some) => { form.hidden = !some && !words; });
   return page;
 }
 
+/** Show what holds the words; whether there is any. */
 async function show(list, words, facts) {
   fill(list, loading(5));
   try {
     const { archived, more } = await get('/archive', { words, limit: MOST });
     if (!archived.length) {
       fill(list, words ? emptyBox(BOX, t('archive.nothing'), t('archive.nothing.more', { words })) : emptyBox(BOX, t('archive.none'), t('archive.none.more')));
-      return;
+      return false;
     }
     fill(list, h('p', { class: 'muted small', role: 'status' }, t('archive.count', { count: archived.length })),
       growing(archived, (entry) => row(entry, facts), { size: SHOWN, props: { class: 'archive-rows card' } }),
@@ -50,6 +50,7 @@ async function show(list, words, facts) {
   } catch (error) {
     fill(list, failure(error, () => show(list, words, facts)));
   }
+  return true;
 }
 
 function row(entry, facts) {

@@ -5,7 +5,7 @@ import { fill, h } from '../dom.js';
 import { day, locale, t } from '../i18n.js';
 import { href, remember } from '../router.js';
 import { linkOf } from '../parts/addresses.js';
-import { HUES, nameOf } from '../parts/marks.js';
+import { HUES, hueKey, nameOf } from '../parts/marks.js';
 import { failure } from '../parts/states.js';
 
 const SHOWN = 2;
@@ -17,7 +17,8 @@ export async function view({ query, signal }) {
   const state = { month: /^\d{4}-\d\d$/.test(query.month ?? '') ? query.month : keyOf(new Date()) };
   const heading = h('h2', { 'aria-live': 'polite', dataset: { testid: 'calendar-month' } });
   const body = h('div');
-  const none = h('p', { class: 'muted small', role: 'status', hidden: true, dataset: { testid: 'calendar-none' } }, t('calendar.none'));
+  const none = h('p', { class: 'muted small', role: 'status', hidden: true, dataset: { testid: 'calendar-none' } });
+  const key = h('ul', { class: 'chart-legend' });
   const step = (by) => {
     const [year, month] = state.month.split('-').map(Number);
     state.month = keyOf(new Date(year, month - 1 + by, 1));
@@ -35,7 +36,9 @@ export async function view({ query, signal }) {
       const first = new Date(`${asked}-01T12:00`);
       fill(heading, first.toLocaleDateString(locale(), { month: 'long', year: 'numeric' }));
       now.disabled = asked === keyOf(new Date());
+      fill(none, t(found.added.length ? 'calendar.none.added' : 'calendar.none'));
       none.hidden = found.events.length > 0;
+      fill(key, hueKey(new Set([...found.events, ...found.added].map((each) => each.memory_type))));
       fill(body, grid(first, found));
     } catch (error) {
       if (error.name !== 'AbortError') fill(body, failure(error, load));
@@ -48,7 +51,7 @@ export async function view({ query, signal }) {
     h('header', { class: 'view-head' }, h('h1', {}, t('calendar.title')), h('p', { class: 'lede' }, t('calendar.lede'))),
     h('div', { class: 'row' }, button('earlier', () => step(-1), '‹'), heading, button('later', () => step(1), '›'),
       now, none),
-    body);
+    h('div', { class: 'stack' }, body, key));
 }
 
 /** Weeks from Monday on; on a narrow screen only the days that hold something. */

@@ -128,7 +128,7 @@ function editor(root, path, draft, keys, signal) {
 function inputs(draft, touched) {
   const fields = draft.entry.fields ?? [];
   const set = (name, value) => { draft.values[name] = value; touched(); };
-  const tags = h('input', { id: 'edit-tags', type: 'text', autocomplete: 'off', value: draft.tags ?? (draft.entry.tags ?? []).join(', '), dataset: { testid: 'field-tags' },
+  const tags = h('input', { id: 'edit-tags', type: 'text', autocomplete: 'off', placeholder: t('edit.tags.example'), value: draft.tags ?? (draft.entry.tags ?? []).join(', '), dataset: { testid: 'field-tags' },
     on: { input: () => { draft.tags = tags.value; touched(); } } });
   return [
     fields.filter((field) => settable(field)).map((field) => {

@@ -8,7 +8,7 @@ import { go, href, remember } from '../router.js';
 import { about } from '../state.js';
 import { linkOf, nameOf } from '../parts/addresses.js';
 import { chipSelect } from '../parts/fields.js';
-import { HUES, ORDER, typeBadge, typeName } from '../parts/marks.js';
+import { HUES, ORDER, hueKey, typeBadge, typeName } from '../parts/marks.js';
 import { DASHES, drawGraph } from '../parts/network.js';
 import { receiptToast } from '../parts/receipt.js';
 import { empty, failure } from '../parts/states.js';
@@ -35,11 +35,14 @@ export async function view({ query, signal }) {
     remember(href('/graph', asked));
     around.hidden = !asked.around;
     const days = Number(asked.time);
+    const after = days ? new Date(Date.now() - days * DAY_MS).toISOString() : '';
     let found;
+    let resting;
     try {
-      found = await get('/graph', {
-        types: asked.type ? [asked.type] : [], around: asked.around, after: days ? new Date(Date.now() - days * DAY_MS).toISOString() : '',
-      }, { signal });
+      [found, { total: resting }] = await Promise.all([
+        get('/graph', { types: asked.type ? [asked.type] : [], around: asked.around, after }, { signal }),
+        asked.around ? { total: 0 } : get('/entries', { memory_type: asked.type, updated_after: after, active: false, limit: 1 }, { signal }),
+      ]);
     } catch (error) {
       if (error.name !== 'AbortError') fill(list, failure(error, load));
       return;
@@ -57,7 +60,7 @@ export async function view({ query, signal }) {
     const told = state.drawn.filter((node) => node.type === CONVERSATION).length;
     fill(status, t('home.count', { count: state.drawn.length - told }), told > 0 && [t('list.comma'), t('sessions.count', { count: told })],
       loose > 0 && [' · ', t('graph.loose', { count: loose }), h('button', { type: 'button', class: 'link-button', dataset: { testid: 'graph-to-list' }, on: { click: openList } }, t('graph.loose.list'))],
-      found.left_out > 0 && ` · ${t('graph.left_out', { count: found.left_out })}`);
+      resting > 0 && ` · ${t('graph.resting', { count: resting })}`, found.left_out > 0 && ` · ${t('graph.left_out', { count: found.left_out })}`);
     canvas.parentElement.hidden = found.nodes.length === 0;
     fill(key, keyOf());
     fill(list, found.nodes.length === 0 ? empty(t('graph.none'), t('graph.none.text')) : nodeList());
@@ -99,13 +102,11 @@ export async function view({ query, signal }) {
     box.scrollIntoView({ block: 'start' });
   }
 
-  /** What the colours and lines of the picture mean: types of one colour together. */
+  /** What the colours and lines of the picture mean. */
   function keyOf() {
-    const hues = new Map();
-    for (const type of ORDER) if (state.drawn.some((node) => node.type === type)) hues.set(HUES[type], [...(hues.get(HUES[type]) ?? []), typeName(type)]);
     const relations = Object.entries({ ...DASHES, contradicts: 'bad' }).filter(([relation]) => state.found.edges.some((edge) => edge.relation === relation));
     return [
-      [...hues].map(([hue, names]) => h('li', {}, h('i', { class: `dot hue-${hue}` }), names.join(t('list.comma')))),
+      hueKey(new Set(state.drawn.map((node) => node.type))),
       state.drawn.some((node) => node.type === CONVERSATION) && h('li', {}, h('i', { class: 'dot told' }), t('graph.conversation')),
       relations.map(([relation, look]) => h('li', {}, h('i', { class: `line ${look}` }), t(`relation.${relation}`))),
       h('li', {}, t('graph.size')),

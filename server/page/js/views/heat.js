@@ -37,16 +37,16 @@ function whole({ months, recalls, freshness }) {
     const name = moment(`${month}-15`, { month: 'short', year: 'numeric' });
     return { name, count, total, title: t('growth.month', { month: name, count, total }) };
   });
-  const days = lastDays(recalls).map(({ date, count }) => ({ name: day(date), count, title: t('growth.day', { day: day(date), count }) }));
+  const days = lastDays(recalls).map(({ date, count }) => ({ name: moment(date, { month: 'short', day: 'numeric' }), count, title: t('growth.day', { day: day(date), count }) }));
   const asked = days.reduce((sum, { count }) => sum + count, 0);
   const all = Math.max(1, freshness.reduce((sum, { count }) => sum + count, 0));
   return h('div', { class: 'pictures', dataset: { testid: 'growth' } },
     picture('growth.title', points.length ? [said(t('growth.label', { count: total })), growthCurve(points, { label: t('growth.label', { count: total }), tick: number }),
       table(['growth.column.month', 'growth.column.new', 'growth.column.total'], points.map(({ name, count, total: sum }) => [name, number(count), number(sum)]))] : h('p', { class: 'muted' }, t('growth.none'))),
-    picture('growth.use', said(t('growth.use.said', { count: asked })), dayStrip(days, { label: t('growth.use.said', { count: asked }) }),
+    picture('growth.use', said(t('growth.use.said', { count: asked })), dayStrip(days, { label: t('growth.use.said', { count: asked }), tick: number }),
       table(['growth.column.day', 'growth.column.asked'], days.filter(({ count }) => count).map(({ name, count }) => [name, number(count)]))),
     picture('growth.fresh', said(t('growth.fresh.said')),
-      barRows(freshness.map(({ count }, at) => ({ name: t(`growth.fresh.${at}`), value: count, text: `${number(count)} · ${percent(count / all)}`, tone: FRESH[at][1] })), { max: all, testid: 'freshness' })));
+      barRows(freshness.map(({ count }, at) => ({ name: t(`growth.fresh.${at}`), value: count, text: t('growth.fresh.share', { count, share: percent(count / all) }), tone: FRESH[at][1] })), { max: all, testid: 'freshness' })));
 }
 
 const said = (text) => h('p', { class: 'muted small' }, text);

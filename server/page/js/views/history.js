@@ -74,8 +74,8 @@ function commitItem(commit, writable) {
     h('div', { class: 'commit-head' },
       h('time', { class: 'commit-time', datetime: commit.at }, moment(commit.at, { timeStyle: 'short' })),
       h('span', { class: 'muted small' }, authorName(commit)),
-      marks(commit)),
-    commitLines(commit, kindBadge(commit)),
+      kindBadge(commit), marks(commit)),
+    commitLines(commit),
     h('p', { class: 'commit-acts small' },
       h('a', { href: href(place), dataset: { testid: 'commit-link', listItem: '' } }, t('history.show')),
       writable && !commit.undone_by && h('a', { href: href(place, { undo: 1 }), dataset: { testid: 'commit-undo' } }, t('history.undo'))));

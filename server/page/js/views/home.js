@@ -65,7 +65,7 @@ export async function view({ query, signal }) {
       if (focused) [...list.children].find((row) => row.dataset.uri === focused)?.querySelector('a').focus({ preventScroll: true });
       shown = offset + page.entries.length;
       lengths.set(href('/', filters), shown);
-      count.textContent = countText(shown, page.total);
+      count.textContent = isNarrowed() || shown < page.total || !bar.counts ? countText(shown, page.total) : '';
       bar.node.hidden = page.total === 0 && Object.keys(filters).length === 0;
       fill(more, shown === 0 ? nothing() : shown < page.total && h('button', {
         type: 'button', class: 'button', dataset: { testid: 'more' }, on: { click: () => load(shown) } }, t('action.more')));
@@ -77,9 +77,11 @@ export async function view({ query, signal }) {
     }
   }
 
+  const isNarrowed = () => Object.keys(filters).some((name) => name !== 'sort');
+
   function nothing() {
     count.textContent = '';
-    if (Object.keys(filters).some((name) => name !== 'sort')) {
+    if (isNarrowed()) {
       return empty(t('home.none'), t('home.none.text'), h('a', { class: 'button', href: '#/' }, t('action.reset')));
     }
     return empty(t('home.empty'), t('home.empty.text'), h('a', { class: 'button primary', href: '#/new' }, t('shell.new')));
@@ -100,7 +102,10 @@ export async function view({ query, signal }) {
   });
   listKeys(list, signal);
   await load(0, Math.min(MOST, Math.max(PAGE, lengths.get(href('/', filters)) ?? 0)));
-  const again = () => load(0, Math.min(MOST, Math.max(PAGE, shown)));
+  const again = () => {
+    get('/about', {}, { signal }).then((now) => bar.recount(now.counts ?? {}), () => {}); // of a failure the list tells
+    return load(0, Math.min(MOST, Math.max(PAGE, shown)));
+  };
   window.addEventListener('changed', again, { signal });
   window.addEventListener('committed', async ({ detail: commits }) => {
     await again();
@@ -132,9 +137,10 @@ function filterBar(known, counts, labels, filters, change) {
   };
   const place = (type) => (ORDER.includes(type.name) ? ORDER.indexOf(type.name) : ORDER.length);
   const held = known.filter((type) => counts[type.name] > 0 || type.name === filters.type).sort((left, right) => place(left) - place(right));
-  const chips = [['', t('filter.all')], ...held.map((type) => [type.name, typeName(type.name)])].map(([value, label]) =>
-    h('button', { type: 'button', class: 'chip', value, dataset: { testid: `type-${value || 'any'}` }, on: { click: () => change('type', value) } },
-      label, counts[value] > 0 && h('span', { class: 'count' }, number(counts[value]))));
+  const sum = (names) => names.reduce((all, name) => all + (counts[name] ?? 0), 0);
+  const counted = (label, count) => [label, count > 0 && h('span', { class: 'count' }, number(count))];
+  const chips = ['', ...held.map((type) => type.name)].map((value) =>
+    h('button', { type: 'button', class: 'chip', value, dataset: { testid: `type-${value || 'any'}` }, on: { click: () => change('type', value) } }));
   const others = h('button', { type: 'button', class: 'chip', 'aria-expanded': 'false', dataset: { testid: 'more-types' }, on: { click: () => {
     others.setAttribute('aria-expanded', String(others.getAttribute('aria-expanded') === 'false'));
     sync();
@@ -149,7 +155,7 @@ function filterBar(known, counts, labels, filters, change) {
     fill(tags, [...chosen.map((tag) => [tag]), ...others].map(([tag, many]) => h('button', {
       type: 'button', class: 'chip', 'aria-pressed': String(chosen.includes(tag)), dataset: { testid: `filter-tag-${tag}` },
       on: { click: () => change('tag', (chosen.includes(tag) ? chosen.filter((each) => each !== tag) : [...chosen, tag]).join(',')) },
-    }, `#${tag}`, many > 0 && h('span', { class: 'count' }, number(many)))));
+    }, counted(`#${tag}`, many))));
     tags.hidden = tags.childElementCount === 0;
   };
   const reset = h('a', { class: 'chip', href: '#/', dataset: { testid: 'reset' } }, t('action.reset'));
@@ -168,17 +174,20 @@ function filterBar(known, counts, labels, filters, change) {
     drawTags();
     const all = others.getAttribute('aria-expanded') === 'true';
     chips.forEach((chip, at) => {
+      fill(chip, chip.value ? counted(typeName(chip.value), counts[chip.value]) : counted(t('filter.all'), sum(Object.keys(counts))));
       chip.setAttribute('aria-pressed', String((filters.type ?? '') === chip.value));
       chip.hidden = !all && at > FIRST_TYPES && filters.type !== chip.value;
     });
     others.hidden = chips.length <= FIRST_TYPES + 1;
-    fill(others, t(all ? 'filter.fewer_types' : 'filter.more_types'));
+    fill(others, all ? t('filter.fewer_types') : counted(t('filter.more_types'), sum(chips.filter((chip) => chip.hidden).map((chip) => chip.value))));
     pinned.setAttribute('aria-pressed', String(filters.pinned === '1'));
     reset.hidden = Object.keys(filters).length === 0;
   };
   sync();
+  const several = held.length > 1;
   const node = h('section', { class: 'filter-bar', 'aria-label': t('filter.title') },
-    held.length > 1 && h('div', { class: 'chips', role: 'group', 'aria-label': t('filter.type') }, chips, others), tags,
+    several && h('div', { class: 'chips', role: 'group', 'aria-label': t('filter.type') }, chips, others), tags,
     h('div', { class: 'row tight' }, field('words', { placeholder: t('filter.words'), 'aria-label': t('filter.words') }), sort, pinned, more, reset));
-  return { node, sync };
+  const recount = (now) => { counts = now; sync(); };
+  return { node, sync, recount, counts: several };
 }

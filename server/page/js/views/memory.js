@@ -18,7 +18,7 @@ import { toast, toastError } from '../parts/toast.js';
 const MADE = new Set(['tools', 'skills']);
 const MADE_TEXT = /^(Tool|Skill|Static Description|Tool Memory Context|Skill Memory Context):/;
 const MADE_ITEM = /^(Success rate|Avg time|Best for|Optimal params|Recommended flow|Key dependencies|Common failures|Recommendation):/;
-const FIGURES = ['success_rate', 'total_calls', 'total_executions', 'fail_count', 'avg_time', 'total_time_ms', 'avg_tokens', 'total_tokens'];
+const FIGURES = ['total_calls', 'total_executions', 'fail_count', 'success_rate', 'total_time_ms', 'avg_time', 'total_tokens', 'avg_tokens'];
 const SAID = { success_rate: (value) => percent(value / 100), avg_time: (value) => duration(1000 * value), total_time_ms: duration };
 const saidOf = ({ name, value }) => (typeof value === 'number' ? (SAID[name] ?? number)(value) : String(value));
 
@@ -77,7 +77,7 @@ function entryView(first, path, signal) {
   return h('article', { class: 'memory', dataset: { testid: 'memory' } }, head,
     h('div', { class: 'memory-columns' },
       h('div', { class: 'stack wide' }, body,
-        told.length > 0 && section(t(made ? 'memory.totals' : 'memory.fields'), fieldTable(told)),
+        told.length > 0 && section(t(made ? 'memory.totals' : 'memory.fields'), fieldTable(told, made && 'numbers')),
         entry.memory_type && section(t('memory.relations'), relations(entry.links), entry.editable !== false && h('p', {}, h('a', { href: href('/graph', { around: entry.uri }), dataset: { testid: 'to-graph' } }, t('graph.open')))),
         entry.memory_type && section(t('memory.sources'), sources(entry), edited),
         section(t('memory.history'), past),
@@ -145,8 +145,8 @@ function sayFields(text, entry) {
   text.prepend(...[does && h('p', {}, saidOf(does)), others.length > 0 && h('dl', { class: 'told' }, others.map((field) => [h('dt', {}, fieldName(field.name)), h('dd', { class: 'prewrap' }, saidOf(field))]))].filter(Boolean));
 }
 
-function fieldTable(fields) {
-  return h('table', { class: 'data', dataset: { testid: 'fields' } }, h('tbody', {}, fields.map((field) =>
+function fieldTable(fields, kind) {
+  return h('table', { class: ['data', kind], dataset: { testid: 'fields' } }, h('tbody', {}, fields.map((field) =>
     h('tr', {}, h('th', { scope: 'row' }, fieldName(field.name)), h('td', { class: 'prewrap' }, saidOf(field))))));
 }
 

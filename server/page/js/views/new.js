@@ -78,11 +78,12 @@ function formFor(type, draft, dirty, signal) {
     if (name === 'content') live.soon();
   };
   const create = h('button', { type: 'submit', class: 'button primary', disabled: !dirty(), dataset: { testid: 'save' } }, t('action.save'));
+  const [place, secret] = project(draft);
   const written = h('div', { class: 'stack' },
     own.map((field) => fieldInput(field, draft.values[field.name], touched, { required: field.merge_op === 'immutable' })),
     counts.length > 0 && h('details', {}, h('summary', {}, t('new.counts')),
       h('div', { class: 'filter-grid' }, counts.map((field) => fieldInput(field, draft.values[field.name], touched)))),
-    type !== LOG && [h('div', { class: 'filter-grid' }, importance(draft), project(draft)), secret(draft)],
+    type !== LOG && [h('div', { class: 'filter-grid' }, importance(draft), place), secret],
     problem);
   const form = h('form', { class: 'stack', novalidate: true },
     hasText ? h('div', { class: 'edit-columns' }, written, h('section', { class: 'stack tight beside' }, h('h2', {}, t('edit.preview')), preview)) : written,
@@ -117,7 +118,7 @@ async function remember(type, draft, fields) {
     fields: given.length > 0 ? Object.fromEntries(given) : undefined,
     priority: draft.priority,
     project: draft.project.trim() || undefined,
-    private: draft.private || undefined,
+    private: (draft.private && draft.project.trim() !== '') || undefined,
   });
   drafts.delete(DRAFT);
   setGuard(null);
@@ -137,12 +138,14 @@ function importance(draft) {
   return h('div', { class: 'field' }, h('label', { for: 'new-priority' }, t('importance.label')), select);
 }
 
+/** The fields for the project, and for whether only it sees the memory. */
 function project(draft) {
-  const field = h('input', { id: 'new-project', type: 'text', autocomplete: 'off', value: draft.project, placeholder: t('new.project.help'), on: { input: () => { draft.project = field.value; } } });
-  return h('div', { class: 'field' }, h('label', { for: 'new-project' }, t('memory.project')), field);
-}
-
-function secret(draft) {
-  const box = h('input', { type: 'checkbox', checked: draft.private, on: { change: () => { draft.private = box.checked; } } });
-  return h('label', { class: 'switch' }, box, h('span', {}, t('new.private')));
+  const box = h('input', { type: 'checkbox', checked: draft.private, disabled: !draft.project.trim(), dataset: { testid: 'new-private' }, on: { change: () => { draft.private = box.checked; } } });
+  const field = h('input', { id: 'new-project', type: 'text', autocomplete: 'off', value: draft.project, placeholder: t('new.project.help'), dataset: { testid: 'new-project' }, on: { input: () => {
+    draft.project = field.value;
+    box.disabled = !draft.project.trim();
+    box.checked = draft.private && !box.disabled;
+  } } });
+  return [h('div', { class: 'field' }, h('label', { for: 'new-project' }, t('memory.project')), field),
+    h('label', { class: 'switch' }, box, h('span', {}, t('new.private')))];
 }

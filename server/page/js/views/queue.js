@@ -31,7 +31,8 @@ function extractions(facts, waiting, titles) {
   const able = facts.model?.llm !== 'none';
   const missing = !able && facts.writable && waiting.length > 0;
   const draw = (rows) => fill(box,
-    h('div', { class: 'split' }, h('div', {}, heading('queue-extractions', t('queue.extractions'), rows.length), missing && h('p', { class: 'hint', dataset: { testid: 'no-model' } }, t('queue.no_model.needed'))),
+    h('div', { class: 'split' }, h('div', {}, heading('queue-extractions', t('queue.extractions'), rows.length),
+      h('p', { class: 'hint' }, missing && [h('span', { dataset: { testid: 'no-model' } }, t('queue.no_model.needed')), ' '], rows.length > 1 && t('queue.order'))),
       missing && h('a', { class: 'button primary', href: '#/settings' }, t('queue.no_model.go')),
       rows.length > 0 && facts.writable && able && extractButton(t('queue.extract_all'), undefined, 'extract-all')),
     outcome,
@@ -62,7 +63,7 @@ function extractions(facts, waiting, titles) {
       facts.writable && able ? [h('span', { class: 'spacer' }), extractButton(t('queue.extract'), entry.session_id, 'extract')] : null),
     whyOf(entry),
     h('p', { class: 'muted small' },
-      h('time', { datetime: entry.since, title: moment(entry.since) }, t('queue.since', { messages: t('queue.messages', { count: entry.messages }), when: ago(entry.since) })),
+      h('time', { datetime: entry.since, title: moment(entry.since) }, t('queue.since', { messages: t('sessions.messages', { count: entry.messages }), when: ago(entry.since) })),
       entry.attempts ? ` · ${t('queue.attempts', { count: entry.attempts })}` : null,
       retry(entry)));
   draw(waiting);

@@ -88,8 +88,8 @@ function searchForm(state, names, projects, run) {
     choice('type', t('search.type'), [['', t('search.any')], ...names.map((name) => [name, typeName(name)])]),
     choice('days', t('search.time'), [['', t('search.any_time')], ...DAYS.map((days) => [String(days), t('search.days', { count: days })])]),
     choice('importance', t('search.importance'), [['', t('search.any')], ['normal', t('search.from_normal')], ['high', t('search.from_high')]]),
-    projects.length > 0 && choice('project', t('search.project'), [['', t('search.any')], ...projects.map((name) => [name, name])])),
-  h('div', { class: 'row' }, rank, hint),
+    projects.length > 0 && choice('project', t('search.project'), [['', t('search.any')], ...projects.map((name) => [name, name])]), rank),
+  hint,
   state.status);
 }
 

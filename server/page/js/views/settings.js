@@ -23,7 +23,7 @@ export async function view() {
         choice('language', LANGUAGES.map((each) => [each, NAMES[each]]), language(), setLanguage),
         choice('theme', ['auto', 'light', 'dark'].map((each) => [each, t(`shell.theme.${each}`)]), theme(), setTheme)),
       h('section', { class: 'card stack tight' }, h('h3', {}, t('settings.key')),
-        h('p', { class: 'muted' }, t(key() ? 'settings.key.set' : 'settings.key.none')),
+        h('p', { class: 'muted small' }, t(key() ? 'settings.key.set' : 'settings.key.none')),
         h('div', { class: 'actions' },
           h('button', { type: 'button', class: 'button', on: { click: renew } }, t('settings.key.other')),
           key() && h('button', { type: 'button', class: 'button', on: { click: async () => { await signOut(); forget(); show(); } } }, t('settings.key.forget')))),
@@ -31,7 +31,7 @@ export async function view() {
       facts.owner && [privateMode(facts), tokens(facts), card('clients.title', pending(clients, 2))],
       card('models.title', pending(models, 2)),
       h('section', { class: 'card stack tight' }, h('h3', {}, t('settings.about')), server(facts)),
-      facts.owner && card('server.title', h('p', { class: 'muted' }, t('server.lede')), pending(settingList, 6))));
+      facts.owner && card('server.title', h('p', { class: 'muted small' }, t('server.lede')), pending(settingList, 6))));
 }
 
 const card = (title, ...content) => h('section', { class: 'card stack tight' }, h('h3', {}, t(title)), content);

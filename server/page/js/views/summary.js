@@ -9,11 +9,12 @@ import { confirmed } from '../parts/dialogs.js';
 import { livePreview } from '../parts/fields.js';
 import { when } from '../parts/marks.js';
 import { receiptToast } from '../parts/receipt.js';
-import { complain, empty } from '../parts/states.js';
+import { complain, emptyBox } from '../parts/states.js';
 import { toast, toastError } from '../parts/toast.js';
 
 const DRAFT = 'rolling-summary';
 const PLACE = '#/summary';
+const SHEET = 'M6 3h9l4 4v14H6zM15 3v4h4M9 12h7M9 16h5';
 
 export async function view({ query, signal }) {
   const [now, facts] = await Promise.all([get('/rolling-summary', {}, { signal }), about()]);
@@ -23,7 +24,7 @@ export async function view({ query, signal }) {
 
 function reading(now, writable) {
   const edit = h('a', { class: 'button primary', href: `${PLACE}?edit=1`, dataset: { testid: 'edit' } }, t(now.text ? 'action.edit' : 'summary.write'));
-  if (!now.text) return empty(t('summary.empty'), t('summary.empty.text'), writable && edit);
+  if (!now.text) return emptyBox(SHEET, t('summary.empty'), t('summary.empty.text'), writable && edit);
   return h('div', { class: 'stack' },
     h('p', { class: 'memory-meta' }, h('span', { class: 'badge' }, t(`summary.by.${now.written_by}`)), when(now.updated_at)),
     h('div', { class: 'card page', dataset: { testid: 'body' } }, rendered(now.html)),

@@ -90,7 +90,7 @@ async function finished({ id }, progress, signal) {
 function importing(facts, { projects }, signal) {
   const out = box();
   let upload = null;
-  const field = fileInput('import-file', 'transfer.import.file', () => { upload = null; fill(out); });
+  const field = fileInput('import-file', 'transfer.import.file', () => { upload = null; look.disabled = !input.files.length; fill(out); });
   const input = field.querySelector('input');
   const project = h('input', { id: 'import-project', type: 'text', maxlength: '200', autocomplete: 'off', list: 'import-projects', placeholder: t('transfer.project.none'), dataset: { testid: 'import-project' } });
   const able = facts.model?.llm !== 'none';
@@ -104,7 +104,8 @@ function importing(facts, { projects }, signal) {
     if (!dry_run) window.dispatchEvent(new Event('changed'));
     return [told(report, dry_run), dry_run ? h('div', { class: 'actions' }, button('transfer.import.go', 'import-go', () => run(false), 'primary')) : takeBack(report)];
   });
-  const look = button('transfer.import.look', 'import-look', () => (input.files.length ? run(true) : input.focus()));
+  const look = button('transfer.import.look', 'import-look', () => run(true));
+  look.disabled = true;
   return card('transfer.import', h('p', { class: 'muted' }, t('transfer.import.lede')), field,
     h('details', {}, h('summary', { dataset: { testid: 'import-options' } }, t('transfer.options')), h('div', { class: 'stack tight' },
       h('div', { class: 'field' }, h('label', { for: 'import-project' }, t('transfer.project')), project, tagChoices('import-projects', projects), h('span', { class: 'help' }, t('transfer.project.help'))),
@@ -154,7 +155,7 @@ function exporting(signal) {
   const [history, withHistory] = option('export-history', 'transfer.export.history');
   const format = h('select', { id: 'export-format' }, ['zip', 'jsonl'].map((each) => h('option', { value: each }, t(`transfer.export.${each}`))));
   const act = button('transfer.export.go', 'export-go', () => making(signal, out, act, '/exports', () => ({ format: format.value, sessions: sessions.checked, history: history.checked })));
-  return card('transfer.export', h('p', { class: 'muted' }, t('transfer.export.lede')), h('div', { class: 'row' }, withSessions, withHistory),
+  return card('transfer.export', h('p', { class: 'muted' }, t('transfer.export.lede')), h('div', { class: 'row apart' }, withSessions, withHistory),
     h('div', { class: 'field' }, h('label', { for: 'export-format' }, t('transfer.export.format')), format), h('div', { class: 'actions' }, act), out);
 }
 
@@ -166,15 +167,16 @@ function backingUp(signal) {
 
 function restoring(signal) {
   const out = box();
-  const field = fileInput('restore-file', 'transfer.restore.file', () => fill(out), '.zip');
+  const field = fileInput('restore-file', 'transfer.restore.file', () => { look.disabled = !input.files.length; fill(out); }, '.zip');
   const input = field.querySelector('input');
-  const look = button('transfer.restore.look', 'restore-look', () => (input.files.length ? shown(out, look, async (progress) => {
+  const look = button('transfer.restore.look', 'restore-look', () => shown(out, look, async (progress) => {
     const id = await sent(input.files[0], progress, signal);
     const { report } = await finished(await send('POST', `/transfers/${id}/restore`, { dry_run: true }, { signal }), progress, signal);
     const facts = { when: moment(report.created_at), memories: report.counts.memories ?? 0, replaces: report.replaces };
     return [h('p', { class: 'note', dataset: { testid: 'restore-preview' } }, t('transfer.restore.found', facts)),
       h('div', { class: 'actions' }, button('transfer.restore.go', 'restore-go', () => restore(id, facts), 'danger'))];
-  }) : input.focus()));
+  }));
+  look.disabled = true;
   const restore = async (id, facts) => {
     if (!await confirmed(t('transfer.restore.title'), t('transfer.restore.text', facts), t('transfer.restore.go'), { kind: 'danger', testid: 'restore-dialog' })) return;
     await shown(out, look, async (progress) => {
