@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from memory_core.core.commit.patch import opens_as_patch
 from memory_core.core.errors import NotFound
+from memory_core.core.memory.metadata import Metadata
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status, as_json, text_sha256
 from memory_core.core.memory.uri import MemoryUri
@@ -156,6 +157,31 @@ def test_two_events_of_one_day_without_a_name_are_two(memory: Runebook) -> None:
         f"{USER}/events/2026-05-02_We bought a boat.md",
         f"{USER}/events/2026-05-02_她找到了工作.md",
     )
+
+
+def test_a_name_without_letters_names_an_event_and_nothing_is_made_up_for_its_date(memory: Runebook) -> None:
+    uri = only(added(memory, "events", "We bought a boat", event_name="1024")).uri
+    assert "We bought" not in uri
+    assert trailer(memory, uri)["event_name"] == "1024"
+    assert not trailer(memory, uri).get("event_time")
+
+
+def test_unknown_keys_inside_an_operation_are_named(memory: Runebook) -> None:
+    uri = only(added(memory, "notes", "Tea at four.", title="Tea")).uri
+    other = only(added(memory, "notes", "Coffee at four.", title="Coffee")).uri
+    link = {"uri": other, "type": "contradicts"}
+    patch = [{"search": "four", "replace": "five", "flags": "g"}]
+    receipt = memory.commit(
+        CommitRequest(operations={"edit_operations": [{"uri": uri, "links": [link], "patches": {"content": patch}}]})
+    )
+    (note,) = (note for note in receipt.notes if "unknown keys" in note)
+    assert "edit_operations[0].links[0].type" in note
+    assert "edit_operations[0].patches.content[0].flags" in note
+
+
+@pytest.mark.parametrize("day", ["2027-03-31", "20270331", "2027-W13-3"])
+def test_what_expires_on_a_day_holds_to_its_end(day: str) -> None:
+    assert Metadata({"expires_at": day}).expires_at == datetime(2027, 4, 1, tzinfo=UTC)
 
 
 def test_the_same_key_updates_and_keeps_what_was_not_given(memory: Runebook) -> None:

@@ -54,6 +54,8 @@ def test_a_declared_field_is_never_taken_for_the_key(memory: Runebook) -> None:
         ("yesterday", "yesterday"),
         ("8月5日", "8月5日"),
         ("05/07/2023", "05/07/2023"),
+        ("2024-02-30", "2024-02-30"),
+        ("7 May 2023 to 5 May 2023", "7 May 2023 to 5 May 2023"),
         ("when Ines was born", "when Ines was born"),
     ],
 )
@@ -62,9 +64,10 @@ def test_a_date_is_stored_in_one_form_or_left_as_it_is(said: str, stored: str) -
 
 
 def test_a_handed_in_date_that_is_none_is_refused_with_the_form_wanted(memory: Runebook) -> None:
-    refused = only(hand_in(memory, "events", event_name="Moved", event_time="last Tuesday", content="To Graz."))
-    assert refused.action is Action.REJECTED
-    assert "YYYY-MM-DD" in (refused.hint or "")
+    for none in ("last Tuesday", "2024-02-30", "2024-13", "2024-03-03..2024-02-26"):
+        refused = only(hand_in(memory, "events", event_name="Moved", event_time=none, content="To Graz."))
+        assert refused.action is Action.REJECTED
+        assert "YYYY-MM-DD" in (refused.hint or "")
     week = only(hand_in(memory, "events", event_name="Fair", event_time="2024-02-26..2024-03-03", content="Sold out."))
     assert (week.action, week.uri) == (Action.CREATED, f"{USER}/events/2024-02-26..2024-03-03_Fair.md")
     said = CommitRequest("To Graz.", memory_type="events", fields={"event_name": "Moved", "event_time": "last Tuesday"})

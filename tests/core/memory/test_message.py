@@ -155,6 +155,12 @@ def test_openai_calls_and_tool_messages_become_records() -> None:
     )
 
 
+def test_results_in_a_message_of_a_tool_keep_their_call_their_text_and_their_failure() -> None:
+    block = {"type": "tool_result", "tool_use_id": "c", "content": "no such file", "is_error": True}
+    (result,) = one(role="tool", content=[block]).tool_results
+    assert (result.call_id, result.text, result.status) == ("c", "no such file", "error")
+
+
 def test_openai_legacy_function_call_and_parts_are_read() -> None:
     call, result, seen = parse_messages(
         [
@@ -392,6 +398,7 @@ def test_damaged_lines_are_reported_and_the_others_read() -> None:
     first, second = dump_lines([said("早")]), dump_lines([said("late")])
     torn = dump_lines([said("a torn line")])[:20]
     bad = ["[]", '{"content": "no role"}', '{"role": 5}', '{"role": "user", "content": "\\ud800"}', "NaN"]
+    bad += ['{"role":"user","content":"x","extra":{"n":1e999}}']
     bad += [
         '{"role": "user", "time": "noon"}',
         '{"role":"user","tool_calls":[1]}',

@@ -110,6 +110,7 @@ def test_of_a_long_difference_the_first_rows_are_shown_and_the_lines_of_the_othe
     left = max(row.left.line for row in rows if row.left is not None)
     assert (len(rows), rows[10].kind, rows[10].count) == (11, "skipped", 1_000 - left)
     assert [row.count for row in side_by_side(before, after, most=0)] == [1_000]
+    assert [row.count for row in side_by_side(before, before.replace("line 100", "row 100"), most=1)] == [1_000]
     assert side_by_side(before, before, most=0) == ()
     assert [row.kind for row in side_by_side("b\nc\n", "a\nb\nc\n", 0)] == ["added", "skipped"]
 
