@@ -23,9 +23,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mcp.shared.auth import ProtectedResourceMetadata
-from starlette.applications import Starlette
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, Router
 
 from memory_core.core.config import OWN_ISSUER
 from memory_core.core.errors import RunebookError
@@ -192,7 +191,7 @@ class Login(ABC):
             app: What is behind it.
             rates: How often one address may ask, here and with wrong tokens together.
         """
-        routes = Starlette(routes=self.routes)
+        routes = Router(self.routes)  # what they raise is for the server to answer
         paths = frozenset(route.path for route in self.routes if isinstance(route, Route))
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:

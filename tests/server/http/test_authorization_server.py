@@ -289,6 +289,13 @@ def test_only_plain_forms_are_read(house: House, path: str) -> None:
     assert "application/x-www-form-urlencoded" in answer.text
 
 
+@pytest.mark.parametrize("path", ["/token", "/revoke", "/authorize", "/consent"])
+def test_a_form_of_too_many_fields_is_refused(house: House, path: str) -> None:
+    answer = house.client.post(path, data={f"field{number}": "" for number in range(1_001)})
+    assert answer.status_code == 400
+    assert "1000" in answer.text
+
+
 def test_a_code_of_one_client_is_none_of_another(house: House) -> None:
     client, other = house.known(), house.known()
     code = house.code(client, house.anna)
