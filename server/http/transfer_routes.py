@@ -111,7 +111,7 @@ def begin_export(memory: Reader, held: Held, asked: Exporting) -> Any:
         done = export(memory, transfer.path, selection)
         return {"counts": done.counts, "left_out": list(done.left_out)[:_SHOWN]}
 
-    return held.start(held.begin(f"runebook-export.{asked.format}"), work)
+    return held.make(f"runebook-export.{asked.format}", work)
 
 
 @route(moving, "POST", "/backups", "TransferAnswer", nulls=True, status_code=202)
@@ -124,7 +124,7 @@ def begin_backup(memory: Reader, held: Held) -> Any:
         notes = [f"not as committed: {uri} (it is in the backup as it is on disk)" for uri in done.notes[:_SHOWN]]
         return {"counts": done.counts, "left_out": done.left_out[:_SHOWN], "notes": notes}
 
-    return held.start(held.begin("runebook-backup.zip"), work)
+    return held.make("runebook-backup.zip", work)
 
 
 @route(moving, "POST", "/transfers/{transfer_id}/restore", "TransferAnswer", 404, nulls=True)

@@ -126,10 +126,11 @@ class Transfers:
 
         Raises:
             InvalidInput: If it does not follow the one before, or the file would be too large.
+            NotFound: If there is no such transfer.
             StorageFailed: If the disk refuses.
         """
-        found = self.get(transfer_id)
         with self._guard:
+            found = self.get(transfer_id)
             if found.state != "waiting" or offset != found.size_bytes:
                 raise InvalidInput(
                     f"this part does not follow: {found.size_bytes} bytes are there.", hint="Begin the upload anew."
@@ -141,6 +142,7 @@ class Transfers:
                 )
             try:
                 with found.path.open("ab") as stream:
+                    stream.truncate(found.size_bytes)  # what a write that the disk refused left
                     stream.write(part)
             except OSError as error:
                 raise StorageFailed(
@@ -149,6 +151,12 @@ class Transfers:
             found.size_bytes += len(part)
         return found
 
+    def make(self, name: str, work: Work) -> Transfer:
+        """Begin the work that makes a file; see ``start``."""
+        with self._guard:
+            self._expect_idle()  # before a new transfer pushes an old one out
+        return self.start(self.begin(name), work)
+
     def start(self, transfer: Transfer, work: Work) -> Transfer:
         """Begin the work on a file, beside the request that asks for it.
 
@@ -156,8 +164,7 @@ class Transfers:
             InvalidInput: If other work runs.
         """
         with self._guard:
-            if any(each.state == "working" for each in self._found.values()):
-                raise InvalidInput("another import, export or backup runs.", hint="Wait until it is done.")
+            self._expect_idle()
             transfer.state, transfer.report, transfer.error, transfer.hint = "working", None, None, None
             transfer.stage = transfer.done = transfer.total = None
         # The caller's name is in the context: history shows who imported.
@@ -170,9 +177,10 @@ class Transfers:
 
         Raises:
             InvalidInput: If work on it runs.
+            NotFound: If there is no such transfer.
         """
-        found = self.get(transfer_id)
         with self._guard:
+            found = self.get(transfer_id)
             if found.state == "working":
                 raise InvalidInput("the work on it runs.", hint="Wait until it is done.")
             self._remove(found)
@@ -186,6 +194,10 @@ class Transfers:
                     self._in_use.release()
                 shutil.rmtree(self._folder, ignore_errors=True)
                 self._folder = None
+
+    def _expect_idle(self) -> None:
+        if any(each.state == "working" for each in self._found.values()):
+            raise InvalidInput("another import, export or backup runs.", hint="Wait until it is done.")
 
     def _let_go(self) -> None:
         now = time.monotonic()
