@@ -451,7 +451,7 @@ def search(memory: Reader, asked: SearchQuestion) -> Any:
             asked.limit,
             score_threshold=asked.score_threshold,
             filter=_filter(asked),
-            rank=_rank(memory, asked),
+            rank=_rank(asked),
             project=asked.project,
         )
     )
@@ -500,14 +500,12 @@ def _filter(asked: SearchQuestion) -> dict[str, Any] | None:
     return {"and": parts} if parts else None
 
 
-def _rank(memory: Runebook, asked: SearchQuestion) -> str | None:
+def _rank(asked: SearchQuestion) -> str | None:
     if asked.rank is not None:
         if not asked.use_decay and asked.rank != "relevance":
             raise Refusal(400, "without decay there is only the rank relevance.", "Leave rank or use_decay out.")
         return asked.rank
-    if not asked.use_decay:
-        return "relevance"
-    return "balanced" if memory.config.search.rank == "relevance" else None
+    return None if asked.use_decay else "relevance"
 
 
 def _hit_facts(hit: Hit, accesses: int, passage: Excerpt | None, sought: re.Pattern[str] | None) -> dict[str, Any]:
