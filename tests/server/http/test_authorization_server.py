@@ -453,7 +453,7 @@ def test_a_form_of_another_site_is_not_taken(house: House) -> None:
     foreign = ({"origin": "http://127.0.0.1:8"}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"})
     for headers in foreign:
         assert house.answer(page, house.anna, headers).status_code == 403
-    for once in ("", "x", "x" * 32):
+    for once in ("", "x", "x" * 32, "茶" * 32):
         assert house.answer(page, house.anna, once=once).status_code == 403
     good = {"origin": URL, "sec-fetch-site": "same-origin"}
     assert house.answer(page, house.anna, good).status_code == 303
