@@ -190,7 +190,10 @@ class IdentityProvider:
                 proof = (quote(given["client_id"], safe=""), quote(secret, safe=""))
         answer = await self._fetched(str(found.get("token_endpoint") or ""), sent, proof, refusals=(400, 401, 403))
         token = answer.get("access_token")
-        return token if isinstance(token, str) else None
+        if not isinstance(token, str):
+            _logger.warning("the identity provider refused a code: %.200r", answer.get("error"))
+            return None
+        return token
 
     async def _described(self) -> Mapping[str, Any]:
         """What the issuer says of itself.
