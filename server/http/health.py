@@ -106,6 +106,7 @@ class Health:
 
     async def _ask(self, store: ServedStore) -> bool:
         try:
+            self._ready = False  # unless it turns out otherwise
             self._ready = await anyio.to_thread.run_sync(_answers, store, abandon_on_cancel=True)
             self._ready_until = time.monotonic() + _FRESH_SECONDS
         finally:
