@@ -340,14 +340,16 @@ class _Answer:
 
 
 def _in_time(receive: Receive) -> Receive:
-    """``receive`` that gives a body no more than its time."""
-    ends_at = time.monotonic() + _BODY_SECONDS
+    """``receive`` that gives a body no more than its time, which begins when it is first read."""
+    ends_at: float | None = None
     complete = False
 
     async def receive_in_time() -> Message:
-        nonlocal complete
+        nonlocal complete, ends_at
         if complete:
             return await receive()
+        if ends_at is None:  # what came before was no wait for the client
+            ends_at = time.monotonic() + _BODY_SECONDS
         try:
             async with asyncio.timeout(max(0.0, ends_at - time.monotonic())):
                 message = await receive()

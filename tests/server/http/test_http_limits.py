@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +22,7 @@ from mcp.server import MCPServer
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memory_core.core.config import HttpConfig
 from memory_core.core.errors import StoreBusy
@@ -353,6 +355,27 @@ def test_body_that_does_not_end_is_timed_out(monkeypatch: pytest.MonkeyPatch) ->
     with running(http._Boundary(echo)) as port:
         said = answered(port, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf")
         assert said.startswith(b"HTTP/1.1 408 ")
+
+
+def test_the_time_of_a_body_begins_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(http, "time", SimpleNamespace(monotonic=lambda: now))
+
+    async def receive() -> Message:
+        for _ in range(5):
+            await asyncio.sleep(0)  # the rest of the body is on its way
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def read() -> None:
+        nonlocal now
+        receive_in_time = http._in_time(receive)
+        now = 1_000.0  # the request waited for its turn
+        assert (await receive_in_time())["body"] == b"x"
+        now += http._BODY_SECONDS
+        with pytest.raises(http._TooSlow):
+            await receive_in_time()
+
+    asyncio.run(read())
 
 
 def test_a_transport_times_out_a_body_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
