@@ -122,6 +122,8 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
         }
         if status in (401, 429):  # said at the door, before the API is reached
             found[status] = {"description": _DESCRIPTIONS[status], "content": {"text/plain": {}}}
+        elif status in (403, 503):  # there, too, and by the API
+            found[status]["content"] = {"text/plain": {}}
         if status in (429, 503):
             found[status]["headers"] = {
                 "Retry-After": {"description": "Seconds.", "schema": {"type": "string"}, "required": False}
@@ -173,7 +175,7 @@ _DESCRIPTIONS = {
     403: "The caller may only read, or the request comes from another site.",
     404: "There is no such thing, or the caller may not see it.",
     409: "Refused; nothing was stored. The receipt says why.",
-    412: "The memory changed since it was read; nothing was stored. `current` is what it is now.",
+    412: "The memory changed since it was read; nothing was stored. `current` or `summary` is what it is now.",
     413: "The body is too large.",
     415: "A change must be sent as application/json.",
     422: "The request has not the shape that is described here.",
