@@ -384,9 +384,9 @@ stored. What was stored can be taken back: `POST /api/memory/commits/{id}/undo`.
 
 def build_api(
     store: ServedStore,
-    shared: Collection[str] = (),
-    body_bytes: int = 4_194_304,
-    owner: ForOwner | None = None,
+    shared: Collection[str],
+    body_bytes: int,
+    owner: ForOwner | None,
 ) -> ASGIApp:
     """The API over one store.
 

@@ -310,7 +310,7 @@ class Restoring(Question):
 class SettingValue(Question):
     """A new value of a setting."""
 
-    value: str | bool | int | Annotated[float, Field(allow_inf_nan=False)] | list[str] | None = Field(
+    value: FieldValue | list[str] | None = Field(
         None, description="null takes it out of the settings file.", examples=["relevance", 30, True]
     )
 
@@ -364,12 +364,6 @@ class Exporting(Question):
     project: str | None = Field(None, max_length=400, description="Only of this project.")
     sessions: bool = Field(True, description="Conversations, too.")
     history: bool = Field(False, description="Also who changed what when, with the texts before.")
-
-
-class RestoringBackup(Question):
-    """Whether to check a backup only."""
-
-    dry_run: bool = False
 
 
 class SummaryText(Question):

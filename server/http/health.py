@@ -15,6 +15,7 @@ from starlette.datastructures import Headers
 
 from memory_core.core.errors import RunebookError
 from server.http.authentication import respond
+from server.http.fair_share import EVENT_STREAM
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,7 +27,6 @@ LIVE, READY = "/livez", "/readyz"
 _FRESH_SECONDS = 1.0
 #: A balancer does not wait long either.
 _WAIT_SECONDS = 2.0
-_STREAM = "text/event-stream"
 
 
 class Health:
@@ -82,7 +82,7 @@ class Health:
             nonlocal answered
             if message["type"] == "http.response.start":
                 headers = message.get("headers", [])
-                if streams and Headers(raw=headers).get("content-type", "").startswith(_STREAM):
+                if streams and Headers(raw=headers).get("content-type", "").startswith(EVENT_STREAM):
                     answered = True
                     self._running.discard(number)
                 if self.draining:

@@ -211,9 +211,8 @@ class Login(ABC):
             scopes: Of a token.
             read_only: Whether no scope would let its bearer write.
         """
-        lacking = [scope for scope in self.scopes if scope not in scopes]
         may_read, may_write = self.scopes[0] in scopes, self.scopes[1] in scopes and not read_only
-        helps = not may_read or (self.scopes[1] in lacking and not read_only)
+        helps = not may_read or not (may_write or read_only)
         step_up = self.challenge("/mcp", scope=" ".join(self.scopes[: 1 if read_only else 2])) if helps else ""
         return {"may_read": may_read, "read_only": not may_write, "step_up": step_up}
 

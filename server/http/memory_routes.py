@@ -19,7 +19,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from memory_core.core.caller import Access
 from memory_core.core.commit.patch import is_patch
-from memory_core.core.errors import FieldRejected, InvalidInput, InvalidUri, NotFound, RunebookError
+from memory_core.core.errors import FieldRejected, InvalidInput, NotFound, RunebookError
 from memory_core.core.index.documents import MESSAGES_NAME, Document, memory_document
 from memory_core.core.index.indexer import numbered
 from memory_core.core.memory.directory_page import recorded
@@ -166,7 +166,7 @@ def _source_pages(memory: Runebook, source: Any, document: Document) -> list[dic
     try:
         log = memory.browser.visible(memory.commits.session_uri(session_id))
         messages = list(numbered(memory.store.text(log) or ""))
-    except (InvalidUri, NotFound, RunebookError):
+    except RunebookError:
         return []
     scope = memory.projects.scope(document.project, None)
     seen = [(line, each) for line, each in messages if scope.sees(each.project, private=each.private)]
@@ -322,7 +322,7 @@ def delete_entry(memory: Writer, path: EntryPath, if_match: IfMatch = None) -> A
     seen = None if if_match is None else seen_sha256(if_match)
     found = stored(memory, path)
     _expect_same(memory, found, seen)
-    expected = {str(found.uri): sha256_of(found) if seen is None else seen}
+    expected = {str(found.uri): sha256_of(found)}
     receipt = memory.commit(
         CommitRequest(operations={"delete_operations": [{"uri": str(found.uri)}]}, expected=expected)
     )

@@ -27,9 +27,9 @@ from memory_core.features.imports.import_run import (
 )
 from memory_core.runebook import Runebook
 from server.http.api import Reader, Refusal, Writer, answer, declared, route
-from server.http.api_answers import Exporting, Importing, NewUpload, RestoringBackup, UploadPart
+from server.http.api_answers import DryRun, Exporting, Importing, NewUpload, UploadPart
 from server.http.settings_routes import OWNER_ALONE, Owner
-from server.http.transfers import Transfer, Transfers, Work
+from server.http.transfers import Transfer, Transfers
 
 if TYPE_CHECKING:
     from memory_core.core.store.issued_tokens import IssuedTokens
@@ -128,14 +128,13 @@ def begin_backup(memory: Reader, held: Held) -> Any:
 
 
 @route(moving, "POST", "/transfers/{transfer_id}/restore", "TransferAnswer", 404, nulls=True)
-def restore_backup(
-    request: Request, memory: Reader, owner: Owner, transfer_id: TransferId, asked: RestoringBackup
-) -> Any:
+def restore_backup(request: Request, memory: Reader, owner: Owner, transfer_id: TransferId, asked: DryRun) -> Any:
     """Put a backup in the place of the memory folder, which is moved aside; as a dry run check it. For the owner."""
     memory.store.expect_folder("restoring a backup")
     if not owner.may_restore:
         raise Refusal(409, "clients use this server.", "Stop it, and run runebook restore; or use runebook ui.")
-    work = _check(memory) if asked.dry_run else partial(_restore, memory, request.app.state.store, owner.tokens)
+    store = request.app.state.store
+    work = partial(_check, memory) if asked.dry_run else partial(_restore, memory, store, owner.tokens)
     return owner.transfers.start(owner.transfers.get(transfer_id), work)
 
 
@@ -191,20 +190,17 @@ def _own_report(done: Import) -> dict[str, Any]:
     }
 
 
-def _check(memory: Runebook) -> Work:
-    def work(transfer: Transfer) -> dict[str, Any]:
-        files = verify(transfer.path)
-        memory.indexer.follow()
-        with open_pack(transfer.path, BACKUP) as found:
-            facts = found.manifest
-        return {
-            "created_at": facts.get("created_at"),
-            "files": files,
-            "counts": facts.get("counts", {}),
-            "replaces": sum(memory.memory_list.counts().values()),
-        }
-
-    return work
+def _check(memory: Runebook, transfer: Transfer) -> dict[str, Any]:
+    files = verify(transfer.path)
+    memory.indexer.follow()
+    with open_pack(transfer.path, BACKUP) as found:
+        facts = found.manifest
+    return {
+        "created_at": facts.get("created_at"),
+        "files": files,
+        "counts": facts.get("counts", {}),
+        "replaces": sum(memory.memory_list.counts().values()),
+    }
 
 
 def _restore(memory: Runebook, store: ServedStore, tokens: IssuedTokens | None, transfer: Transfer) -> dict[str, Any]:
