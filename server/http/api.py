@@ -66,7 +66,7 @@ _STATUSES: tuple[tuple[tuple[type[RunebookError], ...], int, int | None], ...] =
 )
 _ANY_OTHER = (503, 10)
 #: Absolute paths of any system, of two parts or more; a URI's slashes follow a colon or another slash.
-_PLACES = re.compile(r"(?<![\w:/.~])(?:/[^\s'\"/:;,]+){2,}/?|(?<![\w])[A-Za-z]:\\[^\s'\";,]+|\\\\[^\s'\";,]+")
+_PATHS = re.compile(r"(?<![\w:/.~])(?:/[^\s'\"/:;,]+){2,}/?|(?<![\w])[A-Za-z]:\\[^\s'\";,]+|\\\\[^\s'\";,]+")
 #: What is wrong and the next step, where no route was reached.
 _UNROUTED = {
     404: ("There is nothing at this path.", "See GET /api/openapi.json for what there is."),
@@ -191,7 +191,7 @@ async def _of_library(_request: Request, error: RunebookError) -> JSONResponse:
     message, hint = error.message, error.hint
     if status == 503:
         _logger.log(logging.DEBUG if isinstance(error, ModelFailed) else logging.WARNING, "not answered: %s", message)
-        message, hint = without_places(message), without_places(hint)
+        message, hint = _without_paths(message), _without_paths(hint)
     response = answer(status, message, hint)
     bearer = identity()
     if status == 403 and bearer is not None and bearer.step_up:
@@ -220,9 +220,9 @@ async def _of_http(_request: Request, error: HTTPException) -> JSONResponse:
     return response
 
 
-def without_places(text: str) -> str:
+def _without_paths(text: str) -> str:
     """A sentence without paths of this machine."""
-    return _PLACES.sub("…", text)
+    return _PATHS.sub("…", text)
 
 
 #: History shows it for what the owner did on the page.
@@ -297,14 +297,14 @@ class ApiDoor:
     Args:
         app: The API.
         store: The store; its models begin to load with the first request.
-        shared: Origins of pages that the owner allows, see ``http.allowed_origins``.
+        allowed_origins: Of pages that may ask beside the server's own.
         body_bytes: Largest body.
     """
 
-    def __init__(self, app: ASGIApp, store: ServedStore, shared: Collection[str], body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, store: ServedStore, allowed_origins: Collection[str], body_bytes: int) -> None:
         self._app = app
         self._store = store
-        self._shared = frozenset(shared)
+        self._allowed_origins = frozenset(allowed_origins)
         self._body_bytes = body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -350,7 +350,7 @@ class ApiDoor:
     def _is_foreign(self, headers: Headers) -> bool:
         """Whether a page asks that is neither the server's own nor one that the owner allows."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-        if origin is not None and origin in self._shared:
+        if origin is not None and origin in self._allowed_origins:
             return False
         if site is not None:
             return site not in _OWN_SITE
@@ -382,26 +382,21 @@ what was seen with `If-Match`; if the memory moved on meanwhile, the answer is 4
 stored. What was stored can be taken back: `POST /api/memory/commits/{id}/undo`."""
 
 
-def build_api(
-    store: ServedStore,
-    shared: Collection[str],
-    body_bytes: int,
-    owner: ForOwner | None,
-) -> ASGIApp:
+def build_api(store: ServedStore, allowed_origins: Collection[str], body_bytes: int, owner: ForOwner | None) -> ASGIApp:
     """The API over one store.
 
     Args:
         store: The store.
-        shared: Origins of pages that may change something beside the server's own.
+        allowed_origins: Of pages that may ask and change something beside the server's own.
         body_bytes: Largest body of a request.
         owner: What only the owner of the store reaches; None where nobody is known as the owner.
     """
     api = _routes()
     api.state.store = store
-    api.state.shared = frozenset(shared)
+    api.state.allowed_origins = frozenset(allowed_origins)
     api.state.body_bytes = body_bytes
     api.state.owner = owner
-    return ApiDoor(api, store, shared, body_bytes)
+    return ApiDoor(api, store, allowed_origins, body_bytes)
 
 
 def description() -> dict[str, Any]:

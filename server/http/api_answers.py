@@ -173,7 +173,7 @@ class Question(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra=_add_examples)
 
 
-class EntriesQuestion(BaseModel):
+class EntriesQuery(BaseModel):
     """Which memories are listed, and in which order; of the query."""
 
     memory_type: str | None = Field(None, max_length=64, examples=["preferences"])

@@ -62,8 +62,8 @@ class Health:
             await self._counted(scope, receive, send)
 
     async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        number = object()
-        self._running.add(number)
+        running = object()
+        self._running.add(running)
         complete = answered = False
         streams = scope["method"] == "GET" or Headers(scope=scope).get("mcp-method") == "subscriptions/listen"
 
@@ -71,11 +71,11 @@ class Health:
             nonlocal complete
             if complete:
                 return await receive()
-            self._running.discard(number)  # its client is waited for, and may never send the rest
+            self._running.discard(running)  # its client is waited for, and may never send the rest
             message = await receive()
             complete = not message.get("more_body", False)
             if not answered:
-                self._running.add(number)
+                self._running.add(running)
             return message
 
         async def sending(message: Message) -> None:
@@ -84,7 +84,7 @@ class Health:
                 headers = message.get("headers", [])
                 if streams and Headers(raw=headers).get("content-type", "").startswith(EVENT_STREAM):
                     answered = True
-                    self._running.discard(number)
+                    self._running.discard(running)
                 if self.draining:
                     message = {**message, "headers": [*headers, (b"connection", b"close")]}
             await send(message)
@@ -92,7 +92,7 @@ class Health:
         try:
             await self._app(scope, received, sending)
         finally:
-            self._running.discard(number)
+            self._running.discard(running)
 
     async def _why_not(self) -> str:
         if self.draining:

@@ -97,7 +97,7 @@ class Login(ABC):
         """Whoever a token stands for; None for one that does not hold.
 
         Args:
-            token: An access token, or the secret of a session of the page, which opens the API alone.
+            token: An access token, or the secret of a page session, which opens the API alone.
             path: What it is shown for.
 
         Raises:
@@ -129,7 +129,7 @@ class Login(ABC):
 
     @abstractmethod
     async def begin_session(self, code: str, verifier: str) -> str | None:
-        """The secret of a session of the page; None if the code gives none.
+        """The secret of a page session; None if the code gives none.
 
         Args:
             code: Of the issuer.
@@ -153,7 +153,7 @@ class Login(ABC):
         }
 
     async def end_session(self, text: str) -> None:
-        """End a session of the page; any other text is none."""
+        """End a page session; any other text is none."""
         if text.startswith(SESSION):
             await self._look(partial(self._logins.end, "session", text), writes=True)
 

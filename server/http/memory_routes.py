@@ -44,7 +44,7 @@ from memory_core.version import program_version
 from server.http.api import IfMatch, Reader, Refusal, Writer, expect_stored, route, seen_sha256
 from server.http.api_answers import (
     Bulk,
-    EntriesQuestion,
+    EntriesQuery,
     EntryEdit,
     MarkdownText,
     NewEntry,
@@ -248,7 +248,7 @@ _NOTHING_NEW = {200: {"model": answer_model("CommitReceipt"), "description": "No
 
 
 @route(memories, "GET", "/entries", "EntriesAnswer")
-def list_entries(memory: Reader, asked: Annotated[EntriesQuestion, Query()]) -> Any:
+def list_entries(memory: Reader, asked: Annotated[EntriesQuery, Query()]) -> Any:
     """The memories that meet a filter, page by page."""
     wanted = EntryFilter(**asked.model_dump())
     page = memory.entries(wanted)
@@ -380,13 +380,13 @@ def _expect_no_conflict(memory: Runebook, path: str, receipt: CommitReceipt) -> 
 
 
 _NO_RECEIPT = {"receipt": as_json(CommitReceipt("", Status.REJECTED))}
-looking = APIRouter(tags=["looking"])
+finding = APIRouter(tags=["looking"])
 _RANKS = ["balanced", "decay", "weighted", "relevance"]
 _TREE_NODES = 5_000
 _PASSAGE_CHARS = 280
 
 
-@route(looking, "GET", "/about", "AboutAnswer")
+@route(finding, "GET", "/about", "AboutAnswer")
 def about(memory: Reader, request: Request) -> Any:
     """Which store this is, and what the caller may do."""
     config, bearer, home = memory.config, identity(), memory.home or memory
@@ -425,13 +425,13 @@ def about(memory: Reader, request: Request) -> Any:
     )
 
 
-@route(looking, "GET", "/types", "TypesAnswer", nulls=True)
+@route(finding, "GET", "/types", "TypesAnswer", nulls=True)
 def types(memory: Reader) -> Any:
     """All memory types with their fields."""
     return {"types": [_type_facts(memory, known) for known in memory.registry.list_all()]}
 
 
-@route(looking, "GET", "/labels", "LabelsAnswer")
+@route(finding, "GET", "/labels", "LabelsAnswer")
 def labels(memory: Reader) -> Any:
     """Which tags and projects there are."""
     memory.opened.look()
@@ -440,7 +440,7 @@ def labels(memory: Reader) -> Any:
     return {"tags": tags, "projects": projects}
 
 
-@route(looking, "POST", "/search", "SearchAnswer", 404, nulls=True)
+@route(finding, "POST", "/search", "SearchAnswer", 404, nulls=True)
 def search(memory: Reader, asked: SearchQuestion) -> Any:
     """What answers a query, best first, with what each score is made of."""
     started = time.perf_counter()
@@ -467,7 +467,7 @@ def search(memory: Reader, asked: SearchQuestion) -> Any:
     return {"hits": hits, "total": len(hits), "notes": found.notes, "milliseconds": taken, "titles": called}
 
 
-@route(looking, "GET", "/tree", "TreeAnswer", 404)
+@route(finding, "GET", "/tree", "TreeAnswer", 404)
 def tree(
     memory: Reader,
     uri: Annotated[str, Query(max_length=4_096, examples=["viking://user/default/memories"])] = SCHEME,
@@ -524,4 +524,4 @@ def _hit_facts(hit: Hit, accesses: int, passage: Excerpt | None, sought: re.Patt
     }
 
 
-ROUTERS = (memories, looking)
+ROUTERS = (memories, finding)
