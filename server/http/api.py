@@ -4,8 +4,9 @@ Owns the ASGI layer around the routes: requests only from the server's own pages
 as JSON, bodies of bounded size, HEAD as GET without a body, the name under which commits are recorded, and the headers
 of each answer. Whose memories a request sees is decided by its token (``authentication``), which travels in a context
 variable: threads that FastAPI starts for a route copy it. Errors of the library and wrong requests become a status, a
-sentence and the next step: every refusal is ``{"error", "hint"}``, and no answer holds a path of this machine, a
-traceback or an unknown error's words.
+sentence and the next step: each refusal of the API is ``{"error", "hint"}``, while the door before it says 401, 403,
+429 and 503 in plain text. No answer holds a traceback or an unknown error's words, and none with 503 a path of this
+machine.
 """
 
 from __future__ import annotations
@@ -377,9 +378,10 @@ Memories are addressed by their URI without `viking://`, each segment percent-en
 `/api/memory/entries/user/default/memories/notes/Tea.md` (茶.md is `%E8%8C%B6.md`).
 
 Where a token is needed it is sent as `Authorization: Bearer …`; it sees and changes what is its own. Changes are sent
-as `application/json`. Every refusal is `{"error", "hint"}`, and the hint is the next step. A change of a memory names
-what was seen with `If-Match`; if the memory moved on meanwhile, the answer is 412 with what it is now, and nothing was
-stored. What was stored can be taken back: `POST /api/memory/commits/{id}/undo`."""
+as `application/json`. A refusal is `{"error", "hint"}`, and the hint is the next step; 401 and 429, and some of 403
+and 503, are plain text. A change of a memory names what was seen with `If-Match`; if the memory moved on meanwhile, the
+answer is 412 with what it is now, and nothing was stored. What was stored can be taken back:
+`POST /api/memory/commits/{id}/undo`."""
 
 
 def build_api(store: ServedStore, allowed_origins: Collection[str], body_bytes: int, owner: ForOwner | None) -> ASGIApp:

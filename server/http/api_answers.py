@@ -2,7 +2,7 @@
 
 What the library returns is described by its own classes: ``model_of`` makes the model of the members that ``as_json``
 gives. Members that say nothing are left out of an answer; an answer may hold more than its model names. A question is
-strict: a name that means nothing is refused.
+strict: a name that means nothing is refused, but in a query, where ``space`` stands beside it.
 """
 
 from __future__ import annotations

@@ -349,6 +349,7 @@ def open_login(config: OAuthConfig, url: str, tokens: IssuedTokens) -> Login:
 
     Raises:
         ConfigInvalid: If what it needs is not installed.
+        InvalidInput: See ``ProviderLogin``.
     """
     if config.issuer == OWN_ISSUER:
         from server.http.authorization_server import OwnLogin

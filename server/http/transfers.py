@@ -1,9 +1,9 @@
 """Files on their way in and out of the store, and the work on them, which goes on while nobody waits for an answer.
 
 An upload comes in parts, so that no request is larger than any other; what is made for download lies there until it is
-fetched. All of it is in one folder that only this user can read, outside the store, and leaves with the server; what a
-killed server left leaves when the next one begins a transfer. One work runs at a time: each takes the whole store in
-hand.
+discarded, or is too old when the next transfer begins. All of it is in one folder that only this user can read,
+outside the store, and leaves with the server; what a killed server left leaves when the next one begins a transfer. One
+work runs at a time: each takes the whole store in hand.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 UPLOAD_MOST_BYTES = 512 * 1024**2
-#: Transfers that are kept at once; of more the oldest leave, and each does after so long.
+#: Transfers that are kept at once; of more the oldest leave when the next begins, and those as old as this.
 _KEPT = 4
 _KEPT_SECONDS = 3_600.0
 _PREFIX, _LOCK_NAME = "runebook-transfers-", "lock"
@@ -49,6 +49,7 @@ class Transfer:
     Attributes:
         id: Names it.
         name: Of the file.
+        path: Where it is.
         size_bytes: Of the file, once it is whole.
         state: waiting for its parts or for work, at work, done, or failed.
         stage: What the work is at.
@@ -57,6 +58,7 @@ class Transfer:
         report: What the work did, or as a dry run would do.
         error: Why it failed.
         hint: What to do next.
+        touched: When it was last asked for, monotonic seconds.
     """
 
     JSON: ClassVar = "id name size_bytes state stage? done? total? report? error? hint?"
