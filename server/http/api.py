@@ -4,8 +4,9 @@ Owns the ASGI layer around the routes: requests only from the server's own pages
 as JSON, bodies of bounded size, HEAD as GET without a body, the name under which commits are recorded, and the headers
 of each answer. Whose memories a request sees is decided by its token (``authentication``), which travels in a context
 variable: threads that FastAPI starts for a route copy it. Errors of the library and wrong requests become a status, a
-sentence and the next step: every refusal is ``{"error", "hint"}``, and no answer holds a path of this machine, a
-traceback or an unknown error's words.
+sentence and the next step: each refusal of the API is ``{"error", "hint"}``, while the door before it says 401, 403,
+429 and 503 in plain text. No answer holds a traceback or an unknown error's words, and none with 503 a path of this
+machine.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _STATUSES: tuple[tuple[tuple[type[RunebookError], ...], int, int | None], ...] =
 )
 _ANY_OTHER = (503, 10)
 #: Absolute paths of any system, of two parts or more; a URI's slashes follow a colon or another slash.
-_PLACES = re.compile(r"(?<![\w:/.~])(?:/[^\s'\"/:;,]+){2,}/?|(?<![\w])[A-Za-z]:\\[^\s'\";,]+|\\\\[^\s'\";,]+")
+_PATHS = re.compile(r"(?<![\w:/.~])(?:/[^\s'\"/:;,]+){2,}/?|(?<![\w])[A-Za-z]:\\[^\s'\";,]+|\\\\[^\s'\";,]+")
 #: What is wrong and the next step, where no route was reached.
 _UNROUTED = {
     404: ("There is nothing at this path.", "See GET /api/openapi.json for what there is."),
@@ -122,6 +123,8 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
         }
         if status in (401, 429):  # said at the door, before the API is reached
             found[status] = {"description": _DESCRIPTIONS[status], "content": {"text/plain": {}}}
+        elif status in (403, 503):  # there, too, and by the API
+            found[status]["content"] = {"text/plain": {}}
         if status in (429, 503):
             found[status]["headers"] = {
                 "Retry-After": {"description": "Seconds.", "schema": {"type": "string"}, "required": False}
@@ -173,7 +176,7 @@ _DESCRIPTIONS = {
     403: "The caller may only read, or the request comes from another site.",
     404: "There is no such thing, or the caller may not see it.",
     409: "Refused; nothing was stored. The receipt says why.",
-    412: "The memory changed since it was read; nothing was stored. `current` is what it is now.",
+    412: "The memory changed since it was read; nothing was stored. `current` or `summary` is what it is now.",
     413: "The body is too large.",
     415: "A change must be sent as application/json.",
     422: "The request has not the shape that is described here.",
@@ -189,7 +192,7 @@ async def _of_library(_request: Request, error: RunebookError) -> JSONResponse:
     message, hint = error.message, error.hint
     if status == 503:
         _logger.log(logging.DEBUG if isinstance(error, ModelFailed) else logging.WARNING, "not answered: %s", message)
-        message, hint = without_places(message), without_places(hint)
+        message, hint = _without_paths(message), _without_paths(hint)
     response = answer(status, message, hint)
     bearer = identity()
     if status == 403 and bearer is not None and bearer.step_up:
@@ -218,9 +221,9 @@ async def _of_http(_request: Request, error: HTTPException) -> JSONResponse:
     return response
 
 
-def without_places(text: str) -> str:
+def _without_paths(text: str) -> str:
     """A sentence without paths of this machine."""
-    return _PLACES.sub("…", text)
+    return _PATHS.sub("…", text)
 
 
 #: History shows it for what the owner did on the page.
@@ -295,14 +298,14 @@ class ApiDoor:
     Args:
         app: The API.
         store: The store; its models begin to load with the first request.
-        shared: Origins of pages that the owner allows, see ``http.allowed_origins``.
+        allowed_origins: Of pages that may ask beside the server's own.
         body_bytes: Largest body.
     """
 
-    def __init__(self, app: ASGIApp, store: ServedStore, shared: Collection[str], body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, store: ServedStore, allowed_origins: Collection[str], body_bytes: int) -> None:
         self._app = app
         self._store = store
-        self._shared = frozenset(shared)
+        self._allowed_origins = frozenset(allowed_origins)
         self._body_bytes = body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -348,7 +351,7 @@ class ApiDoor:
     def _is_foreign(self, headers: Headers) -> bool:
         """Whether a page asks that is neither the server's own nor one that the owner allows."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-        if origin is not None and origin in self._shared:
+        if origin is not None and origin in self._allowed_origins:
             return False
         if site is not None:
             return site not in _OWN_SITE
@@ -375,31 +378,27 @@ Memories are addressed by their URI without `viking://`, each segment percent-en
 `/api/memory/entries/user/default/memories/notes/Tea.md` (茶.md is `%E8%8C%B6.md`).
 
 Where a token is needed it is sent as `Authorization: Bearer …`; it sees and changes what is its own. Changes are sent
-as `application/json`. Every refusal is `{"error", "hint"}`, and the hint is the next step. A change of a memory names
-what was seen with `If-Match`; if the memory moved on meanwhile, the answer is 412 with what it is now, and nothing was
-stored. What was stored can be taken back: `POST /api/memory/commits/{id}/undo`."""
+as `application/json`. A refusal is `{"error", "hint"}`, and the hint is the next step; 401 and 429, and some of 403
+and 503, are plain text. A change of a memory names what was seen with `If-Match`; if the memory moved on meanwhile, the
+answer is 412 with what it is now, and nothing was stored. What was stored can be taken back:
+`POST /api/memory/commits/{id}/undo`."""
 
 
-def build_api(
-    store: ServedStore,
-    shared: Collection[str] = (),
-    body_bytes: int = 4_194_304,
-    owner: ForOwner | None = None,
-) -> ASGIApp:
+def build_api(store: ServedStore, allowed_origins: Collection[str], body_bytes: int, owner: ForOwner | None) -> ASGIApp:
     """The API over one store.
 
     Args:
         store: The store.
-        shared: Origins of pages that may change something beside the server's own.
+        allowed_origins: Of pages that may ask and change something beside the server's own.
         body_bytes: Largest body of a request.
         owner: What only the owner of the store reaches; None where nobody is known as the owner.
     """
     api = _routes()
     api.state.store = store
-    api.state.shared = frozenset(shared)
+    api.state.allowed_origins = frozenset(allowed_origins)
     api.state.body_bytes = body_bytes
     api.state.owner = owner
-    return ApiDoor(api, store, shared, body_bytes)
+    return ApiDoor(api, store, allowed_origins, body_bytes)
 
 
 def description() -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 What the library returns is described by its own classes: ``model_of`` makes the model of the members that ``as_json``
 gives. Members that say nothing are left out of an answer; an answer may hold more than its model names. A question is
-strict: a name that means nothing is refused.
+strict: a name that means nothing is refused, but in a query, where ``space`` stands beside it.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Question(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra=_add_examples)
 
 
-class EntriesQuestion(BaseModel):
+class EntriesQuery(BaseModel):
     """Which memories are listed, and in which order; of the query."""
 
     memory_type: str | None = Field(None, max_length=64, examples=["preferences"])
@@ -310,7 +310,7 @@ class Restoring(Question):
 class SettingValue(Question):
     """A new value of a setting."""
 
-    value: str | bool | int | Annotated[float, Field(allow_inf_nan=False)] | list[str] | None = Field(
+    value: FieldValue | list[str] | None = Field(
         None, description="null takes it out of the settings file.", examples=["relevance", 30, True]
     )
 
@@ -364,12 +364,6 @@ class Exporting(Question):
     project: str | None = Field(None, max_length=400, description="Only of this project.")
     sessions: bool = Field(True, description="Conversations, too.")
     history: bool = Field(False, description="Also who changed what when, with the texts before.")
-
-
-class RestoringBackup(Question):
-    """Whether to check a backup only."""
-
-    dry_run: bool = False
 
 
 class SummaryText(Question):

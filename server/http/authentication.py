@@ -390,14 +390,14 @@ class OriginCheck:
     Args:
         app: What is behind it.
         allowed: See ``transport_security``.
-        shared: Origins whose pages may read the answers.
+        allowed_origins: Whose pages may read the answers.
     """
 
-    def __init__(self, app: ASGIApp, allowed: TransportSecuritySettings, shared: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, allowed: TransportSecuritySettings, allowed_origins: Sequence[str]) -> None:
         self._app = app
         self._check = TransportSecurityMiddleware(allowed)
         self._hosts, self._origins = frozenset(allowed.allowed_hosts), frozenset(allowed.allowed_origins)
-        self._shared = frozenset(shared)
+        self._allowed_origins = frozenset(allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request pass, or refuse it."""
@@ -410,7 +410,7 @@ class OriginCheck:
             await respond(send, 421, "Invalid Host header")
         elif origin is not None and not _has_sound_port(origin, self._origins):
             await respond(send, 403, "Invalid Origin header")
-        elif origin is None or origin not in self._shared:
+        elif origin is None or origin not in self._allowed_origins:
             await self._app(scope, receive, send)
         elif scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
             await respond(send, 204, "", [*_sharing(origin), *_preflight(headers)])

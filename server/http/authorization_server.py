@@ -43,6 +43,7 @@ from mcp.shared.auth import (
     OAuthToken,
 )
 from pydantic import AnyUrl, TypeAdapter, ValidationError
+from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, request_response
@@ -499,6 +500,10 @@ def _route(path: str, handle: Callable[[Request], Any], *methods: str, kind: str
             # Forms of other kinds could be written in an encoding of their sender's, and hold files.
             problem = {"error": "invalid_request", "error_description": f"send the body as {kind}"}
             return JSONResponse(problem, 400)
+        try:
+            await request.form()  # the request keeps it; without one it is empty
+        except MultiPartException as error:
+            return JSONResponse({"error": "invalid_request", "error_description": error.message}, 400)
         answer: Response = await handle(request)
         return answer
 

@@ -99,13 +99,13 @@ async def _events(memory: Runebook, last_seen: str | None, store: ServedStore) -
 
     The stream ends when the server opens the store anew, as after a restore or a change of settings.
     """
-    feed = Watched(memory, last_seen)
+    position = StreamPosition(memory, last_seen)
     own = memory.home or memory  # a view of a shared space belongs to the view of its user
 
     def look() -> tuple[Mapping[str, Any] | None, bool]:
         if store.memory() is not own:
             return None, True
-        return feed.news(), False
+        return position.news(), False
 
     ends_at = time.monotonic() + STREAM_SECONDS
     heartbeat_at = 0.0
@@ -128,8 +128,8 @@ def _event(facts: Mapping[str, Any]) -> str:
 
 
 @dataclass
-class Watched:
-    """What one reader saw last.
+class StreamPosition:
+    """What one reader of the stream saw last.
 
     Attributes:
         memory: The store as the reader may see it.

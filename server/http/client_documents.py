@@ -142,7 +142,7 @@ class ClientDocuments:
 
         try:
             async with asyncio.timeout(_SECONDS):
-                found = await self._asked(client_id)
+                found = await self._document_at(client_id)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             _logger.info("the document of a client was not read: %s", type(error).__name__)
             return None
@@ -151,7 +151,7 @@ class ClientDocuments:
             return None
         return found
 
-    async def _asked(self, client_id: str) -> Mapping[str, Any] | None:
+    async def _document_at(self, client_id: str) -> Mapping[str, Any] | None:
         """The JSON object there; None for anything else.
 
         Raises:

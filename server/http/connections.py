@@ -96,14 +96,11 @@ class TimedConnection(H11Protocol):
 
     Args:
         connections: Count it; None counts none.
-
-    Attributes:
-        is_owners: Whether a process of this server's own user is at its other end; None while nobody looked.
     """
 
     head_seconds = _HEAD_SECONDS
     unread_seconds = _UNREAD_SECONDS
-    is_owners: bool | None = None
+    _from_owner: bool | None = None  # None while nobody looked
     _head_timer: asyncio.TimerHandle | None = None
     _unread_timer: asyncio.TimerHandle | None = None
 
@@ -146,12 +143,12 @@ class TimedConnection(H11Protocol):
 
     async def comes_from_owner(self) -> bool:
         """Whether a process of this server's own user is at its other end, as far as the system tells."""
-        if self.is_owners is None:
+        if self._from_owner is None:
             if self.client is None or self.server is None or self.server[1] is None:
                 return False
             peer, here = Address(*self.client), Address(self.server[0], self.server[1])
-            self.is_owners = await self.loop.run_in_executor(_asking, is_own, peer, here)
-        return self.is_owners
+            self._from_owner = await self.loop.run_in_executor(_asking, is_own, peer, here)
+        return self._from_owner
 
     async def read(self) -> None:
         """Return when the client has read most of what was sent, or is gone."""

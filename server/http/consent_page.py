@@ -66,7 +66,11 @@ class Consent:
         if request.method == "GET":
             return self._shown(request, asked, given)
         kept, sent = request.cookies.get(self._cookie, ""), form.get("once")
-        same = isinstance(sent, str) and _COOKIE_SHAPE.fullmatch(kept) and hmac.compare_digest(kept, sent)
+        same = (
+            isinstance(sent, str)
+            and _COOKIE_SHAPE.fullmatch(kept)
+            and hmac.compare_digest(kept.encode(), sent.encode())
+        )
         if not same or not self._is_own(request):
             return self._shown(request, asked, given, "stale", 403)
         if form.get("answer") == "refuse":

@@ -15,6 +15,7 @@ from starlette.datastructures import Headers
 
 from memory_core.core.errors import RunebookError
 from server.http.authentication import respond
+from server.http.fair_share import EVENT_STREAM
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,7 +27,6 @@ LIVE, READY = "/livez", "/readyz"
 _FRESH_SECONDS = 1.0
 #: A balancer does not wait long either.
 _WAIT_SECONDS = 2.0
-_STREAM = "text/event-stream"
 
 
 class Health:
@@ -62,8 +62,8 @@ class Health:
             await self._counted(scope, receive, send)
 
     async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        number = object()
-        self._running.add(number)
+        running = object()
+        self._running.add(running)
         complete = answered = False
         streams = scope["method"] == "GET" or Headers(scope=scope).get("mcp-method") == "subscriptions/listen"
 
@@ -71,20 +71,20 @@ class Health:
             nonlocal complete
             if complete:
                 return await receive()
-            self._running.discard(number)  # its client is waited for, and may never send the rest
+            self._running.discard(running)  # its client is waited for, and may never send the rest
             message = await receive()
             complete = not message.get("more_body", False)
             if not answered:
-                self._running.add(number)
+                self._running.add(running)
             return message
 
         async def sending(message: Message) -> None:
             nonlocal answered
             if message["type"] == "http.response.start":
                 headers = message.get("headers", [])
-                if streams and Headers(raw=headers).get("content-type", "").startswith(_STREAM):
+                if streams and Headers(raw=headers).get("content-type", "").startswith(EVENT_STREAM):
                     answered = True
-                    self._running.discard(number)
+                    self._running.discard(running)
                 if self.draining:
                     message = {**message, "headers": [*headers, (b"connection", b"close")]}
             await send(message)
@@ -92,7 +92,7 @@ class Health:
         try:
             await self._app(scope, received, sending)
         finally:
-            self._running.discard(number)
+            self._running.discard(running)
 
     async def _why_not(self) -> str:
         if self.draining:
@@ -106,6 +106,7 @@ class Health:
 
     async def _ask(self, store: ServedStore) -> bool:
         try:
+            self._ready = False  # unless it turns out otherwise
             self._ready = await anyio.to_thread.run_sync(_answers, store, abandon_on_cancel=True)
             self._ready_until = time.monotonic() + _FRESH_SECONDS
         finally:

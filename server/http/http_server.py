@@ -32,8 +32,9 @@ import uvicorn
 from mcp.server import MCPServer
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memory_core.core.config import HttpConfig, is_loopback
@@ -124,7 +125,7 @@ def build_app(
     owner = ForOwner(tokens, transfers, may_restore=owner_key is not None) if is_owner else None
 
     @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_app: Any) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
         if store is not None:  # for as long as the app runs: the API has no sessions that would hold it open
             store.acquire()
@@ -143,7 +144,7 @@ def build_app(
             if store is not None:
                 await anyio.to_thread.run_sync(store.release)
 
-    transports = Starlette(routes=[*streamable.routes, *sse.routes], lifespan=lifespan)
+    transports = Router([*streamable.routes, *sse.routes], lifespan=lifespan)  # a Starlette would answer what it raises
     share = max(1, settings.max_sessions // _SHARES)
     sessions = _with_session_share(_without_last_event_id(transports), server.session_manager, share)
     behind = sessions if store is None else _with_api(sessions, store, settings, owner)
@@ -288,8 +289,10 @@ class _Boundary:
             await answer.end(503, "The identity provider does not answer; ask again.", (b"retry-after", again))
         except _TooSlow:
             await answer.end(408, "Request Timeout")
+        except ClientDisconnect:
+            _logger.debug("a client left before its request was whole")
         except Exception as error:  # the edge of the process: a client learns nothing of any error
-            if not answer.started:
+            if answer.status in (None, 500):  # Starlette answers 500 by itself, then raises
                 _logger.error("a request failed: %s", type(error).__name__)
             _logger.debug("a request failed", exc_info=error)
             await answer.end(500, "Internal Server Error")
@@ -309,15 +312,16 @@ class _Answer:
     def __init__(self, send: Send, *, is_page: bool) -> None:
         self._send = send
         self._is_page = is_page
-        self.started = False
+        #: What was answered; None before that.
+        self.status: int | None = None
         self._ended = False
 
     async def send(self, message: Message) -> None:
         """Pass on what belongs to the first response."""
-        if self._ended or (self.started and message["type"] == "http.response.start"):
+        if self._ended or (self.status is not None and message["type"] == "http.response.start"):
             return
         if message["type"] == "http.response.start":
-            self.started = True
+            self.status = message["status"]
             own = [] if self._is_page else [(b"cache-control", b"no-store, no-transform")]
             own.append((b"x-content-type-options", b"nosniff"))
             replaced = {name for name, _ in own}
@@ -329,21 +333,23 @@ class _Answer:
 
     async def end(self, status: int, sentence: str, *headers: tuple[bytes, bytes]) -> None:
         """Answer with ``status`` if nothing was answered yet, and close: the request may never end."""
-        if self.started:
+        if self.status is not None:
             await self.send({"type": "http.response.body", "body": b""})
         else:
             await respond(self.send, status, sentence, [(b"connection", b"close"), *headers])
 
 
 def _in_time(receive: Receive) -> Receive:
-    """``receive`` that gives a body no more than its time."""
-    ends_at = time.monotonic() + _BODY_SECONDS
+    """``receive`` that gives a body no more than its time, which begins when it is first read."""
+    ends_at: float | None = None
     complete = False
 
     async def receive_in_time() -> Message:
-        nonlocal complete
+        nonlocal complete, ends_at
         if complete:
             return await receive()
+        if ends_at is None:  # what came before was no wait for the client
+            ends_at = time.monotonic() + _BODY_SECONDS
         try:
             async with asyncio.timeout(max(0.0, ends_at - time.monotonic())):
                 message = await receive()

@@ -190,7 +190,10 @@ class IdentityProvider:
                 proof = (quote(given["client_id"], safe=""), quote(secret, safe=""))
         answer = await self._fetched(str(found.get("token_endpoint") or ""), sent, proof, refusals=(400, 401, 403))
         token = answer.get("access_token")
-        return token if isinstance(token, str) else None
+        if not isinstance(token, str):
+            _logger.warning("the identity provider refused a code: %.200r", answer.get("error"))
+            return None
+        return token
 
     async def _described(self) -> Mapping[str, Any]:
         """What the issuer says of itself.
@@ -199,7 +202,7 @@ class IdentityProvider:
             IssuerUnreachable: If it does not.
         """
         if self._metadata is None and self._clock() - self._asked_at >= self._keys_seconds:
-            await self._asked()
+            await self._wait_for_answer()
         if self._metadata is None:
             raise IssuerUnreachable("the issuer of tokens does not answer.", hint="Ask again in some seconds.")
         return self._metadata
@@ -214,7 +217,7 @@ class IdentityProvider:
             patience: float | None = None  # there is nothing to go on with
             if found is not None and self._is_kept:
                 patience = 0.0 if self._failed else self._patience_seconds
-            await self._asked(patience)
+            await self._wait_for_answer(patience)
             found = self._found(kid, algorithm)
         if self._failed and (found is None or not self._is_kept):
             raise IssuerUnreachable("the issuer of tokens does not answer.", hint="Ask again in some seconds.")
@@ -238,7 +241,7 @@ class IdentityProvider:
             return next((key for key in fitting if key.key_id == kid), None)
         return fitting[0] if len(fitting) == 1 else None
 
-    async def _asked(self, patience_seconds: float | None = None) -> None:
+    async def _wait_for_answer(self, patience_seconds: float | None = None) -> None:
         """Wait until the issuer was asked, by whoever began it; None is as long as that takes."""
         if self._question is None or self._question.done():
             self._question = asyncio.create_task(self._ask())

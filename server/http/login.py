@@ -23,9 +23,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mcp.shared.auth import ProtectedResourceMetadata
-from starlette.applications import Starlette
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, Router
 
 from memory_core.core.config import OWN_ISSUER
 from memory_core.core.errors import RunebookError
@@ -98,7 +97,7 @@ class Login(ABC):
         """Whoever a token stands for; None for one that does not hold.
 
         Args:
-            token: An access token, or the secret of a session of the page, which opens the API alone.
+            token: An access token, or the secret of a page session, which opens the API alone.
             path: What it is shown for.
 
         Raises:
@@ -130,7 +129,7 @@ class Login(ABC):
 
     @abstractmethod
     async def begin_session(self, code: str, verifier: str) -> str | None:
-        """The secret of a session of the page; None if the code gives none.
+        """The secret of a page session; None if the code gives none.
 
         Args:
             code: Of the issuer.
@@ -154,7 +153,7 @@ class Login(ABC):
         }
 
     async def end_session(self, text: str) -> None:
-        """End a session of the page; any other text is none."""
+        """End a page session; any other text is none."""
         if text.startswith(SESSION):
             await self._look(partial(self._logins.end, "session", text), writes=True)
 
@@ -192,7 +191,7 @@ class Login(ABC):
             app: What is behind it.
             rates: How often one address may ask, here and with wrong tokens together.
         """
-        routes = Starlette(routes=self.routes)
+        routes = Router(self.routes)  # what they raise is for the server to answer
         paths = frozenset(route.path for route in self.routes if isinstance(route, Route))
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -212,9 +211,8 @@ class Login(ABC):
             scopes: Of a token.
             read_only: Whether no scope would let its bearer write.
         """
-        lacking = [scope for scope in self.scopes if scope not in scopes]
         may_read, may_write = self.scopes[0] in scopes, self.scopes[1] in scopes and not read_only
-        helps = not may_read or (self.scopes[1] in lacking and not read_only)
+        helps = not may_read or not (may_write or read_only)
         step_up = self.challenge("/mcp", scope=" ".join(self.scopes[: 1 if read_only else 2])) if helps else ""
         return {"may_read": may_read, "read_only": not may_write, "step_up": step_up}
 
@@ -351,6 +349,7 @@ def open_login(config: OAuthConfig, url: str, tokens: IssuedTokens) -> Login:
 
     Raises:
         ConfigInvalid: If what it needs is not installed.
+        InvalidInput: See ``ProviderLogin``.
     """
     if config.issuer == OWN_ISSUER:
         from server.http.authorization_server import OwnLogin

@@ -19,7 +19,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from memory_core.core.caller import Access
 from memory_core.core.commit.patch import is_patch
-from memory_core.core.errors import FieldRejected, InvalidInput, InvalidUri, NotFound, RunebookError
+from memory_core.core.errors import FieldRejected, InvalidInput, NotFound, RunebookError
 from memory_core.core.index.documents import MESSAGES_NAME, Document, memory_document
 from memory_core.core.index.indexer import numbered
 from memory_core.core.memory.directory_page import recorded
@@ -44,7 +44,7 @@ from memory_core.version import program_version
 from server.http.api import IfMatch, Reader, Refusal, Writer, expect_stored, route, seen_sha256
 from server.http.api_answers import (
     Bulk,
-    EntriesQuestion,
+    EntriesQuery,
     EntryEdit,
     MarkdownText,
     NewEntry,
@@ -166,7 +166,7 @@ def _source_pages(memory: Runebook, source: Any, document: Document) -> list[dic
     try:
         log = memory.browser.visible(memory.commits.session_uri(session_id))
         messages = list(numbered(memory.store.text(log) or ""))
-    except (InvalidUri, NotFound, RunebookError):
+    except RunebookError:
         return []
     scope = memory.projects.scope(document.project, None)
     seen = [(line, each) for line, each in messages if scope.sees(each.project, private=each.private)]
@@ -248,7 +248,7 @@ _NOTHING_NEW = {200: {"model": answer_model("CommitReceipt"), "description": "No
 
 
 @route(memories, "GET", "/entries", "EntriesAnswer")
-def list_entries(memory: Reader, asked: Annotated[EntriesQuestion, Query()]) -> Any:
+def list_entries(memory: Reader, asked: Annotated[EntriesQuery, Query()]) -> Any:
     """The memories that meet a filter, page by page."""
     wanted = EntryFilter(**asked.model_dump())
     page = memory.entries(wanted)
@@ -322,7 +322,7 @@ def delete_entry(memory: Writer, path: EntryPath, if_match: IfMatch = None) -> A
     seen = None if if_match is None else seen_sha256(if_match)
     found = stored(memory, path)
     _expect_same(memory, found, seen)
-    expected = {str(found.uri): sha256_of(found) if seen is None else seen}
+    expected = {str(found.uri): sha256_of(found)}
     receipt = memory.commit(
         CommitRequest(operations={"delete_operations": [{"uri": str(found.uri)}]}, expected=expected)
     )
@@ -380,13 +380,13 @@ def _expect_no_conflict(memory: Runebook, path: str, receipt: CommitReceipt) -> 
 
 
 _NO_RECEIPT = {"receipt": as_json(CommitReceipt("", Status.REJECTED))}
-looking = APIRouter(tags=["looking"])
+finding = APIRouter(tags=["looking"])
 _RANKS = ["balanced", "decay", "weighted", "relevance"]
 _TREE_NODES = 5_000
 _PASSAGE_CHARS = 280
 
 
-@route(looking, "GET", "/about", "AboutAnswer")
+@route(finding, "GET", "/about", "AboutAnswer")
 def about(memory: Reader, request: Request) -> Any:
     """Which store this is, and what the caller may do."""
     config, bearer, home = memory.config, identity(), memory.home or memory
@@ -425,13 +425,13 @@ def about(memory: Reader, request: Request) -> Any:
     )
 
 
-@route(looking, "GET", "/types", "TypesAnswer", nulls=True)
+@route(finding, "GET", "/types", "TypesAnswer", nulls=True)
 def types(memory: Reader) -> Any:
     """All memory types with their fields."""
     return {"types": [_type_facts(memory, known) for known in memory.registry.list_all()]}
 
 
-@route(looking, "GET", "/labels", "LabelsAnswer")
+@route(finding, "GET", "/labels", "LabelsAnswer")
 def labels(memory: Reader) -> Any:
     """Which tags and projects there are."""
     memory.opened.look()
@@ -440,7 +440,7 @@ def labels(memory: Reader) -> Any:
     return {"tags": tags, "projects": projects}
 
 
-@route(looking, "POST", "/search", "SearchAnswer", 404, nulls=True)
+@route(finding, "POST", "/search", "SearchAnswer", 404, nulls=True)
 def search(memory: Reader, asked: SearchQuestion) -> Any:
     """What answers a query, best first, with what each score is made of."""
     started = time.perf_counter()
@@ -451,7 +451,7 @@ def search(memory: Reader, asked: SearchQuestion) -> Any:
             asked.limit,
             score_threshold=asked.score_threshold,
             filter=_filter(asked),
-            rank=_rank(memory, asked),
+            rank=_rank(asked),
             project=asked.project,
         )
     )
@@ -467,7 +467,7 @@ def search(memory: Reader, asked: SearchQuestion) -> Any:
     return {"hits": hits, "total": len(hits), "notes": found.notes, "milliseconds": taken, "titles": called}
 
 
-@route(looking, "GET", "/tree", "TreeAnswer", 404)
+@route(finding, "GET", "/tree", "TreeAnswer", 404)
 def tree(
     memory: Reader,
     uri: Annotated[str, Query(max_length=4_096, examples=["viking://user/default/memories"])] = SCHEME,
@@ -500,14 +500,12 @@ def _filter(asked: SearchQuestion) -> dict[str, Any] | None:
     return {"and": parts} if parts else None
 
 
-def _rank(memory: Runebook, asked: SearchQuestion) -> str | None:
+def _rank(asked: SearchQuestion) -> str | None:
     if asked.rank is not None:
         if not asked.use_decay and asked.rank != "relevance":
             raise Refusal(400, "without decay there is only the rank relevance.", "Leave rank or use_decay out.")
         return asked.rank
-    if not asked.use_decay:
-        return "relevance"
-    return "balanced" if memory.config.search.rank == "relevance" else None
+    return None if asked.use_decay else "relevance"
 
 
 def _hit_facts(hit: Hit, accesses: int, passage: Excerpt | None, sought: re.Pattern[str] | None) -> dict[str, Any]:
@@ -526,4 +524,4 @@ def _hit_facts(hit: Hit, accesses: int, passage: Excerpt | None, sought: re.Patt
     }
 
 
-ROUTERS = (memories, looking)
+ROUTERS = (memories, finding)

@@ -23,10 +23,9 @@ from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memory_core.core.errors import InvalidUri
@@ -72,7 +71,7 @@ def is_page(scope: Scope) -> bool:
 
 def with_open_pages(app: ASGIApp) -> ASGIApp:
     """An app that answers what needs no token, and has ``app`` answer the rest."""
-    pages = Starlette(routes=page_routes())
+    pages = Router(page_routes())
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         await (pages if is_page(scope) else app)(scope, receive, send)

@@ -31,7 +31,7 @@ def expect_owner(request: Request) -> ForOwner:
     """
     state = request.app.state
     found: ForOwner | None = state.owner
-    if found is None or identity() is not None or request.headers.get("origin") in state.shared:
+    if found is None or identity() is not None or request.headers.get("origin") in state.allowed_origins:
         raise Refusal(403, "this is for the owner of the store.", "Ask the owner: runebook ui, on the server itself.")
     return found
 

@@ -27,9 +27,9 @@ from memory_core.features.imports.import_run import (
 )
 from memory_core.runebook import Runebook
 from server.http.api import Reader, Refusal, Writer, answer, declared, route
-from server.http.api_answers import Exporting, Importing, NewUpload, RestoringBackup, UploadPart
+from server.http.api_answers import DryRun, Exporting, Importing, NewUpload, UploadPart
 from server.http.settings_routes import OWNER_ALONE, Owner
-from server.http.transfers import Transfer, Transfers, Work
+from server.http.transfers import Transfer, Transfers
 
 if TYPE_CHECKING:
     from memory_core.core.store.issued_tokens import IssuedTokens
@@ -48,58 +48,58 @@ def _transfers(owner: Owner) -> Transfers:
     return owner.transfers
 
 
-Held = Annotated[Transfers, Depends(_transfers)]
+OwnersTransfers = Annotated[Transfers, Depends(_transfers)]
 TransferId = Annotated[str, Path(max_length=32, examples=["9f86d081884c7d65"])]
 
 
 @route(moving, "POST", "/transfers", "UploadAnswer", nulls=True, status_code=201)
-def begin_upload(request: Request, held: Held, asked: NewUpload) -> Any:
+def begin_upload(request: Request, transfers: OwnersTransfers, asked: NewUpload) -> Any:
     """Begin to send a file that is to be imported or restored. For the owner."""
     part_bytes = min(request.app.state.body_bytes // _PART_SHARE, _PART_MOST_BYTES)
-    return {"transfer": held.begin(asked.name), "part_bytes": part_bytes}
+    return {"transfer": transfers.begin(asked.name), "part_bytes": part_bytes}
 
 
 @route(moving, "PUT", "/transfers/{transfer_id}", "TransferAnswer", 404, nulls=True)
-def add_part(held: Held, transfer_id: TransferId, part: UploadPart) -> Any:
+def add_part(transfers: OwnersTransfers, transfer_id: TransferId, part: UploadPart) -> Any:
     """Send the next part of a file. For the owner."""
     try:
         content = base64.b64decode(part.base64, validate=True)
     except ValueError:
         raise InvalidInput("the part is not base64.", hint="Encode it as RFC 4648 says.") from None
-    return held.add(transfer_id, part.offset, content)
+    return transfers.add(transfer_id, part.offset, content)
 
 
 @route(moving, "GET", "/transfers/{transfer_id}", "TransferAnswer", 404, nulls=True)
-def read_transfer(held: Held, transfer_id: TransferId) -> Any:
+def read_transfer(transfers: OwnersTransfers, transfer_id: TransferId) -> Any:
     """How far a transfer is, and what came of it. For the owner."""
-    return held.get(transfer_id)
+    return transfers.get(transfer_id)
 
 
 @route(moving, "DELETE", "/transfers/{transfer_id}", "TransferAnswer", 404, nulls=True)
-def discard_transfer(held: Held, transfer_id: TransferId) -> Any:
+def discard_transfer(transfers: OwnersTransfers, transfer_id: TransferId) -> Any:
     """Let go of a file. For the owner."""
-    found = held.get(transfer_id)
-    held.discard(transfer_id)
+    found = transfers.get(transfer_id)
+    transfers.discard(transfer_id)
     return found
 
 
 @moving.get("/transfers/{transfer_id}/file", response_model=None, responses=declared(404))
-def download(held: Held, transfer_id: TransferId) -> Any:
+def download(transfers: OwnersTransfers, transfer_id: TransferId) -> Any:
     """The file that an export or a backup made. For the owner."""
-    found = held.get(transfer_id)
+    found = transfers.get(transfer_id)
     if found.state != "done" or not found.path.is_file():
         return answer(404, "there is no such file yet.", "Wait until the work is done.")
     return FileResponse(found.path, filename=found.name, media_type="application/octet-stream")
 
 
 @route(moving, "POST", "/transfers/{transfer_id}/import", "TransferAnswer", 404, nulls=True)
-def import_file(memory: Writer, held: Held, transfer_id: TransferId, asked: Importing) -> Any:
+def import_file(memory: Writer, transfers: OwnersTransfers, transfer_id: TransferId, asked: Importing) -> Any:
     """Bring in what a file holds, or as a dry run say what would come. For the owner."""
-    return held.start(held.get(transfer_id), partial(_import, memory, asked))
+    return transfers.start(transfers.get(transfer_id), partial(_import, memory, asked))
 
 
 @route(moving, "POST", "/exports", "TransferAnswer", nulls=True, status_code=202)
-def begin_export(memory: Reader, held: Held, asked: Exporting) -> Any:
+def begin_export(memory: Reader, transfers: OwnersTransfers, asked: Exporting) -> Any:
     """Write memories to a file, to be downloaded when it is done. For the owner."""
     known = [each.name for each in memory.registry.list_all()]
     if asked.memory_type is not None and asked.memory_type not in known:
@@ -111,11 +111,11 @@ def begin_export(memory: Reader, held: Held, asked: Exporting) -> Any:
         done = export(memory, transfer.path, selection)
         return {"counts": done.counts, "left_out": list(done.left_out)[:_SHOWN]}
 
-    return held.start(held.begin(f"runebook-export.{asked.format}"), work)
+    return transfers.make(f"runebook-export.{asked.format}", work)
 
 
 @route(moving, "POST", "/backups", "TransferAnswer", nulls=True, status_code=202)
-def begin_backup(memory: Reader, held: Held) -> Any:
+def begin_backup(memory: Reader, transfers: OwnersTransfers) -> Any:
     """Copy everything, verified, to a file to be downloaded. For the owner."""
     memory.store.expect_folder("a backup")
 
@@ -124,18 +124,17 @@ def begin_backup(memory: Reader, held: Held) -> Any:
         notes = [f"not as committed: {uri} (it is in the backup as it is on disk)" for uri in done.notes[:_SHOWN]]
         return {"counts": done.counts, "left_out": done.left_out[:_SHOWN], "notes": notes}
 
-    return held.start(held.begin("runebook-backup.zip"), work)
+    return transfers.make("runebook-backup.zip", work)
 
 
 @route(moving, "POST", "/transfers/{transfer_id}/restore", "TransferAnswer", 404, nulls=True)
-def restore_backup(
-    request: Request, memory: Reader, owner: Owner, transfer_id: TransferId, asked: RestoringBackup
-) -> Any:
+def restore_backup(request: Request, memory: Reader, owner: Owner, transfer_id: TransferId, asked: DryRun) -> Any:
     """Put a backup in the place of the memory folder, which is moved aside; as a dry run check it. For the owner."""
     memory.store.expect_folder("restoring a backup")
     if not owner.may_restore:
         raise Refusal(409, "clients use this server.", "Stop it, and run runebook restore; or use runebook ui.")
-    work = _check(memory) if asked.dry_run else partial(_restore, memory, request.app.state.store, owner.tokens)
+    store = request.app.state.store
+    work = partial(_check, memory) if asked.dry_run else partial(_restore, memory, store, owner.tokens)
     return owner.transfers.start(owner.transfers.get(transfer_id), work)
 
 
@@ -191,20 +190,17 @@ def _own_report(done: Import) -> dict[str, Any]:
     }
 
 
-def _check(memory: Runebook) -> Work:
-    def work(transfer: Transfer) -> dict[str, Any]:
-        files = verify(transfer.path)
-        memory.indexer.follow()
-        with open_pack(transfer.path, BACKUP) as found:
-            facts = found.manifest
-        return {
-            "created_at": facts.get("created_at"),
-            "files": files,
-            "counts": facts.get("counts", {}),
-            "replaces": sum(memory.memory_list.counts().values()),
-        }
-
-    return work
+def _check(memory: Runebook, transfer: Transfer) -> dict[str, Any]:
+    files = verify(transfer.path)
+    memory.indexer.follow()
+    with open_pack(transfer.path, BACKUP) as found:
+        facts = found.manifest
+    return {
+        "created_at": facts.get("created_at"),
+        "files": files,
+        "counts": facts.get("counts", {}),
+        "replaces": sum(memory.memory_list.counts().values()),
+    }
 
 
 def _restore(memory: Runebook, store: ServedStore, tokens: IssuedTokens | None, transfer: Transfer) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Files on their way in and out of the store, and the work on them, which goes on while nobody waits for an answer.
 
 An upload comes in parts, so that no request is larger than any other; what is made for download lies there until it is
-fetched. All of it is in one folder that only this user can read, outside the store, and leaves with the server; what a
-killed server left leaves when the next one begins a transfer. One work runs at a time: each takes the whole store in
-hand.
+discarded, or is too old when the next transfer begins. All of it is in one folder that only this user can read,
+outside the store, and leaves with the server; what a killed server left leaves when the next one begins a transfer. One
+work runs at a time: each takes the whole store in hand.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 UPLOAD_MOST_BYTES = 512 * 1024**2
-#: Transfers that are kept at once; of more the oldest leave, and each does after so long.
+#: Transfers that are kept at once; of more the oldest leave when the next begins, and those as old as this.
 _KEPT = 4
 _KEPT_SECONDS = 3_600.0
 _PREFIX, _LOCK_NAME = "runebook-transfers-", "lock"
@@ -49,6 +49,7 @@ class Transfer:
     Attributes:
         id: Names it.
         name: Of the file.
+        path: Where it is.
         size_bytes: Of the file, once it is whole.
         state: waiting for its parts or for work, at work, done, or failed.
         stage: What the work is at.
@@ -57,6 +58,7 @@ class Transfer:
         report: What the work did, or as a dry run would do.
         error: Why it failed.
         hint: What to do next.
+        touched: When it was last asked for, monotonic seconds.
     """
 
     JSON: ClassVar = "id name size_bytes state stage? done? total? report? error? hint?"
@@ -126,10 +128,11 @@ class Transfers:
 
         Raises:
             InvalidInput: If it does not follow the one before, or the file would be too large.
+            NotFound: If there is no such transfer.
             StorageFailed: If the disk refuses.
         """
-        found = self.get(transfer_id)
         with self._guard:
+            found = self.get(transfer_id)
             if found.state != "waiting" or offset != found.size_bytes:
                 raise InvalidInput(
                     f"this part does not follow: {found.size_bytes} bytes are there.", hint="Begin the upload anew."
@@ -141,6 +144,7 @@ class Transfers:
                 )
             try:
                 with found.path.open("ab") as stream:
+                    stream.truncate(found.size_bytes)  # what a write that the disk refused left
                     stream.write(part)
             except OSError as error:
                 raise StorageFailed(
@@ -149,6 +153,12 @@ class Transfers:
             found.size_bytes += len(part)
         return found
 
+    def make(self, name: str, work: Work) -> Transfer:
+        """Begin the work that makes a file; see ``start``."""
+        with self._guard:
+            self._expect_idle()  # before a new transfer pushes an old one out
+        return self.start(self.begin(name), work)
+
     def start(self, transfer: Transfer, work: Work) -> Transfer:
         """Begin the work on a file, beside the request that asks for it.
 
@@ -156,8 +166,7 @@ class Transfers:
             InvalidInput: If other work runs.
         """
         with self._guard:
-            if any(each.state == "working" for each in self._found.values()):
-                raise InvalidInput("another import, export or backup runs.", hint="Wait until it is done.")
+            self._expect_idle()
             transfer.state, transfer.report, transfer.error, transfer.hint = "working", None, None, None
             transfer.stage = transfer.done = transfer.total = None
         # The caller's name is in the context: history shows who imported.
@@ -170,9 +179,10 @@ class Transfers:
 
         Raises:
             InvalidInput: If work on it runs.
+            NotFound: If there is no such transfer.
         """
-        found = self.get(transfer_id)
         with self._guard:
+            found = self.get(transfer_id)
             if found.state == "working":
                 raise InvalidInput("the work on it runs.", hint="Wait until it is done.")
             self._remove(found)
@@ -186,6 +196,10 @@ class Transfers:
                     self._in_use.release()
                 shutil.rmtree(self._folder, ignore_errors=True)
                 self._folder = None
+
+    def _expect_idle(self) -> None:
+        if any(each.state == "working" for each in self._found.values()):
+            raise InvalidInput("another import, export or backup runs.", hint="Wait until it is done.")
 
     def _let_go(self) -> None:
         now = time.monotonic()

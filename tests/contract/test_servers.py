@@ -180,21 +180,21 @@ def test_one_server_at_a_time_maintains_all_users_and_another_one_takes_over_whe
 
 
 def test_what_one_server_commits_another_tells_of_at_its_next_look(place: Place) -> None:
-    from server.http.change_stream import Watched
+    from server.http.change_stream import StreamPosition
 
     ours, theirs = place.open(), place.open()
     ours.commit(CommitRequest("He likes oolong.", memory_type="notes", fields={"title": "Tea"}))
-    feed = Watched(theirs, None)
-    first = feed.news()
+    position = StreamPosition(theirs, None)
+    first = position.news()
     assert first is not None
     assert first["latest"] == ours.store.ledger.history(limit=1)[0].commit_id
-    assert feed.news() is None
+    assert position.news() is None
     receipt = ours.commit(CommitRequest("下周搬到杭州。", memory_type="notes", fields={"title": "搬家"}))
     ours.view("bob", "bob").commit(CommitRequest("Bob's.", memory_type="notes", fields={"title": "Bob"}))
-    told = feed.news()
+    told = position.news()
     assert told is not None
     assert [commit["commit_id"] for commit in told["commits"]] == [receipt.commit_id]
-    assert feed.news() is None
+    assert position.news() is None
 
 
 def test_a_token_that_the_database_is_asked_about_keeps_nobody_else_waiting(database: str, tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ class Issuer:
     def answer(self, path: str) -> tuple[int, Any]:
         self.asked.append(path)
         if path == "/.well-known/openid-configuration":
-            return self.status, {"issuer": self.names_itself, "jwks_uri": self.names_keys}
+            places = {"jwks_uri": self.names_keys, "token_endpoint": f"{self.url}/token"}
+            return self.status, {"issuer": self.names_itself, **places}
         return (self.status, {"keys": self.published}) if path == "/jwks" else (404, {})
 
 
@@ -70,7 +71,13 @@ def running() -> Iterator[Issuer]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, found = issuer.answer(self.path)
+            self.say(*issuer.answer(self.path))
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.say(401, {"error": "invalid_client"})  # no client is known here
+
+        def say(self, status: int, found: Any) -> None:
             body = json.dumps(found).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")

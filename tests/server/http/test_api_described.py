@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_core.core.memory.requests import CommitRequest
+from server.http.api import description
 from tests.server.http.conftest import OWNER_KEY, desk_at
 
 if TYPE_CHECKING:
@@ -29,6 +30,18 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
             CommitRequest(messages=[{"role": "user", "content": "Where is my tea? 茶在哪？"}], session_id="tea-talk")
         )
         yield made
+
+
+def test_answers_of_the_door_and_of_a_summary_that_moved_on_are_described() -> None:
+    found = description()
+    for operation in (each for path in found["paths"].values() for each in path.values()):
+        kinds = {status: set(said.get("content", ())) for status, said in operation["responses"].items()}
+        for status in ("401", "429"):
+            assert kinds[status] == {"text/plain"}
+        for status in ("403", "503"):
+            assert kinds[status] == {"text/plain", "application/json"}
+    summary = found["components"]["schemas"]["ConflictAnswer"]["properties"]["summary"]
+    assert {"$ref": "#/components/schemas/RollingSummaryAnswer"} in summary["anyOf"]
 
 
 @pytest.mark.slow

@@ -187,6 +187,16 @@ def test_proposal_is_accepted_or_rejected(tmp_path_factory: pytest.TempPathFacto
         assert made.owner.ask("POST", f"/review/{name}/reject", {}).status_code == 404
 
 
+def test_a_search_is_ranked_as_the_owner_set_unless_it_says_how(tmp_path_factory: pytest.TempPathFactory) -> None:
+    for setting in ("decay", "relevance"):
+        with desk_at(tmp_path_factory.mktemp(setting), search={"rank": setting}) as made:
+            made.anna.keep("Trail of tea 茶的踪迹.", fields={"title": "Trail"})
+            for more in ({}, {"use_decay": False}, {"rank": "weighted"}):
+                made.anna.facts("POST", "/search", {"query": "茶的踪迹", **more})
+            trail = made.anna.facts("GET", "/trail")["trail"]
+        assert [entry["rank"] for entry in trail] == ["weighted", "relevance", setting]
+
+
 def test_trail_stats_and_health_are_told(desk: Desk) -> None:
     desk.anna.keep("Trail of tea 茶的踪迹.", fields={"title": "Trail"})
     found = desk.anna.facts("POST", "/search", {"query": "茶的踪迹", "rank": "relevance"})

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_core.core.config import Config
+from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.features import backup
 from memory_core.features.backup import SETTINGS_BESIDE, back_up
 from memory_core.runebook import open_memory
-from server.http import transfers
+from server.http import transfer_routes, transfers
 from tests.server.bearers import ledger_of
 from tests.server.http.conftest import SETTINGS, Desk, Page, desk_at
 from tests.waiting import PATIENCE_SECONDS, soon
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -216,6 +217,64 @@ def test_parts_follow_each_other_and_an_upload_is_bounded(desk: Desk, monkeypatc
     assert "runebook import" in refused.json()["hint"]
     desk.owner.facts("DELETE", path)
     assert desk.owner.ask("GET", path).status_code == 404
+
+
+def test_a_part_that_a_full_disk_cut_is_sent_again_and_the_file_is_whole() -> None:
+    held = transfers.Transfers()
+    begun = held.begin("a.md")
+    held.add(begun.id, 0, b"1234")
+    with begun.path.open("ab") as stream:
+        stream.write(b"56")  # as much of the next part as there was room for
+    held.add(begun.id, 4, b"5678")
+    assert begun.path.read_bytes() == b"12345678"
+    held.close()
+
+
+@pytest.mark.parametrize(
+    "late", [lambda held, named: held.add(named, 0, b"1234"), lambda held, named: held.discard(named)]
+)
+def test_what_was_discarded_meanwhile_is_not_found(
+    monkeypatch: pytest.MonkeyPatch, late: Callable[[transfers.Transfers, str], object]
+) -> None:
+    """Somebody else discards a transfer while the request waits for its turn."""
+    held = transfers.Transfers()
+    begun = held.begin("a.md")
+
+    class Discarding:
+        def __enter__(self) -> None:
+            held._remove(begun)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    with monkeypatch.context() as patched:
+        patched.setattr(held, "_guard", Discarding())
+        with pytest.raises(NotFound):
+            late(held, begun.id)
+    held.close()
+
+
+def test_work_that_is_refused_pushes_no_transfer_out(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = [upload(desk, "a.md", b"1") for _ in range(4)]
+    exporting, go_on = threading.Event(), threading.Event()
+
+    def slow(*_: Any) -> Any:
+        exporting.set()
+        assert go_on.wait(PATIENCE_SECONDS)
+        raise InvalidInput("no more.", hint="None.")
+
+    monkeypatch.setattr(transfer_routes, "export", slow)
+    begun = desk.owner.facts("POST", "/exports", {})
+    try:
+        assert exporting.wait(PATIENCE_SECONDS)
+        kept = kept[1:]  # the work that runs has its place
+        for path in ("/exports", "/backups"):
+            refused = desk.owner.ask("POST", path, {})
+            assert (refused.status_code, "Wait until it is done" in refused.json()["hint"]) == (400, True)
+        assert [desk.owner.ask("GET", path).status_code for path in kept] == [200, 200, 200]
+    finally:
+        go_on.set()
+    assert finished(desk, begun["id"])["state"] == "failed"
 
 
 def test_old_transfers_leave(desk: Desk) -> None:

@@ -289,6 +289,13 @@ def test_only_plain_forms_are_read(house: House, path: str) -> None:
     assert "application/x-www-form-urlencoded" in answer.text
 
 
+@pytest.mark.parametrize("path", ["/token", "/revoke", "/authorize", "/consent"])
+def test_a_form_of_too_many_fields_is_refused(house: House, path: str) -> None:
+    answer = house.client.post(path, data={f"field{number}": "" for number in range(1_001)})
+    assert answer.status_code == 400
+    assert "1000" in answer.text
+
+
 def test_a_code_of_one_client_is_none_of_another(house: House) -> None:
     client, other = house.known(), house.known()
     code = house.code(client, house.anna)
@@ -446,7 +453,7 @@ def test_a_form_of_another_site_is_not_taken(house: House) -> None:
     foreign = ({"origin": "http://127.0.0.1:8"}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"})
     for headers in foreign:
         assert house.answer(page, house.anna, headers).status_code == 403
-    for once in ("", "x", "x" * 32):
+    for once in ("", "x", "x" * 32, "茶" * 32):
         assert house.answer(page, house.anna, once=once).status_code == 403
     good = {"origin": URL, "sec-fetch-site": "same-origin"}
     assert house.answer(page, house.anna, good).status_code == 303

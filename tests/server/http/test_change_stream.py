@@ -81,7 +81,7 @@ def test_an_answer_names_what_was_committed_since(own_desk: Desk) -> None:
 def test_what_a_busy_store_did_not_tell_the_next_look_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_memory(words_only(tmp_path)) as memory:
         memory.commit(CommitRequest("Green tea.", memory_type="notes", fields={"title": "Tea"}))
-        feed = change_stream.Watched(memory, None)
+        position = change_stream.StreamPosition(memory, None)
 
         def busy(_memory: Any) -> Any:
             raise StoreBusy("it is busy.", hint="Again.")
@@ -89,9 +89,9 @@ def test_what_a_busy_store_did_not_tell_the_next_look_tells(tmp_path: Path, monk
         with monkeypatch.context() as patched:
             patched.setattr(change_stream, "past_of", busy)
             with pytest.raises(StoreBusy):
-                feed.news()
-        assert feed.news() is not None
-        assert feed.news() is None
+                position.news()
+        assert position.news() is not None
+        assert position.news() is None
 
 
 def test_a_stream_tells_of_other_processes_and_goes_on_where_it_was(tmp_path: Path, start_http: StartHttp) -> None:

@@ -150,7 +150,7 @@ def test_a_site_that_hangs_keeps_no_other_waiting(
     site: Site, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     documents = trusting(certificate, turn_seconds=0.05)
-    asked, answers, hanging = documents._asked, asyncio.Event(), []
+    asked, answers, hanging = documents._document_at, asyncio.Event(), []
 
     async def slowly(client_id: str) -> Any:
         if "slow.example" in client_id:
@@ -158,7 +158,7 @@ def test_a_site_that_hangs_keeps_no_other_waiting(
             await answers.wait()
         return await asked(client_id)
 
-    monkeypatch.setattr(documents, "_asked", slowly)
+    monkeypatch.setattr(documents, "_document_at", slowly)
 
     async def run() -> None:
         names = [f"https://{name}.slow.example/{number}" for name in "abcdefgh" for number in range(4)]

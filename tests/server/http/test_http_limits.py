@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
@@ -12,11 +13,16 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from mcp.server import MCPServer
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memory_core.core.config import HttpConfig
 from memory_core.core.errors import StoreBusy
@@ -351,16 +357,73 @@ def test_body_that_does_not_end_is_timed_out(monkeypatch: pytest.MonkeyPatch) ->
         assert said.startswith(b"HTTP/1.1 408 ")
 
 
-def test_what_breaks_inside_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
-    async def broken(_scope: Scope, _receive: Receive, _send: Send) -> None:
-        raise RuntimeError("the secret is 42")
+def test_the_time_of_a_body_begins_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(http, "time", SimpleNamespace(monotonic=lambda: now))
 
-    with running(http._Boundary(broken)) as port:
+    async def receive() -> Message:
+        for _ in range(5):
+            await asyncio.sleep(0)  # the rest of the body is on its way
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def read() -> None:
+        nonlocal now
+        receive_in_time = http._in_time(receive)
+        now = 1_000.0  # the request waited for its turn
+        assert (await receive_in_time())["body"] == b"x"
+        now += http._BODY_SECONDS
+        with pytest.raises(http._TooSlow):
+            await receive_in_time()
+
+    asyncio.run(read())
+
+
+def test_a_transport_times_out_a_body_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_BODY_SECONDS", 0.2)
+    server = http.build_app(MCPServer("test"), "127.0.0.1")
+    fields = b"Host: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+    with running(server) as port:
+        said = answered(port, b"POST /mcp HTTP/1.1\r\n" + fields + b"Content-Length: 9\r\n\r\nhalf")
+        assert said.startswith(b"HTTP/1.1 408 ")
+
+
+async def broken(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise RuntimeError("the secret is 42")
+
+
+class Broken:
+    async def __call__(self, *given: Any) -> None:
+        await broken(*given)
+
+
+@pytest.mark.parametrize("app", [broken, Starlette(routes=[Route("/", Broken())])])
+def test_what_breaks_inside_is_not_told(caplog: pytest.LogCaptureFixture, app: ASGIApp) -> None:
+    with running(http._Boundary(app)) as port:
         said = answered(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 500 ")
     assert said.endswith(b"Internal Server Error")
-    assert "a request failed: RuntimeError" in caplog.text
+    assert caplog.text.count("a request failed: RuntimeError") == 1
     assert "42" not in caplog.text
+
+
+def test_a_client_that_leaves_is_no_failure_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    ended = threading.Event()
+
+    async def reads_all(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await http._Boundary(read_form)(scope, receive, send)
+        finally:
+            ended.set()
+
+    async def read_form(scope: Scope, receive: Receive, _send: Send) -> None:
+        await Request(scope, receive).form()
+
+    fields = b"Host: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\n"
+    with running(reads_all) as port:
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as connection:
+            connection.sendall(b"POST / HTTP/1.1\r\n" + fields + b"half")
+        assert ended.wait(PATIENCE_SECONDS)
+    assert "a request failed" not in caplog.text
 
 
 def test_a_store_that_cannot_say_who_asks_is_busy_and_not_broken() -> None:

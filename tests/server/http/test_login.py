@@ -387,6 +387,26 @@ def test_an_issuer_that_is_away_is_not_asked_by_everybody_who_wants_to_sign_in(i
     anyio.run(ask)
 
 
+def test_why_the_issuer_gives_no_token_for_a_code_is_in_the_log(
+    issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def ask() -> None:
+        provider = IdentityProvider(issuer.url, [HERE], keys_seconds=0)
+        assert await provider.exchanged({"client_id": "page", "code": "1"}, "a wrong secret") is None
+
+    anyio.run(ask)
+    assert "invalid_client" in caplog.text
+
+
+def test_nobody_signs_in_while_the_issuer_is_away_and_each_is_told_when_to_try_again(
+    tmp_path: Path, issuer: Issuer
+) -> None:
+    issuer.status = 500
+    with office_at(tmp_path / "home", issuer, client_id="page") as office:
+        answer = office.client.get("/login")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+
+
 def test_whoever_has_a_token_of_a_known_key_does_not_wait_for_an_issuer_that_hangs(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
