@@ -261,6 +261,8 @@ class _Owed:
             self._by_client.add(message.id)
         elif not isinstance(message, JSONRPCNotification):
             self._answered(message.id)
+        elif message.method == "notifications/cancelled":  # a question taken back: its answer is not waited for
+            self._by_client.discard((message.params or {}).get("requestId"))
         self._changed.set()
 
     def posted(self) -> None:
@@ -275,6 +277,8 @@ class _Owed:
     def _answered(self, request_id: object) -> None:
         if isinstance(request_id, int | str) and self._by_us[request_id] > 0:
             self._by_us[request_id] -= 1
+            if not self._by_us[request_id]:
+                del self._by_us[request_id]
 
     async def room(self) -> None:
         """Return when the next request may begin."""
