@@ -95,8 +95,6 @@ def build_server(
     async def lifespan(_server: MCPServer[MemorySession]) -> AsyncIterator[MemorySession]:
         await anyio.to_thread.run_sync(session.acquire)  # the store's lock is held as long as the store opens
         try:
-            if private:
-                await anyio.to_thread.run_sync(partial(session.tell_hooks, private=True))
             yield session
         finally:
             await anyio.to_thread.run_sync(session.release)

@@ -66,11 +66,6 @@ class PrivateMode:
         self._one_client = one_client
         self._all = False
 
-    @property
-    def of_the_one_client(self) -> bool:
-        """Whether the only client wants nothing kept."""
-        return self._all
-
     def begin(self) -> None:
         """The only client had switched it on, on a connection that this one goes on from."""
         self._all = True

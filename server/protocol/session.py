@@ -222,6 +222,7 @@ class MemorySession:
         self.folder = folder
         self._lock = threading.Lock()
         self._users = 0
+        self._is_noted_private = False
 
     @cached_property
     def sampling(self) -> Sampling[CommitReceipt]:
@@ -260,6 +261,7 @@ class MemorySession:
             from server.hosts.hook_notes import note_private
 
             note_private(self.store.memory().store.files.state, str(self.folder), id(self), private=private)
+            self._is_noted_private = private
 
     def acquire(self) -> None:
         """Count one more user."""
@@ -275,7 +277,7 @@ class MemorySession:
         try:
             if is_last and "sampling" in self.__dict__:
                 self.sampling.close()
-            if is_last and "private_mode" in self.__dict__ and self.private_mode.of_the_one_client:
+            if is_last and self._is_noted_private:
                 self.tell_hooks(private=False)
         finally:
             self.store.release()
