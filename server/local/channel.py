@@ -327,7 +327,7 @@ class Announcement(NamedTuple):
         if answer is not None:
             return answer
         raise Unanswered(
-            "a running server took this and did not answer.",
+            "a running server took this, and no answer could be read (none came in time, or it was too long).",
             hint="Look whether it was carried out (runebook history) before you run the same again.",
         )
 
@@ -415,7 +415,7 @@ def announced(state: Path) -> list[Announcement]:
     """
     here = (this_node(), os.path.realpath(state))
     found = [read for path in _paths(state) if (read := _read(path)) is not None and (read.node, read.state) == here]
-    return sorted(found, key=lambda each: each.since)
+    return sorted(found, key=lambda each: float(each.since))
 
 
 def announce(state: Path, announcement: Announcement) -> Path:
@@ -502,7 +502,7 @@ def _clear_away(folder: Path, paths: Iterable[Path]) -> None:
     for path in paths:
         read = _read(path)
         if read is not None and read.node != this_node():
-            foreign.append((read.since, path))
+            foreign.append((float(read.since), path))
             sockets.add(read.socket_name)
         elif read is None or _is_gone(read):
             gone += [path, *([folder / read.socket_name] if read is not None and read.socket_name else [])]
