@@ -298,7 +298,9 @@ def stop_shared(state: Path) -> list[tuple[int, int]]:
         The process of each that does, and how many were attached to it.
     """
     stopped = []
-    for server in [each for each in announced(state) if each.kind == LOCAL]:
+    for server in announced(state):
+        if server.kind != LOCAL:
+            continue
         deadline = time.monotonic() + _STOP_SECONDS
         with suppress(ChannelBroken, Unanswered):
             answer = server.ask({"verb": "stop"}, deadline, reached_by=deadline)

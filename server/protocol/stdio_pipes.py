@@ -151,7 +151,7 @@ def cut_lines(read: Callable[[], bytes]) -> Iterator[Line]:
         line += rest
         if size_bytes + len(line) > LINE_LIMIT_BYTES:
             head = head or bytes(line[:EXCERPT_BYTES])
-            size_bytes += max(0, len(line) - EXCERPT_BYTES)
+            size_bytes += len(line) - EXCERPT_BYTES
             del line[:-EXCERPT_BYTES]
     if head:
         yield Oversized(head, bytes(line), size_bytes + len(line))

@@ -9,7 +9,7 @@ is one bearer and nothing to share. All of it belongs to the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -89,7 +89,7 @@ class Turns:
         self._most_of_one = each
         self._running = Counter[str]()
         self._at_work = Counter[str]()
-        self._waiting: OrderedDict[str, deque[asyncio.Future[Turn]]] = OrderedDict()
+        self._waiting: dict[str, deque[asyncio.Future[Turn]]] = {}
 
     async def next(self, bearer: str) -> Turn:
         """Wait for the bearer's turn. Its requests come in their order, those of several bearers by turns."""
