@@ -10,7 +10,7 @@ Owns: announcements, the handshake, frames, and asking a server (``submit``). Wh
 the next server removes it. A store may be seen from several machines or containers: what was announced on another one
 is left alone.
 
-Imports little of the standard library and nothing else: a host waits for its hooks, a person for a command.
+Imports nothing heavy: a host waits for its hooks, a person for a command.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ _FOREIGN_LIMIT = 64
 
 
 class ChannelBroken(Exception):
-    """The other end is gone, late, a stranger, or says what cannot be read. Never leaves this package."""
+    """The other end is gone, late, a stranger, or says what cannot be read.
+
+    Caught in ``server.local`` and in ``server.protocol.stdio_pipes``.
+    """
 
 
 class Unanswered(RunebookError):

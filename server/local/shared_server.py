@@ -155,7 +155,9 @@ def spawn(*words: str, errors: int | None = None, folder: Path | None = None) ->
 
 
 def the_only_one(place: Place) -> FileLock | None:
-    """The right to be the server of ``place``, while it is referred to; None where another process has it.
+    """The right to be the server of ``place``; None where another process has it.
+
+    It is held until the lock object is collected.
 
     Raises:
         OSError: If the store's folder cannot be written.

@@ -78,7 +78,7 @@ class Lost(NamedTuple):
 class Conversation:
     """One host's conversation, as lines pass in either direction; for one thread at a time.
 
-    Servers number their questions alike, so a host is told a question's number behind that of its server.
+    Every server numbers its questions from 1. So the host sees ``SERVER/NUMBER``.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,10 @@ class Conversation:
         return Lost(answers, again)
 
     def greeting(self) -> list[bytes]:
-        """What a new server has to be told before anything else; what it answers is for nobody, unless still owed."""
+        """Lines for a new server before all others.
+
+        Answers to them are dropped, except one that the host still waits for.
+        """
         lines = []
         if self._handshake is not None:
             owed = _key(self._handshake_id) in self._open

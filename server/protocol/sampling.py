@@ -49,8 +49,8 @@ from server.protocol.json_frames import scrub
 
 _logger = logging.getLogger(__name__)
 
+#: Requests that one call of the modern era may make: every SDK's client gives up after as many rounds.
 ROUNDS_LIMIT = 10
-"""Requests that one call of the modern era may make: every SDK's client gives up after as many rounds."""
 
 _RUNNING_LIMIT = 16  # each holds a loop, and in the legacy era one of the SDK's 40 worker threads
 _STEPS_A_ROUND = 4  # what is told in one round, at least: so that progress also rises from call to call

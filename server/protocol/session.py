@@ -38,7 +38,7 @@ class ServedStore:
 
     Args:
         opener: Opens the store; called at most once at a time.
-        begin_listening: Told, in a thread of its own, when the store was opened; what it returns is called before the
+        begin_listening: Called in a thread of its own once the store is open; what it returns is called before the
             store is closed.
         settings: Makes the settings that the store was opened with, for those who may change them; None has none.
     """

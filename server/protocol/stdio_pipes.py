@@ -1,8 +1,8 @@
 """The pipes between a client and a server: its messages as lines, from this process's own pipes or over a channel.
 
 Owns: cutting what comes into lines of bounded length, the two kinds of pipe, and keeping whatever else this process
-prints away from the protocol. Knows nothing of what a line says. Imports the standard library only: ``serve --shared``
-passes lines on without reading them, and many may run.
+prints away from the protocol. Knows nothing of what a line says. Imports nothing heavy: ``serve --shared`` passes
+lines on without reading them, and many may run.
 """
 
 from __future__ import annotations

@@ -296,7 +296,7 @@ class _Owed:
         self._changed.set()
 
     async def settled(self) -> None:
-        """Return when we owe nothing, or wait for an answer that can no longer come."""
+        """Return when every request is answered, or when we wait for the client, which can answer no more."""
         while self._by_us.total() > 0 and not self._by_client:
             self._changed.clear()
             await self._changed.wait()

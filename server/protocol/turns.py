@@ -26,7 +26,7 @@ _AT_WORK_LIMIT = 6
 
 
 class Turn:
-    """One request's turn: it holds a place until it ends, or has taken long enough that others may begin."""
+    """One request's turn: it holds a place until it ends, or for ``_LONG_SECONDS``; then it goes on without one."""
 
     def __init__(self, turns: Turns, bearer: str) -> None:
         self._turns = turns
@@ -150,7 +150,7 @@ class Share:
     """What one bearer has of a server.
 
     Args:
-        turns: At the work.
+        turns: Of the whole server.
         bearer: Its name.
     """
 
