@@ -35,7 +35,7 @@ from server.foreign_json import json_object
 from server.private_file import make_private, write_json
 
 KEY_BYTES = 32
-HOST = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 #: What a handshake may take with a process that is busy.
 HANDSHAKE_SECONDS = 2.0
 #: Of a request and of an answer: more than the longest line that MCP takes.
@@ -184,11 +184,11 @@ class Channel:
 
     def is_gone(self) -> bool:
         """Whether the other end is known to have left altogether."""
-        return has_hung_up_or(self._socket)
+        return has_hung_up(self._socket)
 
     def has_sent_all(self) -> bool:
         """Whether the other end is known to send nothing more, apart from what is still to be received."""
-        return has_hung_up_or(self._socket, "POLLRDHUP")
+        return has_hung_up(self._socket, "POLLRDHUP")
 
     def prove_as_caller(self, key: bytes, deadline: float) -> None:
         """The caller's part of the handshake.
@@ -253,12 +253,12 @@ class Channel:
             self._socket.settimeout(left)
 
 
-def has_hung_up_or(file: socket.socket | int, event: str = "") -> bool:
+def has_hung_up(file: socket.socket | int, or_event: str = "") -> bool:
     """Whether the other end is known to be gone, or the event of that name is there; no where the system cannot tell.
 
     Args:
         file: A socket, or the descriptor of a pipe.
-        event: A name of ``select``; empty asks for none, and the other end's going is reported all the same.
+        or_event: A name of ``select``; empty asks for none, and the other end's going is reported all the same.
     """
     import select
 
@@ -266,7 +266,7 @@ def has_hung_up_or(file: socket.socket | int, event: str = "") -> bool:
         return False
     poll = select.poll()
     with suppress(OSError, ValueError):  # closed meanwhile
-        poll.register(file, getattr(select, event, 0))
+        poll.register(file, getattr(select, or_event, 0))
         return bool(poll.poll(0))
     return True
 
@@ -358,7 +358,7 @@ class Announcement(NamedTuple):
             OSError: If nobody listens there, or not in time.
         """
         if not self.socket_name:
-            return socket.create_connection((HOST, self.port), timeout=timeout_seconds)
+            return socket.create_connection((LOOPBACK, self.port), timeout=timeout_seconds)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(timeout_seconds)
@@ -395,7 +395,7 @@ def listening_socket(state: Path, backlog: int) -> tuple[socket.socket, str]:
             listener.close()
             with suppress(OSError):
                 path.unlink(missing_ok=True)
-    return socket.create_server((HOST, 0), backlog=backlog), ""
+    return socket.create_server((LOOPBACK, 0), backlog=backlog), ""
 
 
 @contextmanager

@@ -88,7 +88,7 @@ class Conversation:
         self._ready: bytes | None = None
         self._standing: dict[str, bytes] = {}
         self._open: dict[str, tuple[str, bytes]] = {}
-        self._wishes: dict[str, bool] = {}
+        self._private_asked: dict[str, bool] = {}
         self._asked: set[str] = set()
         self._servers = 1
 
@@ -110,7 +110,7 @@ class Conversation:
         elif method == _CANCELLED:
             taken_back = _key(value_at(message, ("params", "requestId")))
             self._open.pop(taken_back, None)
-            self._wishes.pop(taken_back, None)
+            self._private_asked.pop(taken_back, None)
         if number is None:
             return line
         if method == _HANDSHAKE:
@@ -118,9 +118,9 @@ class Conversation:
         elif method in _STANDING:
             self._standing[f"{method.partition('/')[0]} {value_at(message, ('params', 'uri'))}"] = line
         elif method == _CALL:
-            wish = as_switch(value_at(message, ("params", "arguments", "private_mode")))
-            if wish is not None:
-                self._wishes[_key(number)] = wish
+            switch = as_switch(value_at(message, ("params", "arguments", "private_mode")))
+            if switch is not None:
+                self._private_asked[_key(number)] = switch
         self._open[_key(number)] = (method, line)
         return line
 
@@ -136,9 +136,9 @@ class Conversation:
             return None
         if number == self._handshake_id and "error" in message:
             self._handshake = self._handshake_id = None  # refused: this client speaks otherwise
-        wish = self._wishes.pop(_key(number), None)
-        if wish is not None and "error" not in message and not value_at(message, ("result", "isError")):
-            self.private = wish
+        switch = self._private_asked.pop(_key(number), None)
+        if switch is not None and "error" not in message and not value_at(message, ("result", "isError")):
+            self.private = switch
         self._open.pop(_key(number), None)
         return line
 
@@ -152,7 +152,7 @@ class Conversation:
             params = {"requestId": number, "reason": "the server that asked has ended"}
             answers.append(_written({"jsonrpc": "2.0", "method": _CANCELLED, "params": params}))
         self._open = {key: kept for key, kept in self._open.items() if kept[0] != _CALL}
-        self._wishes.clear()
+        self._private_asked.clear()
         self._asked.clear()
         self._servers += 1
         return Lost(answers, again)

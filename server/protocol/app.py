@@ -98,7 +98,7 @@ def build_server(
         finally:
             await anyio.to_thread.run_sync(session.release)
 
-    async def warm_after_initialize(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    async def warm_after_answer(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         answer = await call_next(ctx)
         session.store.warm()
         return answer
@@ -116,7 +116,7 @@ def build_server(
             scrub_results,
             prompt_faults,
             views_where_shown,
-            warm_after_initialize,
+            warm_after_answer,
             session.private_mode.observed,
             author_by_client,
             in_turn,

@@ -251,9 +251,9 @@ class MemorySession:
         Raises:
             RunebookError: If it cannot be opened; the next call tries again.
         """
-        from server.protocol.client_state import wished
+        from server.protocol.client_state import is_private_wished
 
-        return self.store.memory(private=wished())
+        return self.store.memory(private=is_private_wished())
 
     def tell_hooks(self, *, private: bool) -> None:
         """Note for hooks of the one client's host, processes of their own, whether anything is to be kept."""

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from memory_core.core.errors import ConfigInvalid
-from server.local.channel import ChannelBroken, has_hung_up_or
+from server.local.channel import ChannelBroken, has_hung_up
 
 if TYPE_CHECKING:
     from server.local.channel import Channel
@@ -92,7 +92,7 @@ class DescriptorPipe:
 
     def reader_left(self) -> bool:
         """See ``LinePipe``."""
-        return has_hung_up_or(self._writing)
+        return has_hung_up(self._writing)
 
     def close(self) -> None:
         """See ``LinePipe``; the pipes stay open: a thread may be blocked on one, and its number would be reused."""

@@ -332,7 +332,7 @@ class _Inbox(_Stream):
         self._lines: asyncio.Queue[Line | None] = asyncio.Queue()
         self._room = threading.Semaphore(_LINES_AHEAD)
         self._closed = asyncio.Event()
-        threading.Thread(target=self._read, name="stdin reader", daemon=True).start()
+        threading.Thread(target=self._read, name="runebook-reader", daemon=True).start()
 
     def close(self) -> None:
         """End the stream now, whatever was read ahead."""
@@ -413,7 +413,7 @@ class _Outbox(_Stream):
         self._lines: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]] | None] = queue.SimpleQueue()
         self._broken = False
         self._closed = False
-        threading.Thread(target=self._write, name="stdout writer", daemon=True).start()
+        threading.Thread(target=self._write, name="runebook-writer", daemon=True).start()
 
     def post(self, message: JSONRPCMessage) -> asyncio.Future[None]:
         """Queue ``message``; the future is done when it is written, or cannot be any more."""

@@ -21,8 +21,8 @@ from memory_core.core.errors import NotFound, RunebookError
 from server.local.channel import (
     FOLDER_NAME,
     FRAME_LIMIT_BYTES,
-    HOST,
     KEY_BYTES,
+    LOOPBACK,
     Announcement,
     Channel,
     ChannelBroken,
@@ -89,7 +89,7 @@ class Stranger:
     """Another process on an announced port: hears what callers say and answers whatever it likes."""
 
     def __init__(self, answers: bytes = b"") -> None:
-        self.listener = socket.create_server((HOST, 0))
+        self.listener = socket.create_server((LOOPBACK, 0))
         self.port: int = self.listener.getsockname()[1]
         self.heard = bytearray()
         self.called = threading.Event()
