@@ -81,17 +81,22 @@ def working_directory() -> str:
         return ""
 
 
+def as_switch(value: Any) -> bool | None:
+    """Whether ``value`` means on or off; None where it means neither."""
+    text = str(value).strip().casefold()
+    return text in _ON if text in _ON | _OFF else None
+
+
 def _first(default: Any, *given: Any) -> Any:
     """The first given value that is of the default's kind; else the default."""
     for value in given:
-        text = str(value).strip().casefold()
-        if isinstance(default, bool) and text in _ON | _OFF:
-            return text in _ON
+        if isinstance(default, bool) and (switch := as_switch(value)) is not None:
+            return switch
         if isinstance(default, str) and isinstance(value, str) and value:
             return value
         if not isinstance(default, bool | str):
             try:
-                return type(default)(text)
+                return type(default)(str(value).strip())
             except ValueError:
                 continue
     return default

@@ -117,7 +117,7 @@ class FairShare:
 
         async def sent(message: Message) -> None:
             if connection is not None and connection.is_unread:
-                held.give()
+                held.give_back()
             await send(message)
 
         try:

@@ -10,7 +10,7 @@ Owns: announcements, the handshake, frames, and asking a server (``submit``). Wh
 the next server removes it. A store may be seen from several machines or containers: what was announced on another one
 is left alone.
 
-Imports little of the standard library and nothing else: a host waits for its hooks, a person for a command.
+Imports nothing heavy: a host waits for its hooks, a person for a command.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from server.foreign_json import json_object
 from server.private_file import make_private, write_json
 
 KEY_BYTES = 32
-HOST = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 #: What a handshake may take with a process that is busy.
 HANDSHAKE_SECONDS = 2.0
 #: Of a request and of an answer: more than the longest line that MCP takes.
@@ -62,7 +62,10 @@ _FOREIGN_LIMIT = 64
 
 
 class ChannelBroken(Exception):
-    """The other end is gone, late, a stranger, or says what cannot be read. Never leaves this package."""
+    """The other end is gone, late, a stranger, or says what cannot be read.
+
+    Caught in ``server.local`` and in ``server.protocol.stdio_pipes``.
+    """
 
 
 class Unanswered(RunebookError):
@@ -181,11 +184,11 @@ class Channel:
 
     def is_gone(self) -> bool:
         """Whether the other end is known to have left altogether."""
-        return has_hung_up_or(self._socket)
+        return has_hung_up(self._socket)
 
     def has_sent_all(self) -> bool:
         """Whether the other end is known to send nothing more, apart from what is still to be received."""
-        return has_hung_up_or(self._socket, "POLLRDHUP")
+        return has_hung_up(self._socket, "POLLRDHUP")
 
     def prove_as_caller(self, key: bytes, deadline: float) -> None:
         """The caller's part of the handshake.
@@ -250,12 +253,12 @@ class Channel:
             self._socket.settimeout(left)
 
 
-def has_hung_up_or(file: socket.socket | int, event: str = "") -> bool:
+def has_hung_up(file: socket.socket | int, or_event: str = "") -> bool:
     """Whether the other end is known to be gone, or the event of that name is there; no where the system cannot tell.
 
     Args:
         file: A socket, or the descriptor of a pipe.
-        event: A name of ``select``; empty asks for none, and the other end's going is reported all the same.
+        or_event: A name of ``select``; empty asks for none, and the other end's going is reported all the same.
     """
     import select
 
@@ -263,7 +266,7 @@ def has_hung_up_or(file: socket.socket | int, event: str = "") -> bool:
         return False
     poll = select.poll()
     with suppress(OSError, ValueError):  # closed meanwhile
-        poll.register(file, getattr(select, event, 0))
+        poll.register(file, getattr(select, or_event, 0))
         return bool(poll.poll(0))
     return True
 
@@ -327,7 +330,7 @@ class Announcement(NamedTuple):
         if answer is not None:
             return answer
         raise Unanswered(
-            "a running server took this and did not answer.",
+            "a running server took this, and no answer could be read (none came in time, or it was too long).",
             hint="Look whether it was carried out (runebook history) before you run the same again.",
         )
 
@@ -355,7 +358,7 @@ class Announcement(NamedTuple):
             OSError: If nobody listens there, or not in time.
         """
         if not self.socket_name:
-            return socket.create_connection((HOST, self.port), timeout=timeout_seconds)
+            return socket.create_connection((LOOPBACK, self.port), timeout=timeout_seconds)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(timeout_seconds)
@@ -392,7 +395,7 @@ def listening_socket(state: Path, backlog: int) -> tuple[socket.socket, str]:
             listener.close()
             with suppress(OSError):
                 path.unlink(missing_ok=True)
-    return socket.create_server((HOST, 0), backlog=backlog), ""
+    return socket.create_server((LOOPBACK, 0), backlog=backlog), ""
 
 
 @contextmanager
@@ -415,7 +418,7 @@ def announced(state: Path) -> list[Announcement]:
     """
     here = (this_node(), os.path.realpath(state))
     found = [read for path in _paths(state) if (read := _read(path)) is not None and (read.node, read.state) == here]
-    return sorted(found, key=lambda each: each.since)
+    return sorted(found, key=lambda each: float(each.since))
 
 
 def announce(state: Path, announcement: Announcement) -> Path:
@@ -502,7 +505,7 @@ def _clear_away(folder: Path, paths: Iterable[Path]) -> None:
     for path in paths:
         read = _read(path)
         if read is not None and read.node != this_node():
-            foreign.append((read.since, path))
+            foreign.append((float(read.since), path))
             sockets.add(read.socket_name)
         elif read is None or _is_gone(read):
             gone += [path, *([folder / read.socket_name] if read is not None and read.socket_name else [])]

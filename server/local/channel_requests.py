@@ -63,13 +63,11 @@ class RequestCaller(NamedTuple):
 
     Attributes:
         store: What this server serves.
-        author: Under whose name commits are recorded; empty where the verb says it itself.
         folder: Where the caller works.
         wishes: The caller's ``user_space``, ``agent_space`` and ``private_mode``, where it says them.
     """
 
     store: ServedStore
-    author: str
     folder: str
     wishes: Mapping[str, Any]
 
@@ -93,11 +91,11 @@ class RequestCaller(NamedTuple):
         return memory.view(user or None, agent or None)
 
 
-#: Answers the requests of a verb: told the verb, the request, and who asks. It may raise errors of Runebook's.
-Verb = Callable[[str, Mapping[str, Any], RequestCaller], Mapping[str, Any]]
+#: Answers the requests of a verb: told the request, and who asks. It may raise errors of Runebook's.
+Verb = Callable[[Mapping[str, Any], RequestCaller], Mapping[str, Any]]
 
 
-def _hook(_verb: str, request: Mapping[str, Any], caller: RequestCaller) -> Mapping[str, Any]:
+def _hook(request: Mapping[str, Any], caller: RequestCaller) -> Mapping[str, Any]:
     from server.hosts.hook_answers import answer
 
     given = request.get("given")
@@ -107,7 +105,7 @@ def _hook(_verb: str, request: Mapping[str, Any], caller: RequestCaller) -> Mapp
     return told._asdict()
 
 
-def _command(_verb: str, request: Mapping[str, Any], caller: RequestCaller) -> Mapping[str, Any]:
+def _command(request: Mapping[str, Any], caller: RequestCaller) -> Mapping[str, Any]:
     from server.commands.declared import answer, find_command
 
     name, given = str(request.get("command")), request.get("given")
@@ -152,12 +150,11 @@ class ChannelRequests:
         wishes = request.get("wishes")
         caller = RequestCaller(
             self._store,
-            str(request.get("author") or ""),
             str(request.get("cwd") or ""),
             wishes if isinstance(wishes, Mapping) else {},
         )
-        with authored(caller.author):
-            return {"ok": True, **verb(name, request, caller)}
+        with authored(str(request.get("author") or "")):
+            return {"ok": True, **verb(request, caller)}
 
     def _about(self) -> Mapping[str, Any]:
         attached = None if self._attachments is None else self._attachments.count

@@ -155,7 +155,9 @@ def spawn(*words: str, errors: int | None = None, folder: Path | None = None) ->
 
 
 def the_only_one(place: Place) -> FileLock | None:
-    """The right to be the server of ``place``, while it is referred to; None where another process has it.
+    """The right to be the server of ``place``; None where another process has it.
+
+    It is held until the lock object is collected.
 
     Raises:
         OSError: If the store's folder cannot be written.
@@ -298,7 +300,9 @@ def stop_shared(state: Path) -> list[tuple[int, int]]:
         The process of each that does, and how many were attached to it.
     """
     stopped = []
-    for server in [each for each in announced(state) if each.kind == LOCAL]:
+    for server in announced(state):
+        if server.kind != LOCAL:
+            continue
         deadline = time.monotonic() + _STOP_SECONDS
         with suppress(ChannelBroken, Unanswered):
             answer = server.ask({"verb": "stop"}, deadline, reached_by=deadline)

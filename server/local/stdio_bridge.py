@@ -22,7 +22,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from server.early_settings import working_directory
+from server.early_settings import as_switch, working_directory
 from server.foreign_json import json_object, json_value, value_at
 from server.local.channel import HANDSHAKE_SECONDS, Channel, ChannelBroken
 from server.local.shared_server import LOG_NAME, shared_servers, start
@@ -45,6 +45,7 @@ _HANDSHAKE = "initialize"
 _READY = "notifications/initialized"
 _CANCELLED = "notifications/cancelled"
 _CALL = "tools/call"
+_LISTEN = "subscriptions/listen"
 #: Of these the last one counts, and of each resource.
 _STANDING = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 _AGAIN = "runebook-again"
@@ -77,7 +78,7 @@ class Lost(NamedTuple):
 class Conversation:
     """One host's conversation, as lines pass in either direction; for one thread at a time.
 
-    Servers number their questions alike, so a host is told a question's number behind that of its server.
+    Every server numbers its questions from 1. So the host sees ``SERVER/NUMBER``.
     """
 
     def __init__(self) -> None:
@@ -87,14 +88,14 @@ class Conversation:
         self._ready: bytes | None = None
         self._standing: dict[str, bytes] = {}
         self._open: dict[str, tuple[str, bytes]] = {}
-        self._wishes: dict[str, bool] = {}
+        self._private_asked: dict[str, bool] = {}
         self._asked: set[str] = set()
         self._servers = 1
 
     @property
     def owes(self) -> bool:
-        """Whether the host waits for an answer."""
-        return bool(self._open)
+        """Whether the host waits for an answer that does not only come at the end."""
+        return any(method != _LISTEN for method, _ in self._open.values())
 
     def from_host(self, line: bytes) -> bytes | None:
         """Note a line of the host's; what of it goes to the server, None for nothing."""
@@ -107,7 +108,9 @@ class Conversation:
         if method == _READY:
             self._ready = line
         elif method == _CANCELLED:
-            self._open.pop(_key(value_at(message, ("params", "requestId"))), None)
+            taken_back = _key(value_at(message, ("params", "requestId")))
+            self._open.pop(taken_back, None)
+            self._private_asked.pop(taken_back, None)
         if number is None:
             return line
         if method == _HANDSHAKE:
@@ -115,9 +118,9 @@ class Conversation:
         elif method in _STANDING:
             self._standing[f"{method.partition('/')[0]} {value_at(message, ('params', 'uri'))}"] = line
         elif method == _CALL:
-            wish = value_at(message, ("params", "arguments", "private_mode"))
-            if isinstance(wish, bool):
-                self._wishes[_key(number)] = wish
+            switch = as_switch(value_at(message, ("params", "arguments", "private_mode")))
+            if switch is not None:
+                self._private_asked[_key(number)] = switch
         self._open[_key(number)] = (method, line)
         return line
 
@@ -133,9 +136,9 @@ class Conversation:
             return None
         if number == self._handshake_id and "error" in message:
             self._handshake = self._handshake_id = None  # refused: this client speaks otherwise
-        wish = self._wishes.pop(_key(number), None)
-        if wish is not None and "error" not in message and not value_at(message, ("result", "isError")):
-            self.private = wish
+        switch = self._private_asked.pop(_key(number), None)
+        if switch is not None and "error" not in message and not value_at(message, ("result", "isError")):
+            self.private = switch
         self._open.pop(_key(number), None)
         return line
 
@@ -149,13 +152,16 @@ class Conversation:
             params = {"requestId": number, "reason": "the server that asked has ended"}
             answers.append(_written({"jsonrpc": "2.0", "method": _CANCELLED, "params": params}))
         self._open = {key: kept for key, kept in self._open.items() if kept[0] != _CALL}
-        self._wishes.clear()
+        self._private_asked.clear()
         self._asked.clear()
         self._servers += 1
         return Lost(answers, again)
 
     def greeting(self) -> list[bytes]:
-        """What a new server has to be told before anything else; what it answers is for nobody, unless still owed."""
+        """Lines for a new server before all others.
+
+        Answers to them are dropped, except one that the host still waits for.
+        """
         lines = []
         if self._handshake is not None:
             owed = _key(self._handshake_id) in self._open
@@ -178,6 +184,7 @@ class Conversation:
             return _written({**message, "id": told})
         told = self._told(value_at(message, ("params", "requestId")))
         if message["method"] == _CANCELLED and told in self._asked:
+            self._asked.discard(told)
             return _written({**message, "params": {**message["params"], "requestId": told}})
         return line
 
@@ -300,12 +307,14 @@ class Bridge:
                 lost = self._conversation.lost()
             channel.close()
             again = lost.again
-            if not all(self._write(line) for line in lost.answers) or (self._input_ended and not again):
+            if not all(self._write(line) for line in lost.answers) or (
+                self._input_ended and not self._conversation.owes
+            ):
                 self._end()
             if self._here is not None:  # what was served here has ended, and this process with it
                 return
             with self._changed:
-                while politely and not (self._wanted or self._input_ended or again):
+                while politely and not (self._wanted or self._input_ended or self._conversation.owes):
                     self._changed.wait(_LOOK_SECONDS * 10)
 
     def _converse(self, channel: Channel, again: list[bytes]) -> bool:

@@ -28,6 +28,7 @@ from memory_core.core.feature import Features
 from memory_core.core.memory.requests import ReadRequest, RetrieveRequest
 from memory_core.features import FEATURES
 from memory_core.version import program_version
+from server.http.authentication import identity
 from server.protocol.session import MemorySession, ServedStore
 from server.protocol.stdio_transport import prompt_faults, scrub_results
 from server.protocol.tools import build_tools
@@ -55,8 +56,6 @@ def caller_name(ctx: ServerRequestContext[Any, Any]) -> str:
 
     Empty where nobody said. The text is the client's own: ``authored`` cleans it.
     """
-    from server.http.authentication import identity  # on HTTP only something is to be found there
-
     params = ctx.session.client_params
     info = params.client_info if params is not None else None
     client = f"{info.name[:_PART_CHARS]} {info.version[:_PART_CHARS]}".strip() if info is not None else ""
@@ -95,13 +94,11 @@ def build_server(
     async def lifespan(_server: MCPServer[MemorySession]) -> AsyncIterator[MemorySession]:
         await anyio.to_thread.run_sync(session.acquire)  # the store's lock is held as long as the store opens
         try:
-            if private:
-                await anyio.to_thread.run_sync(partial(session.tell_hooks, private=True))
             yield session
         finally:
             await anyio.to_thread.run_sync(session.release)
 
-    async def warm_after_initialize(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    async def warm_after_answer(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         answer = await call_next(ctx)
         session.store.warm()
         return answer
@@ -119,7 +116,7 @@ def build_server(
             scrub_results,
             prompt_faults,
             views_where_shown,
-            warm_after_initialize,
+            warm_after_answer,
             session.private_mode.observed,
             author_by_client,
             in_turn,
@@ -131,11 +128,8 @@ def build_server(
     _add_prompts(server, session)
     _add_metrics(server, session)
 
-    async def on_roots_changed(ctx: ServerRequestContext[Any, Any], params: NotificationParams) -> None:
-        await session.workspace.forget(ctx, params)
-
     server._lowlevel_server.add_notification_handler(  # MCPServer has no way to it
-        "notifications/roots/list_changed", NotificationParams, on_roots_changed
+        "notifications/roots/list_changed", NotificationParams, session.workspace.forget
     )
     return server
 
@@ -240,7 +234,6 @@ def _add_metrics(server: MCPServer[MemorySession], session: MemorySession) -> No
         from starlette.responses import PlainTextResponse, Response
 
         from memory_core.features.metrics import CONTENT_TYPE, STATS, StatsRequest, exposition
-        from server.http.authentication import identity
 
         def text() -> str:
             return exposition(session.memory().run(STATS, StatsRequest(whole=identity() is None, wait=False)))

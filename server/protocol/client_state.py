@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from memory_core.core.config import ProjectConfig
 
 
-_STATE = "runebook.private_mode"
+_PRIVATE_STATE = "runebook.private_mode"
 _ON = (
     "private mode is on: nothing is stored or counted until commit_memory(private_mode=false); memories can still be "
     "found and read"
@@ -50,7 +50,7 @@ _OFF = "private mode is off: what was said meanwhile was not kept"
 _wished: ContextVar[bool] = ContextVar("private_mode", default=False)
 
 
-def wished() -> bool:
+def is_private_wished() -> bool:
     """Whether the request that is being answered must leave nothing behind."""
     return _wished.get()
 
@@ -65,11 +65,6 @@ class PrivateMode:
     def __init__(self, *, one_client: bool) -> None:
         self._one_client = one_client
         self._all = False
-
-    @property
-    def of_the_one_client(self) -> bool:
-        """Whether the only client wants nothing kept."""
-        return self._all
 
     def begin(self) -> None:
         """The only client had switched it on, on a connection that this one goes on from."""
@@ -90,12 +85,14 @@ class PrivateMode:
                 "reads; the owner can also start the server with --set private_mode=true.",
             )
         else:
-            connection_state(ctx)[_STATE] = on
+            connection_state(ctx)[_PRIVATE_STATE] = on
         return CommitReceipt("", Status.UNCHANGED, notes=(_ON if on else _OFF,))
 
     async def observed(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Middleware: what runs below knows what the client wished."""
-        known = self._all or (not self._one_client and not is_modern(ctx) and connection_state(ctx).get(_STATE, False))
+        known = self._all or (
+            not self._one_client and not is_modern(ctx) and connection_state(ctx).get(_PRIVATE_STATE, False)
+        )
         token = _wished.set(known)
         try:
             return await call_next(ctx)

@@ -1,7 +1,7 @@
 """One line of the stdio protocol: what it says, or what is wrong with it and whose request it was.
 
-Owns: turning a line into a JSON-RPC message or a refusal that names the fault, the next step and,
-of what is JSON, or too long or deep, the request's id wherever it can be found; and making outgoing text encodable.
+Owns: turning a line into a JSON-RPC message or a refusal, and making outgoing text encodable. A refusal names the fault
+and the next step, with the request's id wherever it can be found, even if the line is too long or too deep.
 
 Promises: a line is never silently lost. A request is a message or a refusal; an invalid answer to
 one of our own requests becomes an error for whoever waits for it; only a notification goes

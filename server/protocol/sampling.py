@@ -49,8 +49,8 @@ from server.protocol.json_frames import scrub
 
 _logger = logging.getLogger(__name__)
 
+#: Requests that one call of the modern era may make: every SDK's client gives up after as many rounds.
 ROUNDS_LIMIT = 10
-"""Requests that one call of the modern era may make: every SDK's client gives up after as many rounds."""
 
 _RUNNING_LIMIT = 16  # each holds a loop, and in the legacy era one of the SDK's 40 worker threads
 _STEPS_A_ROUND = 4  # what is told in one round, at least: so that progress also rises from call to call
@@ -115,8 +115,8 @@ class Sampling(Generic[Outcome]):
         self._lock = threading.Lock()
         self._limit = running_limit
         self._running = 0
-        self._waiting: dict[str, _Exchange[Outcome]] = {}
-        self._ended: dict[str, _Exchange[Outcome]] = {}
+        self._waiting: dict[str, _WaitingLoop[Outcome]] = {}
+        self._ended: dict[str, _WaitingLoop[Outcome]] = {}
 
     def run(
         self,
@@ -144,26 +144,26 @@ class Sampling(Generic[Outcome]):
             return self._run_within_the_call(start, ctx, deadline_seconds)
         with self._lock:
             state = ctx.request_state or ""
-            exchange = self._waiting.get(state) or self._ended.get(state)
-        if exchange is not None:
-            return exchange.reply(ctx.input_responses)
+            loop = self._waiting.get(state) or self._ended.get(state)
+        if loop is not None:
+            return loop.reply(ctx.input_responses)
         ends_at = time.monotonic() + deadline_seconds
         steps = start()
         if not self._admit():
             return drive(steps, _Overloaded(), deadline_seconds)
-        exchange = _Exchange(steps, self._keep)
+        loop = _WaitingLoop(steps, self._move_to_ended)
         with self._lock:
-            self._waiting[exchange.key] = exchange
-        exchange.begin(ends_at)
-        return exchange.reply(None)
+            self._waiting[loop.key] = loop
+        loop.begin(ends_at)
+        return loop.reply(None)
 
     def close(self) -> None:
         """End the loops that wait for their clients; they leave their conversations queued."""
         with self._lock:
             waiting = list(self._waiting.values())
             self._ended.clear()
-        for exchange in waiting:
-            exchange.close()
+        for loop in waiting:
+            loop.close()
 
     def _run_within_the_call(
         self,
@@ -185,13 +185,13 @@ class Sampling(Generic[Outcome]):
             self._running += admitted
             return admitted
 
-    def _keep(self, exchange: _Exchange[Outcome]) -> None:
-        """Move ``exchange`` from the waiting to the ended."""
+    def _move_to_ended(self, loop: _WaitingLoop[Outcome]) -> None:
+        """Move ``loop`` from the waiting to the ended."""
         with self._lock:
-            if self._waiting.pop(exchange.key, None) is None:
+            if self._waiting.pop(loop.key, None) is None:
                 return
             self._running -= 1
-            self._ended[exchange.key] = exchange
+            self._ended[loop.key] = loop
             while len(self._ended) > _KEPT_LIMIT:
                 del self._ended[next(iter(self._ended))]
 
@@ -203,7 +203,7 @@ class _Finished(Generic[Outcome]):
     outcome: Outcome
 
 
-class _Exchange(Generic[Outcome]):
+class _WaitingLoop(Generic[Outcome]):
     """One loop of the modern era, from its first request to its outcome.
 
     Args:
@@ -214,7 +214,7 @@ class _Exchange(Generic[Outcome]):
     def __init__(
         self,
         steps: Generator[LLMRequest, Completion, Outcome],
-        on_end: Callable[[_Exchange[Outcome]], None],
+        on_end: Callable[[_WaitingLoop[Outcome]], None],
     ) -> None:
         self.key = uuid4().hex
         self._steps = steps

@@ -38,7 +38,7 @@ class ServedStore:
 
     Args:
         opener: Opens the store; called at most once at a time.
-        begin_listening: Told, in a thread of its own, when the store was opened; what it returns is called before the
+        begin_listening: Called in a thread of its own once the store is open; what it returns is called before the
             store is closed.
         settings: Makes the settings that the store was opened with, for those who may change them; None has none.
     """
@@ -222,6 +222,7 @@ class MemorySession:
         self.folder = folder
         self._lock = threading.Lock()
         self._users = 0
+        self._is_noted_private = False
 
     @cached_property
     def sampling(self) -> Sampling[CommitReceipt]:
@@ -250,9 +251,9 @@ class MemorySession:
         Raises:
             RunebookError: If it cannot be opened; the next call tries again.
         """
-        from server.protocol.client_state import wished
+        from server.protocol.client_state import is_private_wished
 
-        return self.store.memory(private=wished())
+        return self.store.memory(private=is_private_wished())
 
     def tell_hooks(self, *, private: bool) -> None:
         """Note for hooks of the one client's host, processes of their own, whether anything is to be kept."""
@@ -260,6 +261,7 @@ class MemorySession:
             from server.hosts.hook_notes import note_private
 
             note_private(self.store.memory().store.files.state, str(self.folder), id(self), private=private)
+            self._is_noted_private = private
 
     def acquire(self) -> None:
         """Count one more user."""
@@ -275,7 +277,7 @@ class MemorySession:
         try:
             if is_last and "sampling" in self.__dict__:
                 self.sampling.close()
-            if is_last and "private_mode" in self.__dict__ and self.private_mode.of_the_one_client:
+            if is_last and self._is_noted_private:
                 self.tell_hooks(private=False)
         finally:
             self.store.release()

@@ -1,8 +1,8 @@
 """The pipes between a client and a server: its messages as lines, from this process's own pipes or over a channel.
 
 Owns: cutting what comes into lines of bounded length, the two kinds of pipe, and keeping whatever else this process
-prints away from the protocol. Knows nothing of what a line says. Imports the standard library only: ``serve --shared``
-passes lines on without reading them, and many may run.
+prints away from the protocol. Knows nothing of what a line says. Imports nothing heavy: ``serve --shared`` passes
+lines on without reading them, and many may run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from memory_core.core.errors import ConfigInvalid
-from server.local.channel import ChannelBroken, has_hung_up_or
+from server.local.channel import ChannelBroken, has_hung_up
 
 if TYPE_CHECKING:
     from server.local.channel import Channel
@@ -92,7 +92,7 @@ class DescriptorPipe:
 
     def reader_left(self) -> bool:
         """See ``LinePipe``."""
-        return has_hung_up_or(self._writing)
+        return has_hung_up(self._writing)
 
     def close(self) -> None:
         """See ``LinePipe``; the pipes stay open: a thread may be blocked on one, and its number would be reused."""
@@ -151,7 +151,7 @@ def cut_lines(read: Callable[[], bytes]) -> Iterator[Line]:
         line += rest
         if size_bytes + len(line) > LINE_LIMIT_BYTES:
             head = head or bytes(line[:EXCERPT_BYTES])
-            size_bytes += max(0, len(line) - EXCERPT_BYTES)
+            size_bytes += len(line) - EXCERPT_BYTES
             del line[:-EXCERPT_BYTES]
     if head:
         yield Oversized(head, bytes(line), size_bytes + len(line))

@@ -261,6 +261,8 @@ class _Owed:
             self._by_client.add(message.id)
         elif not isinstance(message, JSONRPCNotification):
             self._answered(message.id)
+        elif message.method == "notifications/cancelled":  # a question taken back: its answer is not waited for
+            self._by_client.discard((message.params or {}).get("requestId"))
         self._changed.set()
 
     def posted(self) -> None:
@@ -275,6 +277,8 @@ class _Owed:
     def _answered(self, request_id: object) -> None:
         if isinstance(request_id, int | str) and self._by_us[request_id] > 0:
             self._by_us[request_id] -= 1
+            if not self._by_us[request_id]:
+                del self._by_us[request_id]
 
     async def room(self) -> None:
         """Return when the next request may begin."""
@@ -292,7 +296,7 @@ class _Owed:
         self._changed.set()
 
     async def settled(self) -> None:
-        """Return when we owe nothing, or wait for an answer that can no longer come."""
+        """Return when every request is answered, or when we wait for the client, which can answer no more."""
         while self._by_us.total() > 0 and not self._by_client:
             self._changed.clear()
             await self._changed.wait()
@@ -328,7 +332,7 @@ class _Inbox(_Stream):
         self._lines: asyncio.Queue[Line | None] = asyncio.Queue()
         self._room = threading.Semaphore(_LINES_AHEAD)
         self._closed = asyncio.Event()
-        threading.Thread(target=self._read, name="stdin reader", daemon=True).start()
+        threading.Thread(target=self._read, name="runebook-reader", daemon=True).start()
 
     def close(self) -> None:
         """End the stream now, whatever was read ahead."""
@@ -409,7 +413,7 @@ class _Outbox(_Stream):
         self._lines: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]] | None] = queue.SimpleQueue()
         self._broken = False
         self._closed = False
-        threading.Thread(target=self._write, name="stdout writer", daemon=True).start()
+        threading.Thread(target=self._write, name="runebook-writer", daemon=True).start()
 
     def post(self, message: JSONRPCMessage) -> asyncio.Future[None]:
         """Queue ``message``; the future is done when it is written, or cannot be any more."""

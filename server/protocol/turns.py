@@ -9,7 +9,7 @@ is one bearer and nothing to share. All of it belongs to the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -26,7 +26,7 @@ _AT_WORK_LIMIT = 6
 
 
 class Turn:
-    """One request's turn: it holds a place until it ends, or has taken long enough that others may begin."""
+    """One request's turn: it holds a place until it ends, or for ``_LONG_SECONDS``; then it goes on without one."""
 
     def __init__(self, turns: Turns, bearer: str) -> None:
         self._turns = turns
@@ -44,7 +44,7 @@ class Turn:
 
     def _leave(self) -> None:
         self._holds_place = False
-        self._turns.left(self._bearer)
+        self._turns.free_place(self._bearer)
 
 
 class TurnHolder:
@@ -62,7 +62,7 @@ class TurnHolder:
         else:
             self._turn = turn
 
-    def give(self) -> bool:
+    def give_back(self) -> bool:
         """End the turn, if there is one; whether there was."""
         turn, self._turn = self._turn, None
         if turn is not None:
@@ -72,7 +72,7 @@ class TurnHolder:
     def end(self) -> None:
         """The request is over."""
         self._is_over = True
-        self.give()
+        self.give_back()
 
 
 class Turns:
@@ -87,9 +87,9 @@ class Turns:
     def __init__(self, at_once: int, each: int) -> None:
         self._free_places = at_once
         self._most_of_one = each
-        self._running = Counter[str]()
-        self._at_work = Counter[str]()
-        self._waiting: OrderedDict[str, deque[asyncio.Future[Turn]]] = OrderedDict()
+        self._holding_places = Counter[str]()
+        self._worked_at = Counter[str]()
+        self._waiting: dict[str, deque[asyncio.Future[Turn]]] = {}
 
     async def next(self, bearer: str) -> Turn:
         """Wait for the bearer's turn. Its requests come in their order, those of several bearers by turns."""
@@ -107,22 +107,24 @@ class Turns:
                     del self._waiting[bearer]
             raise
 
-    def left(self, bearer: str) -> None:
+    def free_place(self, bearer: str) -> None:
         """A place is free; the request goes on without."""
-        _take_one(self._running, bearer)
+        _take_one(self._holding_places, bearer)
         self._free_places += 1
         self._go_on()
 
     def ended(self, bearer: str, *, holds_place: bool) -> None:
         """A request is no longer worked at."""
-        _take_one(self._at_work, bearer)
+        _take_one(self._worked_at, bearer)
         if holds_place:
-            self.left(bearer)
+            self.free_place(bearer)
         else:
             self._go_on()
 
     def _may_begin(self, bearer: str) -> bool:
-        return not bearer or (self._running[bearer] < self._most_of_one and self._at_work[bearer] < _AT_WORK_LIMIT)
+        return not bearer or (
+            self._holding_places[bearer] < self._most_of_one and self._worked_at[bearer] < _AT_WORK_LIMIT
+        )
 
     def _go_on(self) -> None:
         while self._free_places > 0:
@@ -135,8 +137,8 @@ class Turns:
                 self._waiting[bearer] = line  # behind all others
             if not mine.cancelled():
                 self._free_places -= 1
-                self._running[bearer] += 1
-                self._at_work[bearer] += 1
+                self._holding_places[bearer] += 1
+                self._worked_at[bearer] += 1
                 mine.set_result(Turn(self, bearer))
 
 
@@ -150,7 +152,7 @@ class Share:
     """What one bearer has of a server.
 
     Args:
-        turns: At the work.
+        turns: Of the whole server.
         bearer: Its name.
     """
 
@@ -268,7 +270,7 @@ async def in_turn(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> H
 async def while_asking() -> AsyncIterator[None]:
     """The client is asked something in the body: until it answers, others work."""
     held, answers = _held.get(), _answers.get()
-    if held is None or answers is None or not held.give():
+    if held is None or answers is None or not held.give_back():
         yield
         return
     try:

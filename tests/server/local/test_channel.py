@@ -21,8 +21,8 @@ from memory_core.core.errors import NotFound, RunebookError
 from server.local.channel import (
     FOLDER_NAME,
     FRAME_LIMIT_BYTES,
-    HOST,
     KEY_BYTES,
+    LOOPBACK,
     Announcement,
     Channel,
     ChannelBroken,
@@ -89,7 +89,7 @@ class Stranger:
     """Another process on an announced port: hears what callers say and answers whatever it likes."""
 
     def __init__(self, answers: bytes = b"") -> None:
-        self.listener = socket.create_server((HOST, 0))
+        self.listener = socket.create_server((LOOPBACK, 0))
         self.port: int = self.listener.getsockname()[1]
         self.heard = bytearray()
         self.called = threading.Event()
@@ -158,7 +158,7 @@ def test_a_request_that_was_sent_is_sent_to_no_other_server_and_its_fate_is_not_
         return {"ok": True}
 
     with listening(tmp_path, slow), listening(tmp_path, slow):
-        with pytest.raises(Unanswered, match="did not answer"):
+        with pytest.raises(Unanswered, match="none came in time"):
             submit(tmp_path, "two", {}, SHORT_SECONDS)
         release.set()
     assert asked == ["two"]
@@ -207,7 +207,7 @@ def test_a_big_message_passes_and_one_over_the_limit_ends_that_call_alone(tmp_pa
         answer = submit(tmp_path, "hook", {"text": "渡" * 1_000_000}, PATIENCE_SECONDS)
         assert answer is not None
         assert len(answer["heard"]["text"]) == 1_000_000
-        with pytest.raises(Unanswered):
+        with pytest.raises(Unanswered, match="too long"):
             submit(tmp_path, "hook", {"text": "x" * FRAME_LIMIT_BYTES}, PATIENCE_SECONDS)
         assert submit(tmp_path, "ping", {}, PATIENCE_SECONDS) is not None
 
@@ -286,6 +286,14 @@ def test_damaged_announcements_are_passed_over_and_cleared_away(tmp_path: Path) 
         assert submit(tmp_path, "ping", {}, PATIENCE_SECONDS) is not None
         with listening(tmp_path):
             assert list((tmp_path / FOLDER_NAME).glob("0-damaged-*")) == []
+
+
+def test_an_announcement_whose_numbers_are_written_as_text_does_not_hide_the_others(tmp_path: Path) -> None:
+    with listening(tmp_path) as older:
+        rewrite(only_announcement(tmp_path), since="1.0")
+        with listening(tmp_path) as younger:
+            keys = [older.announcement.key, younger.announcement.key]
+            assert [each.key for each in announced(tmp_path)] == keys
 
 
 def test_announcements_in_a_copy_of_a_store_are_not_the_copys(tmp_path: Path) -> None:

@@ -34,20 +34,23 @@ def config_of(home: Path) -> Any:
     return load(environment={}, flags={"home": str(home), "embedding.provider": "none"})
 
 
-def test_a_verb_that_is_registered_is_told_its_name_the_request_and_who_asks(
+def test_a_verb_that_is_registered_is_told_the_request_and_who_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def told(name: str, request: Mapping[str, Any], caller: RequestCaller) -> Mapping[str, Any]:
+    def told(request: Mapping[str, Any], caller: RequestCaller) -> Mapping[str, Any]:
         facts = {"author": current_author(), "folder": caller.folder, "spaces": caller.memory().config.user_space}
-        return {"name": name, "query": request["query"], **facts}
+        return {"query": request["query"], **facts}
+
+    def told_elsewhere(request: Mapping[str, Any], caller: RequestCaller) -> Mapping[str, Any]:
+        return {**told(request, caller), "elsewhere": True}
 
     with open_memory(config_of(tmp_path)) as memory:
-        monkeypatch.setattr(channel_requests, "VERBS", dict.fromkeys(("find", "ls"), told))
+        monkeypatch.setattr(channel_requests, "VERBS", {"find": told, "ls": told_elsewhere})
         with closing(Listener(tmp_path / ".state", ChannelRequests(ServedStore(lambda: memory)))):
             sent = {"query": "渡轮", "wishes": {"user_space": "work"}}
             answers = [submit(tmp_path / ".state", name, sent, PATIENCE_SECONDS) for name in ("find", "ls")]
-    facts = {"author": "command line", "folder": str(Path.cwd()), "spaces": "work"}
-    assert answers == [{"name": name, "query": "渡轮", **facts} for name in ("find", "ls")]
+    facts = {"query": "渡轮", "author": "command line", "folder": str(Path.cwd()), "spaces": "work"}
+    assert answers == [facts, {**facts, "elsewhere": True}]
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,22 @@
-"""What a bridge remembers of a conversation, so that it can go on with it at another server. Pure."""
+"""What a bridge remembers of a conversation, and how it goes on with it at another server."""
 
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from server.local.stdio_bridge import Conversation
+from server.local.channel import Channel
+from server.local.channel_requests import Listener
+from server.local.shared_server import LOCAL, place_of
+from server.local.stdio_bridge import Bridge, Conversation
+from server.protocol.stdio_pipes import GOODBYE
+from tests.waiting import PATIENCE_SECONDS
 
 HANDSHAKE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
 READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -122,6 +131,22 @@ def test_private_mode_is_known_once_it_was_switched(greeted: Conversation, answe
     assert not greeted.private
 
 
+@pytest.mark.parametrize(("on", "off"), [("true", "false"), (1, 0), ("ON", "off")], ids=str)
+def test_private_mode_is_known_however_the_switch_is_spelled(greeted: Conversation, on: object, off: object) -> None:
+    for number, (switch, known) in enumerate(((on, True), ("perhaps", True), (None, True), (off, False)), start=2):
+        greeted.from_host(line(call(number, "commit_memory", private_mode=switch)))
+        greeted.from_server(line(result(number)))
+        assert greeted.private is known
+
+
+def test_a_call_that_was_taken_back_switches_nothing(greeted: Conversation) -> None:
+    greeted.from_host(line(call(2, "commit_memory", private_mode=True)))
+    greeted.from_host(line(cancelled(2)))
+    greeted.from_host(line(request(2, "tools/list")))
+    greeted.from_server(line(result(2)))
+    assert not greeted.private
+
+
 def test_questions_of_one_server_are_not_answered_to_another(greeted: Conversation) -> None:
     question = request(0, "roots/list")
     first = read(greeted.from_server(line(question)))
@@ -141,3 +166,87 @@ def test_a_question_taken_back_is_taken_back_under_the_number_that_the_host_know
     question = read(greeted.from_server(line(request("五", "roots/list"))))
     assert read(greeted.from_server(line(cancelled("五"))))["params"]["requestId"] == question["id"]
     assert greeted.from_server(line(cancelled(8))) == line(cancelled(8))
+    assert greeted.lost() == ([], [])  # it is not taken back twice
+
+
+def test_a_request_that_is_answered_at_the_end_only_is_not_waited_for(greeted: Conversation) -> None:
+    listening = line(request(2, "subscriptions/listen"))
+    greeted.from_host(listening)
+    assert not greeted.owes
+    assert greeted.lost() == ([], [listening])
+
+
+class Host:
+    """A host that says some lines, and leaves once it is let go."""
+
+    def __init__(self, *lines: bytes) -> None:
+        self.may_leave = threading.Event()
+        self.told: list[bytes] = []
+        self._lines = lines
+
+    def lines(self) -> Iterator[bytes]:
+        yield from self._lines
+        self.may_leave.wait(PATIENCE_SECONDS)
+
+    def write(self, data: bytes) -> bool:
+        self.told.append(data)
+        return True
+
+    def reader_left(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def servers_met(home: Path, host: Host, serve: Callable[[int, Channel], None]) -> int:
+    """How many servers a bridge reaches for a host, one after another, until it ends.
+
+    Args:
+        home: Of the store.
+        host: Talks to the bridge.
+        serve: What a server does; told its number, from 1.
+    """
+    place = place_of(str(home), None, (), {})
+    met = 0
+
+    def attach(_request: Mapping[str, Any], channel: Channel) -> None:
+        nonlocal met
+        met += 1
+        channel.send(b'{"ok": true}')
+        serve(met, channel)
+        channel.close()
+
+    with closing(Listener(place.state, lambda _: {}, attach, kind=LOCAL, settings=place.settings)):
+        bridge = Bridge(host, lambda: place, lambda _pipe, _private: pytest.fail("served here"))
+        threads = [threading.Thread(target=each, daemon=True) for each in (bridge._read_host, bridge._serve_host)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_SECONDS)
+            assert not thread.is_alive()
+    return met
+
+
+def test_a_server_that_takes_its_leave_is_not_replaced_for_a_subscription_alone(tmp_path: Path) -> None:
+    host = Host(line(request(1, "subscriptions/listen")))
+
+    def serve(number: int, channel: Channel) -> None:
+        if number == 1:
+            assert read(channel.receive(1_000))["method"] == "subscriptions/listen"
+        channel.send(GOODBYE)
+        host.may_leave.set()
+
+    assert servers_met(tmp_path, host, serve) == 1
+
+
+def test_a_handshake_is_answered_by_the_next_server_where_the_first_one_took_its_leave(tmp_path: Path) -> None:
+    host = Host(line(HANDSHAKE))
+    host.may_leave.set()
+
+    def serve(number: int, channel: Channel) -> None:
+        assert read(channel.receive(1_000)) == HANDSHAKE
+        channel.send(GOODBYE if number == 1 else line(result(1)))
+
+    assert servers_met(tmp_path, host, serve) == 2
+    assert list(map(read, host.told)) == [result(1)]

@@ -85,6 +85,14 @@ async def ask_client(ctx: Context[Any]) -> str:
     return answer.content.text
 
 
+@server.tool()
+async def ask_in_vain(ctx: Context[Any]) -> str:
+    prompt = SamplingMessage(role="user", content=TextContent(type="text", text="hi"))
+    with anyio.move_on_after(0.05):
+        await ctx.session.create_message([prompt], max_tokens=5)
+    return "asked in vain"
+
+
 if __name__ == "__main__":
     status = anyio.run(serve_pipe, server, pipe)
     print("printed after serving")

@@ -26,10 +26,10 @@ from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
 from mcp.server.runner import serve_dual_era_loop
 from mcp.shared.exceptions import MCPError
-from mcp.types import INVALID_REQUEST, PARSE_ERROR, CallToolResult, TextContent
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, CallToolResult, JSONRPCRequest, JSONRPCResponse, TextContent
 
 from server.protocol.stdio_pipes import LINE_LIMIT_BYTES
-from server.protocol.stdio_transport import END_SECONDS, scrub_results, serve_attached
+from server.protocol.stdio_transport import END_SECONDS, _Owed, scrub_results, serve_attached
 from tests.fork_server import starter
 from tests.server.conftest import RawClient
 from tests.waiting import PATIENCE_SECONDS
@@ -234,6 +234,27 @@ def test_end_of_input_ends_cleanly_once_what_can_be_answered_is(
     fresh.stdin.close()
     assert any(answer in json.loads(line) for line in fresh.stdout)
     assert fresh.ending() == (0, "closed, returned")
+
+
+def test_end_of_input_waits_for_tools_at_work_although_a_question_was_never_answered(fresh: Pipes) -> None:
+    asked = [fresh.exchange(fresh.call_line("ask_in_vain")), *(json.loads(fresh.stdout.readline()) for _ in range(2))]
+    assert [each.get("method") for each in asked] == ["sampling/createMessage", "notifications/cancelled", None]
+    calls = [fresh.call_line("slow") for _ in range(60)]  # more than run at once
+    fresh.write(b"\n".join(calls))
+    fresh.stdin.close()
+    assert [json.loads(line)["result"]["content"][0]["text"] for line in fresh.stdout] == ["finished"] * len(calls)
+    assert fresh.ending() == (0, "closed, returned")
+
+
+def test_nothing_is_kept_of_a_request_that_was_answered() -> None:
+    async def counted() -> int:
+        owed = _Owed()
+        for number in range(100):
+            owed.received(JSONRPCRequest(jsonrpc="2.0", id=number, method="ping"))
+            owed.sent(JSONRPCResponse(jsonrpc="2.0", id=number, result={}))
+        return len(owed._by_us)
+
+    assert anyio.run(counted) == 0
 
 
 @posix_only
