@@ -306,6 +306,8 @@ class PassageEmbedding:
 
         Raises:
             EmbeddingFailed: If the model cannot be used.
+            StoreBusy: If another process writes the catalog, and the model is not noted as in use yet.
+            StorageFailed: If the disk refuses.
         """
         embedder = self.embedder
         connection = self._catalog.connection()
@@ -313,7 +315,7 @@ class PassageEmbedding:
             return 0
         if not embedder.ready(max(0.0, deadline - time.monotonic())):
             return passage_count(connection)
-        fingerprint = self._register(embedder)
+        fingerprint = self._register(embedder, wait_seconds=_WRITER_SECONDS)
         waiting = backlog(connection, fingerprint, SMALL_BACKLOG + 1)
         if not 0 < waiting <= SMALL_BACKLOG:
             return waiting
@@ -371,7 +373,7 @@ class PassageEmbedding:
         except StoreBusy:
             return
 
-    def _register(self, embedder: Embedder) -> str:
+    def _register(self, embedder: Embedder, **patience: float) -> str:
         """Note once a day that the model is in use; what it has no vectors of begins to wait."""
         fingerprint = embedder.fingerprint
         now = time.time()
@@ -379,7 +381,7 @@ class PassageEmbedding:
         generation = self._catalog.file.generation
         if (known, noted_in) != (fingerprint, generation) or not now - _REGISTER_SECONDS < noted_at <= now:
             if not is_registered(self._catalog.connection(), fingerprint, now - _REGISTER_SECONDS):
-                with self._catalog.writing() as connection:
+                with self._catalog.writing(**patience) as connection:
                     register(connection, fingerprint, now)
             self._registered = (fingerprint, now, generation)
         return fingerprint

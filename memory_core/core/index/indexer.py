@@ -509,7 +509,12 @@ class Indexer:
         Raises:
             EmbeddingFailed: If the model cannot be used.
         """
-        left = self._embedding.before_search(spaces, deadline)
+        try:
+            left = self._embedding.before_search(spaces, deadline)
+        except DatabaseDamaged:
+            raise
+        except (StoreBusy, StorageFailed):  # the vectors that are there answer
+            left = passage_count(self.catalog.connection())
         if left:
             self.wake()
         return left
