@@ -384,25 +384,13 @@ class SpaceVectors:
         documents[:rows] = saved[2:]
         return int(saved[0]), documents
 
-    def save(self, view: VectorsSnapshot) -> None:
-        """Note whose the rows of the file are, so that the next process need not ask for each. The lock is held.
-
-        Raises:
-            StorageFailed: If the file cannot be made.
-            OSError: If the system refuses otherwise.
-        """
-        head = [view.changed, _checksum(view.seqs, view.documents)]
-        beside = self._documents.with_suffix(".new")
-        atomic.make_file(beside)
-        beside.write_bytes(np.concatenate([np.array(head, np.int64), view.documents]).tobytes())
-        beside.replace(self._documents)
-        self.saved = view.changed
-
     def file(self, view: VectorsSnapshot) -> None:
         """Append the rows that the file does not hold, which is made where there is none. The lock is held.
 
+        Whose the rows are is noted beside it, so that the next process need not ask for each.
+
         Raises:
-            StorageFailed: If its folder cannot be made.
+            StorageFailed: If the file or its folder cannot be made.
             OSError: If the system refuses.
         """
         header, record = _HEADER.pack(view.recent.shape[1]), _record(view.recent.shape[1])
@@ -430,7 +418,12 @@ class SpaceVectors:
                 stream.write(records.tobytes())
             stream.flush()
             os.fsync(stream.fileno())
-        self.save(view)
+        head = [view.changed, _checksum(view.seqs, view.documents)]
+        beside = self._documents.with_suffix(".new")
+        atomic.make_file(beside)
+        beside.write_bytes(np.concatenate([np.array(head, np.int64), view.documents]).tobytes())
+        beside.replace(self._documents)
+        self.saved = view.changed
 
     def drop(self) -> None:
         """Delete the file; who has it mapped lets go of it at the next change."""

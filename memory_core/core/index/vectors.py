@@ -245,7 +245,7 @@ class VectorIndex:
         if much or (view.file and view.changed - cell.saved >= _FILED_ROWS):
             try:
                 with self._filing.held():
-                    cell.file(view) if much else cell.save(view)
+                    cell.file(view)
                 if much:
                     cell.reopen(connection)
             except (StorageFailed, StoreBusy, OSError) as error:

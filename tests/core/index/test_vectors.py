@@ -245,6 +245,21 @@ def test_files_of_vectors_are_this_users_alone(filed: Store) -> None:
     assert set(modes) == {0o600}
 
 
+def test_documents_that_were_saved_beside_newer_rows_are_of_use_to_the_next_process(filed: Store) -> None:
+    with filed.catalog.writing() as connection:
+        for number in range(FILED):  # so many changes are saved, and the newer rows are too few to be appended
+            embedding_queue.put(connection, 5_000 + number, SPACE, uri_of(number), 0, str(number), f"{number:064x}")
+    filed.keep_up()
+    changed = vectors.changes(filed.connection)
+    another = Store(filed.state)
+    try:
+        ((cell, view),) = another.index._followed(another.connection, [SPACE], MODEL)
+        assert (cell.saved, len(view.seqs)) == (changed, FILED + 20)
+        assert another.near(3)[0] == 5_003
+    finally:
+        another.close()
+
+
 def test_documents_are_read_as_they_were_saved_and_what_changed_since_is_made_good(filed: Store) -> None:
     filed.remove(3)
     filed.add(2_000)
