@@ -7,9 +7,9 @@ mended.
 
 A search asks the server only which rows are near, computes their cosines here and scans the rows that were not sent.
 Promises that it never misses a row that a server lost: while that is away, slow, refuses, or holds or gives less than
-it should, all rows are scanned here and ``trouble`` says so. A search waits for the server a second at most and then
-not again for a while. Two stores never share rows: a copied folder finds that somebody else signed the collection and
-begins its own.
+it should, all rows are scanned here and ``trouble`` says so. Each request of a search waits a second at most; after a
+failure none is sent for a while. Two stores never share rows: a copied folder finds that somebody else signed the
+collection and begins its own.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Sent(NamedTuple):
     next_writer: str
 
     def wrote(self, writer: str) -> bool:
-        """Whether that is this store, and not a copy of its folder."""
+        """Whether this store is that writer; a copy of its folder is not."""
         return bool(writer) and writer in (self.writer, self.next_writer)
 
     def name(self, log_id: str, space: str, fingerprint: str) -> str:
@@ -386,7 +386,8 @@ class ChromaIndex(VectorIndex):
         except ServerFailed as error:
             self._broken(sending, connection, error)
         except (StorageFailed, OSError) as error:
-            self._fail(sending, ServerFailed(f"what was sent could not be noted: {error}"))
+            reason = error.message if isinstance(error, StorageFailed) else error
+            self._fail(sending, ServerFailed(f"the vector server could not be brought up to date: {reason}"))
         finally:
             sending.upkeep.release()
         return more and not self._closed

@@ -100,8 +100,12 @@ class Place:
         Raises:
             ConfigInvalid: If the address is none, or the key would be sent unencrypted.
         """
-        parts = urlsplit(self.url)
         hint = "Set index.url to an address like http://127.0.0.1:8000 or https://chroma.example.com."
+        try:
+            parts = urlsplit(self.url)
+            _ = parts.port, httpx2.URL(self.url)
+        except (ValueError, httpx2.InvalidURL) as error:
+            raise ConfigInvalid(f"setting 'index.url' is no address of a server: {error}.", hint=hint) from error
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigInvalid("setting 'index.url' is no address of a server.", hint=hint)
         if parts.username is not None or parts.query or parts.fragment:
@@ -481,7 +485,7 @@ class OwnServer:
         if found is None or self._failures >= _STARTS:
             # Also what earlier versions kept there.
             shutil.rmtree(self._folder, ignore_errors=True)
-            found = Place("http://127.0.0.1", secrets.token_hex(16), DEFAULT_DATABASE)
+            found = Place("http://127.0.0.1", secrets.token_hex(16))
         place = replace(found, url=f"http://127.0.0.1:{_free_port()}", title=OWN)
         try:
             self._run(place)
@@ -523,7 +527,7 @@ class OwnServer:
         """What its owner wrote; None where that cannot be read."""
         try:
             values = json.loads(self._address.read_text(encoding="utf-8"))
-            return Place(values["url"], values["tenant"], DEFAULT_DATABASE, title=OWN)
+            return Place(values["url"], values["tenant"], title=OWN)
         except (OSError, ValueError, KeyError, TypeError, ConfigInvalid):
             return None
 

@@ -79,14 +79,6 @@ class Loading(Protocol):
     """What every model has in common: it may not be there yet."""
 
     @property
-    def fingerprint(self) -> str:
-        """Names model and weights; what different ones give is never compared.
-
-        Raises:
-            EmbeddingFailed: If it takes the weights to tell, and they cannot be loaded; waits for them.
-        """
-
-    @property
     def failure(self) -> EmbeddingFailed | None:
         """Why the model cannot be used; None while it loads and when it is there."""
 
@@ -99,6 +91,14 @@ class Loading(Protocol):
 
 class Embedder(Loading, Protocol):
     """A model that maps texts to L2-normalised vectors."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Names model and weights; what different ones give is never compared.
+
+        Raises:
+            EmbeddingFailed: If it takes the weights to tell, and they cannot be loaded; waits for them.
+        """
 
     @property
     def scale(self) -> Scale:

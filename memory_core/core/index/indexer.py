@@ -562,7 +562,7 @@ class Indexer:
                 if self._closing.is_set():
                     return
                 self.vectors.load(self.catalog.connection(), space, fingerprint)
-        except (EmbeddingFailed, StorageFailed) as error:
+        except (EmbeddingFailed, StoreBusy, StorageFailed) as error:
             _log.warning("vectors were not loaded ahead: %s", error.message)
 
     def _work(self) -> None:

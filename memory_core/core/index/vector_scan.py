@@ -316,11 +316,15 @@ class SpaceVectors:
         if view.changed < 0 and len(view.filed) and self._is_sound(connection, whose[~known]):
             _log.warning("rows are missing in the file of vectors, which is made anew")
             self.drop()
-            return self._grown(connection, self._opened(connection, changed), changed)
+            return self._grown(connection, _nothing(), changed)  # not what may still stand there
         return VectorsSnapshot(changed, every, documents, filed, room, view.file)
 
     def _whose(self, connection: sqlite3.Connection, after: int) -> Numbers:
-        """int64 (n, 2): rows and their documents, of all spaces what changed ``after``; below 0, all of this cell."""
+        """Rows and their documents: what changed since ``after``, in all spaces; below 0, every row of this one.
+
+        Returns:
+            int64 (n, 2).
+        """
         if after >= 0:
             rows = connection.execute("SELECT seq, document_id FROM vector_documents WHERE changed > ?", (after,))
         else:
@@ -338,8 +342,7 @@ class SpaceVectors:
 
     def _opened(self, connection: sqlite3.Connection, changed: int) -> VectorsSnapshot:
         """The rows of the file, with their documents as they were last saved; none where it is missing or damaged."""
-        empty = np.empty((0, 0), np.float32)
-        nothing = VectorsSnapshot(-1, np.empty(0, np.int64), np.empty(0, np.int64), empty, GrowableRows(empty), 0)
+        nothing = _nothing()
         try:
             with self._path.open("rb") as stream:
                 stat, header = os.fstat(stream.fileno()), stream.read(_HEADER.size)
@@ -439,6 +442,12 @@ class SpaceVectors:
             return self._path.stat().st_ino
         except OSError:
             return 0
+
+
+def _nothing() -> VectorsSnapshot:
+    """No rows, before any change."""
+    empty = np.empty((0, 0), np.float32)
+    return VectorsSnapshot(-1, np.empty(0, np.int64), np.empty(0, np.int64), empty, GrowableRows(empty), 0)
 
 
 def _checksum(seqs: Numbers, documents: Numbers) -> int:

@@ -276,6 +276,8 @@ class VectorIndex:
                 for space in spaces:
                     key = (log, changes_id, space, fingerprint)
                     if key not in self._cells:
+                        # Those of a catalog that was replaced are let go of.
+                        self._cells = {held: cell for held, cell in self._cells.items() if held[:2] == key[:2]}
                         self._cells[key] = SpaceVectors(self._folder, log, changes_id, space, fingerprint)
                     cells.append(self._cells[key])
             return [(cell, cell.followed(connection, changed)) for cell in cells]

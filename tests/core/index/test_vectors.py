@@ -295,6 +295,16 @@ def test_pruned_rows_leave_the_file_and_every_process(filed: Store) -> None:
     other.close()
 
 
+def test_vectors_of_a_catalog_that_was_replaced_are_let_go_of(filed: Store) -> None:
+    filed.near(3)
+    (before,) = filed.index._cells
+    with filed.catalog.writing() as connection:
+        connection.execute("UPDATE vector_log SET id = 'another'")
+    filed.near(3)
+    (after,) = filed.index._cells
+    assert after[0] == "another" != before[0]
+
+
 def _hole(path: Path) -> None:
     """What a power loss may leave: blocks of zeros."""
     with path.open("r+b") as stream:
@@ -323,6 +333,22 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
     "it is a folder": _folder,
     "its vectors are of another size": lambda path: path.write_bytes((7).to_bytes(8, "little") + bytes(8_000)),
 }
+
+
+def test_a_file_without_some_rows_that_cannot_be_deleted_is_not_read_again(
+    filed: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _without_some(filed.file)
+    for path in (filed.state / "vectors").glob(f"{filed.file.name}-*"):
+        path.unlink()
+
+    def mapped(*_: object, **__: object) -> None:
+        raise PermissionError(13, "the file is mapped")  # as Windows says
+
+    other = Store(filed.state)
+    monkeypatch.setattr(Path, "unlink", mapped)
+    assert other.near(3) == expected(range(FILED + 20), 3)
+    other.close()
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
