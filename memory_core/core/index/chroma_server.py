@@ -188,13 +188,13 @@ class ChromaServer:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self._work = httpx2.Timeout(_WORK_SECONDS, connect=_CONNECT_SECONDS * 5)
-        self._search = httpx2.Timeout(_SEARCH_SECONDS, connect=_CONNECT_SECONDS, pool=_CONNECT_SECONDS)
+        self._work_timeout = httpx2.Timeout(_WORK_SECONDS, connect=_CONNECT_SECONDS * 5)
+        self._search_timeout = httpx2.Timeout(_SEARCH_SECONDS, connect=_CONNECT_SECONDS, pool=_CONNECT_SECONDS)
         self._http = httpx2.Client(
             base_url=f"{place.url.rstrip('/')}/api/v2",
             headers=place.headers(),
             follow_redirects=False,
-            timeout=self._work,
+            timeout=self._work_timeout,
             **http_options(loopback=place.is_loopback),
         )
         database = f"/tenants/{quote(place.tenant, safe='')}/databases/{quote(place.database, safe='')}"
@@ -241,7 +241,7 @@ class ChromaServer:
     def answers(self) -> bool:
         """Whether it is there at all."""
         try:
-            self._once("GET", "/heartbeat", None, self._search)
+            self._once("GET", "/heartbeat", None, self._search_timeout)
         except AttemptFailed:
             return False
         return True
@@ -376,7 +376,7 @@ class ChromaServer:
         body = None if values is None else json.dumps(values).encode()
 
         def attempt() -> Any:
-            return self._once(method, path, body, self._search if soon else self._work)
+            return self._once(method, path, body, self._search_timeout if soon else self._work_timeout)
 
         try:
             if not soon:

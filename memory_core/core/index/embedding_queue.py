@@ -127,7 +127,7 @@ def counts(connection: sqlite3.Connection, spaces: Sequence[str], fingerprint: s
 
 
 def effort(connection: sqlite3.Connection) -> tuple[int, int]:
-    """How many vectors were computed, and how often a text came again that had its vector, since the index was made."""
+    """How many vectors are kept, and how often a text came again that had one, since the index was last made anew."""
     row = connection.execute(
         "SELECT (SELECT count(*) FROM vectors), coalesce((SELECT value FROM meta WHERE name = ?), '0')", (_REUSED,)
     ).fetchone()
@@ -347,7 +347,7 @@ class PassageEmbedding:
         while (progress := self.progress()).done < progress.total:
             report(progress)
             try:
-                with lock.held():
+                with lock.held(0.0):
                     self._embed_some(embedder, fingerprint, time.monotonic() + _BATCH_SECONDS)
             except StoreBusy:
                 time.sleep(_OTHER_PROCESS_POLL_SECONDS)
@@ -368,7 +368,7 @@ class PassageEmbedding:
             self._embed_rest(embedder, fingerprint, closing)
             return
         try:
-            with self._lock(fingerprint).held():
+            with self._lock(fingerprint).held(0.0):
                 self._embed_rest(embedder, fingerprint, closing)
         except StoreBusy:
             return
@@ -428,7 +428,7 @@ class PassageEmbedding:
 
     def _lock(self, fingerprint: str) -> Lock:
         name = hashlib.sha256(fingerprint.encode()).hexdigest()[:16]
-        return self._catalog.lock(f"embedding-{name}", timeout_seconds=0.0)
+        return self._catalog.lock(f"embedding-{name}")
 
 
 def _rows(passages: Sequence[Passage], vectors: Vectors, fingerprint: str) -> list[VectorRow]:

@@ -158,7 +158,7 @@ class VectorsSnapshot:
         documents: int64 (n,); 0 where a row's text is gone.
         filed: float32 (m, dim), vectors of the first m rows, mapped.
         room: Begins with the vectors of the others.
-        file: The mapped file's inode; 0 for none.
+        inode: Of the mapped file; 0 for none.
     """
 
     changed: int
@@ -166,7 +166,7 @@ class VectorsSnapshot:
     documents: Numbers
     filed: Vector
     room: GrowableRows
-    file: int
+    inode: int
 
     @property
     def recent(self) -> Vector:
@@ -277,7 +277,7 @@ class SpaceVectors:
             earlier = next((view for view in self._views if view.changed <= changed), None)
             if earlier is not None and earlier.changed == changed:
                 return earlier
-            if earlier is None or (earlier.file and earlier.file != self._inode()):
+            if earlier is None or (earlier.inode and earlier.inode != self._inode()):
                 earlier = self._opened(connection, changed)
             return self._keep(self._grown(connection, earlier, changed))
 
@@ -313,11 +313,11 @@ class SpaceVectors:
         known = places < len(every)
         known[known] = every[places[known]] == whose[known, 0]
         documents[places[known]] = whose[known, 1]
-        if view.changed < 0 and len(view.filed) and self._is_sound(connection, whose[~known]):
+        if view.changed < 0 and len(view.filed) and self._any_sound(connection, whose[~known]):
             _log.warning("rows are missing in the file of vectors, which is made anew")
             self.drop()
             return self._grown(connection, _nothing(), changed)  # not what may still stand there
-        return VectorsSnapshot(changed, every, documents, filed, room, view.file)
+        return VectorsSnapshot(changed, every, documents, filed, room, view.inode)
 
     def _whose(self, connection: sqlite3.Connection, after: int) -> Numbers:
         """Rows and their documents: what changed since ``after``, in all spaces; below 0, every row of this one.
@@ -335,7 +335,7 @@ class SpaceVectors:
             )
         return np.array(rows.fetchall(), np.int64).reshape(-1, 2)
 
-    def _is_sound(self, connection: sqlite3.Connection, missing: Numbers) -> bool:
+    def _any_sound(self, connection: sqlite3.Connection, missing: Numbers) -> bool:
         """Whether any of these rows, which no page of the database gave, is a vector after all."""
         found = by_seq(connection, missing[:_READ_ROWS, 0].tolist()).values()
         return any(_are_unit(vector[np.newaxis]).all() for vector in found)
@@ -387,7 +387,7 @@ class SpaceVectors:
         documents[:rows] = saved[2:]
         return int(saved[0]), documents
 
-    def file(self, view: VectorsSnapshot) -> None:
+    def append_to_file(self, view: VectorsSnapshot) -> None:
         """Append the rows that the file does not hold, which is made where there is none. The lock is held.
 
         Whose the rows are is noted beside it, so that the next process need not ask for each.

@@ -142,15 +142,12 @@ def test_a_folder_is_loaded_and_used_without_a_network(folder: Path, no_network:
 
 @pytest.mark.slow
 @with_library
-@pytest.mark.parametrize(("value", "threads"), [("2,1", 2), ("0", 1), ("many", 1), ("", 1)])
-def test_any_number_of_threads_that_the_environment_names_loads_the_model(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, value: str, threads: int
+@pytest.mark.parametrize("value", ["2,1", "0", "many", ""])
+def test_a_model_is_loaded_whatever_number_of_threads_the_environment_names(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
-    import torch
-
     monkeypatch.setenv("OMP_NUM_THREADS", value)
     assert embedder(str(folder)).embed(["一只橘猫"]).shape == (1, 384)
-    assert torch.get_num_threads() == threads
 
 
 def test_libraries_that_do_not_load_are_told_like_a_missing_package(

@@ -253,8 +253,8 @@ def test_documents_that_were_saved_beside_newer_rows_are_of_use_to_the_next_proc
     changed = vectors.changes(filed.connection)
     another = Store(filed.state)
     try:
-        ((cell, view),) = another.index._followed(another.connection, [SPACE], MODEL)
-        assert (cell.saved, len(view.seqs)) == (changed, FILED + 20)
+        ((space_vectors, view),) = another.index._followed(another.connection, [SPACE], MODEL)
+        assert (space_vectors.saved, len(view.seqs)) == (changed, FILED + 20)
         assert another.near(3)[0] == 5_003
     finally:
         another.close()
@@ -297,11 +297,11 @@ def test_pruned_rows_leave_the_file_and_every_process(filed: Store) -> None:
 
 def test_vectors_of_a_catalog_that_was_replaced_are_let_go_of(filed: Store) -> None:
     filed.near(3)
-    (before,) = filed.index._cells
+    (before,) = filed.index._spaces
     with filed.catalog.writing() as connection:
         connection.execute("UPDATE vector_log SET id = 'another'")
     filed.near(3)
-    (after,) = filed.index._cells
+    (after,) = filed.index._spaces
     assert after[0] == "another" != before[0]
 
 
