@@ -41,17 +41,17 @@ class Position:
     Attributes:
         ledger_id: Of which ledger; empty for a new catalog.
         seq: The last commit that is indexed.
-        filling: While the files of before are still being indexed: the last one that is, as a mark of ``following``;
-            None when all are.
+        filling: While the files of before are still being indexed: the last one that is, as ``indexer`` writes it
+            (commit:place); None when all are.
         filling_id: Names the filling that numbered the documents; their ids mean nothing after another.
-        kinds: The features that say what is searched of files that are no memories; None where nobody noted it.
+        features: The features that say what is searched of files that are no memories; None where nobody noted it.
     """
 
     ledger_id: str
     seq: int
     filling: str | None = None
     filling_id: str = ""
-    kinds: str | None = None
+    features: str | None = None
 
 
 class Entry(NamedTuple):
@@ -139,8 +139,10 @@ class Catalog:
     def position(self) -> Position:
         """How far this catalog has come; ``seq`` 0 of no ledger when it is new."""
         found = self._meta()
-        filling_id, kinds = found.get("filling_id", ""), found.get("kinds")
-        return Position(found.get("ledger_id", ""), int(found.get("seq", 0)), found.get("filling"), filling_id, kinds)
+        filling_id, features = found.get("filling_id", ""), found.get("kinds")
+        return Position(
+            found.get("ledger_id", ""), int(found.get("seq", 0)), found.get("filling"), filling_id, features
+        )
 
     def together(self) -> AbstractContextManager[object]:
         """Several reads of one state, where each would go a long way alone."""
@@ -160,9 +162,9 @@ class Catalog:
 
         return Words(self.connection)
 
-    def lock(self, name: str, timeout_seconds: float = 30.0) -> Lock:
+    def lock(self, name: str) -> Lock:
         """A lock of this catalog by its name, shared by all who use it."""
-        return StoreLock(self.file.path.parent / "locks" / f"{name}.lock", timeout_seconds=timeout_seconds)
+        return StoreLock(self.file.path.parent / "locks" / f"{name}.lock")
 
     def append_vectors(self, connection: sqlite3.Connection, rows: Iterable[VectorRow]) -> None:
         """Add vectors; one already there (same passage, text and model) is left as it is."""
@@ -177,9 +179,9 @@ class Catalog:
             rows.append(("filling", position.filling))
         connection.executemany(SET_META, rows)
 
-    def note_kinds(self, connection: sqlite3.Connection, kinds: str) -> None:
+    def note_features(self, connection: sqlite3.Connection, features: str) -> None:
         """Note the features that the documents were made with; see ``Position``."""
-        connection.execute(SET_META, ("kinds", kinds))
+        connection.execute(SET_META, ("kinds", features))
 
     def clear(self, connection: sqlite3.Connection) -> None:
         """Forget all documents; vectors stay, as the cache of what was embedded."""
@@ -339,7 +341,7 @@ class Catalog:
         return [int(identifier) for (identifier,) in rows]
 
     def texts(self, ids: Sequence[int]) -> dict[int, str]:
-        """The indexed words of documents by id."""
+        """What documents say, by id."""
         return dict(self._rows(("id", "own"), ids))
 
     def voices(self, uris: Sequence[str], condition: Condition | None = None) -> dict[str, Voice]:
@@ -365,7 +367,7 @@ class Catalog:
         return row.fetchone() is not None
 
     def own_text(self, uri: str) -> str:
-        """The indexed words of a memory; empty when it is not indexed."""
+        """What a memory says; empty when it is not indexed."""
         asked = "SELECT own FROM documents WHERE uri = ? AND context_type <> 'resource'"
         row = self.connection().execute(asked, (uri,)).fetchone()
         return "" if row is None else str(row[0])

@@ -88,13 +88,23 @@ class CatalogFile(Database):
 
 
 def set_aside(path: Path) -> None:
-    """Make room for a new file under the name; the newest one that was moved is kept, for whoever wants to look."""
+    """Make room for a new file under the name; the newest one that was moved is kept, for whoever wants to look.
+
+    Raises:
+        StorageFailed: If the system refuses.
+    """
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     aside = path.with_name(f"{path.name}{DAMAGED}{stamp}")
     older = [kept for kept in path.parent.glob(f"{path.name}{DAMAGED}*") if not kept.name.startswith(aside.name)]
-    if move_aside(path, aside):
-        for kept in older:
-            shutil.rmtree(kept) if kept.is_dir() and not kept.is_symlink() else kept.unlink(missing_ok=True)
+    try:
+        if move_aside(path, aside):
+            for kept in older:
+                shutil.rmtree(kept) if kept.is_dir() and not kept.is_symlink() else kept.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageFailed(
+            f"the damaged {path.name} cannot be moved away: {error.strerror or error}.",
+            hint="Check the permissions of the .state folder.",
+        ) from error
 
 
 def _sound(path: Path, opening: Callable[[], object]) -> None:
@@ -106,14 +116,8 @@ def _sound(path: Path, opening: Callable[[], object]) -> None:
         if not (isinstance(error, DatabaseDamaged | DatabaseNewer) or _unusable(path)):
             raise  # a full disk, or too many open files: the index is not at fault
         _log.warning("the index is rebuilt: %s", error.message)
-    try:
-        set_aside(path)
-        opening()
-    except OSError as error:
-        raise StorageFailed(
-            f"the damaged {path.name} cannot be moved away: {error.strerror or error}.",
-            hint="Check the permissions of the .state folder.",
-        ) from error
+    set_aside(path)
+    opening()
 
 
 def _unusable(path: Path) -> bool:

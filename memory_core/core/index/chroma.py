@@ -7,9 +7,9 @@ mended.
 
 A search asks the server only which rows are near, computes their cosines here and scans the rows that were not sent.
 Promises that it never misses a row that a server lost: while that is away, slow, refuses, or holds or gives less than
-it should, all rows are scanned here and ``trouble`` says so. A search waits for the server a second at most and then
-not again for a while. Two stores never share rows: a copied folder finds that somebody else signed the collection and
-begins its own.
+it should, all rows are scanned here and ``trouble`` says so. Each request of a search waits a second at most; after a
+failure none is sent for a while. Two stores never share rows: a copied folder finds that somebody else signed the
+collection and begins its own.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LAST_PAUSE_SECONDS = 60.0
 _FOREVER_AGO = float("-inf")
 _HINT = "Nothing to do for searches: vectors are scanned exactly meanwhile. Look at the server and at index.url."
 _LOST = "the vector server no longer holds what it was sent; it is filled anew"
-_NOT_FOUND, _BROKEN = 404, 500
+_NOT_FOUND, _SERVER_ERROR = 404, 500
 #: What the server that Runebook runs is called.
 OWN = "Runebook's own server"
 #: A collection about which the server fails so often in a row is made anew.
@@ -89,7 +89,7 @@ class Sent(NamedTuple):
     next_writer: str
 
     def wrote(self, writer: str) -> bool:
-        """Whether that is this store, and not a copy of its folder."""
+        """Whether this store is that writer; a copy of its folder is not."""
         return bool(writer) and writer in (self.writer, self.next_writer)
 
     def name(self, log_id: str, space: str, fingerprint: str) -> str:
@@ -142,7 +142,7 @@ class Sending:
         lost: Whether it was found wanting.
         signed: Whether it bears this process's mark.
         verified_at: When it was last compared.
-        broken: How often in a row the server failed about it.
+        failures_in_row: How often in a row the server failed about it.
         upkeep: Held while a thread is at it.
     """
 
@@ -153,7 +153,7 @@ class Sending:
     lost: bool = False
     signed: bool = False
     verified_at: float = _FOREVER_AGO
-    broken: int = 0
+    failures_in_row: int = 0
     upkeep: threading.Lock = field(default_factory=threading.Lock)
 
     def name(self, sent: Sent) -> str:
@@ -189,7 +189,7 @@ class ChromaIndex(VectorIndex):
         self._from_rows = from_rows
         self._pause_seconds = pause_seconds
         self._verify_seconds = verify_seconds
-        self._sending = StoreLock(state / "locks" / "index.lock", timeout_seconds=0.0)
+        self._send_lock = StoreLock(state / "locks" / "index.lock", timeout_seconds=0.0)
         self._sendings: dict[tuple[str, str, str], Sending] = {}
         self._failures = 0
         self._retry_at = _FOREVER_AGO
@@ -208,17 +208,17 @@ class ChromaIndex(VectorIndex):
     def _near(
         self,
         connection: sqlite3.Connection,
-        cell: SpaceVectors,
+        space_vectors: SpaceVectors,
         view: VectorsSnapshot,
         queries: Sequence[Vector],
         k: int,
     ) -> Nearest:
         """The ``k`` rows nearest to each query: the server says which of those that it was sent."""
-        sending = self._sending_of(cell.log, cell.space, cell.fingerprint)
+        sending = self._sending_of(space_vectors.log, space_vectors.space, space_vectors.fingerprint)
         server = self._current
         if server is None or not sending.attached or k > NEAREST_ROWS or time.monotonic() < self._retry_at:
             return view.nearest(queries, k)
-        sent = read_sent(connection, server.place.name, cell.space, cell.fingerprint)
+        sent = read_sent(connection, server.place.name, space_vectors.space, space_vectors.fingerprint)
         if sent is None or sent.collection != sending.attached:
             return view.nearest(queries, k)
         live = view.live_count(sent.seq)
@@ -373,32 +373,35 @@ class ChromaIndex(VectorIndex):
             upkeep = Upkeep(server, sending, connection, self._verify_seconds)
             try:
                 if send:
-                    with self._sending.held():
+                    with self._send_lock.held():
                         more = upkeep.send(lambda: self._closed)
             except StoreBusy:
                 pass  # another process is at it
             if not self._closed:
                 upkeep.attach()
-                sending.broken = 0
+                sending.failures_in_row = 0
                 self._well()
         except DatabaseDamaged:
             raise
         except ServerFailed as error:
-            self._broken(sending, connection, error)
+            self._note_failure(sending, connection, error)
         except (StorageFailed, OSError) as error:
-            self._fail(sending, ServerFailed(f"what was sent could not be noted: {error}"))
+            reason = error.message if isinstance(error, StorageFailed) else error
+            self._fail(sending, ServerFailed(f"the vector server could not be brought up to date: {reason}"))
         finally:
             sending.upkeep.release()
         return more and not self._closed
 
-    def _broken(self, sending: Sending, connection: sqlite3.Connection, error: ServerFailed) -> None:
+    def _note_failure(self, sending: Sending, connection: sqlite3.Connection, error: ServerFailed) -> None:
         """Note a failure of the background; what fails again and again is made anew."""
         self._fail(sending, error)
-        sending.broken += 1
-        if sending.broken % _MOST_FAILURES or isinstance(error, RowsLost):
+        sending.failures_in_row += 1
+        if sending.failures_in_row % _MOST_FAILURES or isinstance(error, RowsLost):
             return
         sent = read_sent(connection, self._place, sending.space, sending.fingerprint)
-        if error.status == _BROKEN and sent is not None:  # files that a kill left torn, in this collection's folder
+        if (
+            error.status == _SERVER_ERROR and sent is not None
+        ):  # files that a kill left torn, in this collection's folder
             _log.warning("the vector server fails about a collection, which is made anew")
             write_sent(connection, self._place, sending.space, sending.fingerprint, sent._replace(seq=0))
         elif self._own is not None:

@@ -100,8 +100,12 @@ class Place:
         Raises:
             ConfigInvalid: If the address is none, or the key would be sent unencrypted.
         """
-        parts = urlsplit(self.url)
         hint = "Set index.url to an address like http://127.0.0.1:8000 or https://chroma.example.com."
+        try:
+            parts = urlsplit(self.url)
+            _ = parts.port, httpx2.URL(self.url)
+        except (ValueError, httpx2.InvalidURL) as error:
+            raise ConfigInvalid(f"setting 'index.url' is no address of a server: {error}.", hint=hint) from error
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigInvalid("setting 'index.url' is no address of a server.", hint=hint)
         if parts.username is not None or parts.query or parts.fragment:
@@ -184,13 +188,13 @@ class ChromaServer:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self._work = httpx2.Timeout(_WORK_SECONDS, connect=_CONNECT_SECONDS * 5)
-        self._search = httpx2.Timeout(_SEARCH_SECONDS, connect=_CONNECT_SECONDS, pool=_CONNECT_SECONDS)
+        self._work_timeout = httpx2.Timeout(_WORK_SECONDS, connect=_CONNECT_SECONDS * 5)
+        self._search_timeout = httpx2.Timeout(_SEARCH_SECONDS, connect=_CONNECT_SECONDS, pool=_CONNECT_SECONDS)
         self._http = httpx2.Client(
             base_url=f"{place.url.rstrip('/')}/api/v2",
             headers=place.headers(),
             follow_redirects=False,
-            timeout=self._work,
+            timeout=self._work_timeout,
             **http_options(loopback=place.is_loopback),
         )
         database = f"/tenants/{quote(place.tenant, safe='')}/databases/{quote(place.database, safe='')}"
@@ -237,7 +241,7 @@ class ChromaServer:
     def answers(self) -> bool:
         """Whether it is there at all."""
         try:
-            self._once("GET", "/heartbeat", None, self._search)
+            self._once("GET", "/heartbeat", None, self._search_timeout)
         except AttemptFailed:
             return False
         return True
@@ -372,7 +376,7 @@ class ChromaServer:
         body = None if values is None else json.dumps(values).encode()
 
         def attempt() -> Any:
-            return self._once(method, path, body, self._search if soon else self._work)
+            return self._once(method, path, body, self._search_timeout if soon else self._work_timeout)
 
         try:
             if not soon:
@@ -481,7 +485,7 @@ class OwnServer:
         if found is None or self._failures >= _STARTS:
             # Also what earlier versions kept there.
             shutil.rmtree(self._folder, ignore_errors=True)
-            found = Place("http://127.0.0.1", secrets.token_hex(16), DEFAULT_DATABASE)
+            found = Place("http://127.0.0.1", secrets.token_hex(16))
         place = replace(found, url=f"http://127.0.0.1:{_free_port()}", title=OWN)
         try:
             self._run(place)
@@ -523,7 +527,7 @@ class OwnServer:
         """What its owner wrote; None where that cannot be read."""
         try:
             values = json.loads(self._address.read_text(encoding="utf-8"))
-            return Place(values["url"], values["tenant"], DEFAULT_DATABASE, title=OWN)
+            return Place(values["url"], values["tenant"], title=OWN)
         except (OSError, ValueError, KeyError, TypeError, ConfigInvalid):
             return None
 

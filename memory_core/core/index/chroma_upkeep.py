@@ -120,7 +120,8 @@ class Upkeep:
         if not self._is_whole(sent):
             raise RowsLost("the vector server does not hold what it was sent.")
         _, some = rows_after(self._connection, *self._cell, 0, 1)
-        self._server.nearest(sent.collection, some[0], 1, soon=False)  # the first one has it read its files
+        for query in some:  # the first search has it read its files
+            self._server.nearest(sent.collection, query, 1, soon=False)
         self._sending.attached, self._sending.lost = sent.collection, False
 
     def send(self, closing: Callable[[], bool]) -> bool:

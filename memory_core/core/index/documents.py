@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from memory_core.core.feature import Features
 from memory_core.core.frozen import frozen
-from memory_core.core.index.encoder import passages, turn_passage
+from memory_core.core.index.encoder import passages, turn_passage, unmarked
 from memory_core.core.index.tokenizer import date_words
 from memory_core.core.memory.evidence import support_of
 from memory_core.core.memory.memory import Memory, parse
@@ -160,7 +160,7 @@ def memory_document(memory: Memory) -> Document:
     # The type's name is left out: to the model it is noise beside what the memory says.
     pieces = passages(simplified(body if body.startswith(name) else f"{name}\n{body}"))
     if len(pieces) > 1:
-        pieces = [pieces[0], *(f"{simplified(name)}\n{piece}" for piece in pieces[1:])]
+        pieces = [pieces[0], *(f"{unmarked(simplified(name))}\n{piece}" for piece in pieces[1:])]
     happened = _happened(memory.fields.get(EVENT_TIME))
     links = metadata.links
     return Document(

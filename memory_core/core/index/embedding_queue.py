@@ -127,7 +127,7 @@ def counts(connection: sqlite3.Connection, spaces: Sequence[str], fingerprint: s
 
 
 def effort(connection: sqlite3.Connection) -> tuple[int, int]:
-    """How many vectors were computed, and how often a text came again that had its vector, since the index was made."""
+    """How many vectors are kept, and how often a text came again that had one, since the index was last made anew."""
     row = connection.execute(
         "SELECT (SELECT count(*) FROM vectors), coalesce((SELECT value FROM meta WHERE name = ?), '0')", (_REUSED,)
     ).fetchone()
@@ -306,6 +306,8 @@ class PassageEmbedding:
 
         Raises:
             EmbeddingFailed: If the model cannot be used.
+            StoreBusy: If another process writes the catalog, and the model is not noted as in use yet.
+            StorageFailed: If the disk refuses.
         """
         embedder = self.embedder
         connection = self._catalog.connection()
@@ -313,7 +315,7 @@ class PassageEmbedding:
             return 0
         if not embedder.ready(max(0.0, deadline - time.monotonic())):
             return passage_count(connection)
-        fingerprint = self._register(embedder)
+        fingerprint = self._register(embedder, wait_seconds=_WRITER_SECONDS)
         waiting = backlog(connection, fingerprint, SMALL_BACKLOG + 1)
         if not 0 < waiting <= SMALL_BACKLOG:
             return waiting
@@ -345,7 +347,7 @@ class PassageEmbedding:
         while (progress := self.progress()).done < progress.total:
             report(progress)
             try:
-                with lock.held():
+                with lock.held(0.0):
                     self._embed_some(embedder, fingerprint, time.monotonic() + _BATCH_SECONDS)
             except StoreBusy:
                 time.sleep(_OTHER_PROCESS_POLL_SECONDS)
@@ -366,12 +368,12 @@ class PassageEmbedding:
             self._embed_rest(embedder, fingerprint, closing)
             return
         try:
-            with self._lock(fingerprint).held():
+            with self._lock(fingerprint).held(0.0):
                 self._embed_rest(embedder, fingerprint, closing)
         except StoreBusy:
             return
 
-    def _register(self, embedder: Embedder) -> str:
+    def _register(self, embedder: Embedder, **patience: float) -> str:
         """Note once a day that the model is in use; what it has no vectors of begins to wait."""
         fingerprint = embedder.fingerprint
         now = time.time()
@@ -379,7 +381,7 @@ class PassageEmbedding:
         generation = self._catalog.file.generation
         if (known, noted_in) != (fingerprint, generation) or not now - _REGISTER_SECONDS < noted_at <= now:
             if not is_registered(self._catalog.connection(), fingerprint, now - _REGISTER_SECONDS):
-                with self._catalog.writing() as connection:
+                with self._catalog.writing(**patience) as connection:
                     register(connection, fingerprint, now)
             self._registered = (fingerprint, now, generation)
         return fingerprint
@@ -426,7 +428,7 @@ class PassageEmbedding:
 
     def _lock(self, fingerprint: str) -> Lock:
         name = hashlib.sha256(fingerprint.encode()).hexdigest()[:16]
-        return self._catalog.lock(f"embedding-{name}", timeout_seconds=0.0)
+        return self._catalog.lock(f"embedding-{name}")
 
 
 def _rows(passages: Sequence[Passage], vectors: Vectors, fingerprint: str) -> list[VectorRow]:

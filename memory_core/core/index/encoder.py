@@ -79,14 +79,6 @@ class Loading(Protocol):
     """What every model has in common: it may not be there yet."""
 
     @property
-    def fingerprint(self) -> str:
-        """Names model and weights; what different ones give is never compared.
-
-        Raises:
-            EmbeddingFailed: If it takes the weights to tell, and they cannot be loaded; waits for them.
-        """
-
-    @property
     def failure(self) -> EmbeddingFailed | None:
         """Why the model cannot be used; None while it loads and when it is there."""
 
@@ -99,6 +91,14 @@ class Loading(Protocol):
 
 class Embedder(Loading, Protocol):
     """A model that maps texts to L2-normalised vectors."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Names model and weights; what different ones give is never compared.
+
+        Raises:
+            EmbeddingFailed: If it takes the weights to tell, and they cannot be loaded; waits for them.
+        """
 
     @property
     def scale(self) -> Scale:
@@ -275,6 +275,11 @@ def refuse_blank(texts: Sequence[str]) -> None:
         raise EmbeddingFailed("a blank text has no meaning to embed.", hint="Leave blank texts out.")
 
 
+def unmarked(text: str) -> str:
+    """Without the characters that part the texts of a passage."""
+    return text.replace(_GROUPS, " ").replace(_TEXTS, " ")
+
+
 def passages(text: str) -> list[str]:
     """Cut a text into pieces a model can take, at paragraph, line or sentence ends where there are any.
 
@@ -283,7 +288,7 @@ def passages(text: str) -> list[str]:
         what lies beyond is found by words only.
     """
     pieces: list[str] = []
-    text = text.replace(_GROUPS, " ").replace(_TEXTS, " ")
+    text = unmarked(text)
     start = 0
     while start < len(text) and len(pieces) < PASSAGE_LIMIT_COUNT:
         end = min(start + PASSAGE_LIMIT_CHARS, len(text))
@@ -301,7 +306,10 @@ def turn_passage(own: str, near: Sequence[str], farther: Sequence[str]) -> str:
 
     A neighbour with which the turn would no longer fit a passage is left out.
     """
-    fitting = [[text for text in texts if len(own) + len(text) <= PASSAGE_LIMIT_CHARS] for texts in (near, farther)]
+    fitting = [
+        [text for text in map(unmarked, texts) if len(own) + len(text) <= PASSAGE_LIMIT_CHARS]
+        for texts in (near, farther)
+    ]
     return _GROUPS.join([own, *(_TEXTS.join(texts) for texts in fitting)]) if any(fitting) else own
 
 
@@ -332,17 +340,20 @@ def embed_passages(embedder: Embedder, texts: Sequence[str]) -> Vectors:
     """
     import numpy as np
 
-    groups = [[group.split(_TEXTS) for group in text.split(_GROUPS)] for text in texts]
+    groups = [
+        [[part for part in group.split(_TEXTS) if part.strip()] for group in text.lstrip().split(_GROUPS)]
+        for text in texts
+    ]
     place: dict[str, int] = {}
-    for text in (text for several in groups for group in several for text in group if text):
+    for text in (text for several in groups for group in several for text in group):
         place.setdefault(text, len(place))
     vectors = embedder.embed(list(place))
     found = np.empty((len(texts), vectors.shape[1]), np.float32)
     zero = embedder.scale.zero
-    for at, ((own,), *around) in enumerate(groups):
+    for at, ((own, *_), *around) in enumerate(groups):
         vector = vectors[place[own]].copy()
         for neighbours, weight in zip(around, _NEIGHBOUR_WEIGHTS, strict=False):
-            for other in (vectors[place[text]] for text in neighbours if text):
+            for other in (vectors[place[text]] for text in neighbours):
                 likeness = (float(other @ vectors[place[own]]) - zero) / (1.0 - zero)
                 vector += weight * min(1.0, max(0.0, likeness / _ALIKE)) * other
         found[at] = vector / np.linalg.norm(vector)

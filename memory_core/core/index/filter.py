@@ -52,7 +52,7 @@ class Bounds:
     """What a search by words stays within.
 
     Attributes:
-        scopes: Scope terms of the spaces; None means everywhere. What others hold then changes no score.
+        scopes: Scope terms of the spaces, so that what others hold changes no score; None means everywhere.
         documents: How many documents there are within the scopes.
         condition: What documents must meet.
     """
@@ -153,9 +153,11 @@ def _comparison(name: str, op: str, operand: Any) -> Condition:
         return _bounded((_comparison(name, "eq", item) for item in operand), "OR")
     value = _scalar(name, operand)
     if value is None and (op not in ("eq", "ne") or name == "tags"):
-        raise InvalidFilter(f"{op!r} on {name!r} needs a value.", hint=_EXAMPLE)
+        raise InvalidFilter(f"the test of {name!r} needs a value.", hint=_EXAMPLE)
     if name == "tags":
         return _tag(op, value)
+    if op == "contains" and name in (*_SHARES, *_FLAGS):
+        raise InvalidFilter(f"'contains' on {name!r} needs a field of text.", hint=_EXAMPLE)
     side = column = "d.created_at" if name == "time" else f"d.{name}"
     if name in _TIMES and isinstance(value, str) and _PERIOD.fullmatch(value):
         side = f"substr({column}, 1, {len(value)})"

@@ -125,7 +125,7 @@ class Follower:
         self, ledger: Ledger, catalog: Catalog, types: MemoryTypeRegistry, closing: threading.Event, features: Features
     ) -> None:
         self._features = features
-        self._kinds = " ".join(sorted(each.name for each in features.slices if "record_kinds" in each.adds))
+        self._feature_names = " ".join(sorted(each.name for each in features.slices if "record_kinds" in each.adds))
         self._ledger = ledger
         self._ledger_id = ledger.ledger_id
         self._catalog = catalog
@@ -217,15 +217,15 @@ class Follower:
         return found
 
     def _missing(self, position: Position) -> Literal["commits", "files"] | None:
-        if position.ledger_id != self._ledger_id or self._has_other_kinds(position):
+        if position.ledger_id != self._ledger_id or self._has_other_features(position):
             return "files"
         if position.seq != self._ledger.newest_seq():
             return "commits"
         return None if position.filling is None else "files"
 
-    def _has_other_kinds(self, position: Position) -> bool:
+    def _has_other_features(self, position: Position) -> bool:
         """Whether the documents were made with other features, which search other files."""
-        return position.kinds is not None and position.kinds != self._kinds
+        return position.features is not None and position.features != self._feature_names
 
     def _wait_of(self, missing: Literal["commits", "files"], wait_seconds: float | None) -> float:
         if wait_seconds is None:
@@ -247,14 +247,14 @@ class Follower:
             position = self._catalog.position()
             # Read before the rows: what is committed in between is then not skipped, only seen the next time.
             newest = self._ledger.newest_seq()
-            if position.ledger_id != self._ledger_id or position.seq > newest or self._has_other_kinds(position):
+            if position.ledger_id != self._ledger_id or position.seq > newest or self._has_other_features(position):
                 self._catalog.clear(connection)
                 self._catalog.advance(connection, Position(self._ledger_id, newest, _BEGINNING))
             elif position.seq < newest:
                 self._follow(connection, position, newest)
             elif position.filling is not None:
                 self._catalog.advance(connection, self._fill(connection, position, position.filling))
-            self._catalog.note_kinds(connection, self._kinds)
+            self._catalog.note_features(connection, self._feature_names)
 
     def _follow(self, connection: sqlite3.Connection, position: Position, newest: int) -> None:
         too_much = self._ledger.feed.reach(position.seq, _SLICE_CHANGES, _SLICE_CHARS)
@@ -509,7 +509,12 @@ class Indexer:
         Raises:
             EmbeddingFailed: If the model cannot be used.
         """
-        left = self._embedding.before_search(spaces, deadline)
+        try:
+            left = self._embedding.before_search(spaces, deadline)
+        except DatabaseDamaged:
+            raise
+        except (StoreBusy, StorageFailed):  # the vectors that are there answer
+            left = passage_count(self.catalog.connection())
         if left:
             self.wake()
         return left
@@ -557,7 +562,7 @@ class Indexer:
                 if self._closing.is_set():
                     return
                 self.vectors.load(self.catalog.connection(), space, fingerprint)
-        except (EmbeddingFailed, StorageFailed) as error:
+        except (EmbeddingFailed, StoreBusy, StorageFailed) as error:
             _log.warning("vectors were not loaded ahead: %s", error.message)
 
     def _work(self) -> None:

@@ -31,6 +31,7 @@ _NO_FILLER = "words.rowid > 0"
 RAREST_TERMS = 3
 #: Documents that a rare term may have.
 RARE_DOCUMENTS = 1
+#: Documents in which a turn's word stands: its own, and those of the two turns after it.
 VIEWS = 3
 #: Documents from which a term is too common to look at all that hold it: to link texts, to name like ones.
 COMMON_FROM = 300
@@ -128,7 +129,7 @@ class Words:
         telling = telling_terms(terms, matching, rows)
         if bounds.scopes is not None:
             held = {term: count for term, count in zip(terms, matching, strict=True) if term in telling}
-            scores = self._scores_within(held, limit, bounds, bounds.scopes)
+            scores = self._scores_within(held, limit, bounds)
         else:
             scores = self._scored(_match(" OR ".join(telling)), limit, bounds.condition)
         # Words of fillers, or that only a space out of sight holds, are as unknown as words that nobody holds.
@@ -274,17 +275,15 @@ class Words:
         )
         return int(count), last or 0
 
-    def _scores_within(
-        self, matching: Mapping[str, int], limit: int, bounds: Bounds, scopes: Sequence[str]
-    ) -> dict[int, float]:
+    def _scores_within(self, matching: Mapping[str, int], limit: int, bounds: Bounds) -> dict[int, float]:
         """BM25 by document id of the best documents of the spaces.
 
         Args:
             matching: FTS5 operands with the rows of the spaces that hold them, fillers included.
             limit: Documents at most.
             bounds: Where to look.
-            scopes: Those of the bounds.
         """
+        scopes = bounds.scopes or ()
         table = self._whole()
         condition = bounds.condition or ANYTHING
         found = {term: self._scored(_match(term, scopes), _SCORED, condition) for term in matching}

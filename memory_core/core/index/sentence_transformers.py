@@ -74,7 +74,7 @@ class SentenceTransformersEmbedder(BackgroundModel[_Encoder]):
 
     @property
     def scale(self) -> Scale:
-        """As measured when the model was loaded (``calibration``); before, that of the bundled model."""
+        """As measured when the model was loaded (``measure_scale``); before, that of the bundled model."""
         return _PROVISIONAL if self._model is None else self._model.scale
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> Vectors:
@@ -139,11 +139,6 @@ class CrossEncoderReranker(BackgroundModel[Any]):
         super().__init__(self._load)
         self._scoring = threading.Lock()
 
-    @property
-    def fingerprint(self) -> str:
-        """Names the model as the settings do."""
-        return f"cross-encoder-{self._name}"
-
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
         """The sigmoid of each pair's logit, in [0, 1], in the order given.
 
@@ -190,12 +185,13 @@ def _loaded(kind: str, name: str, device: str | None) -> Any:
         import torch
         from safetensors import SafetensorError
         from transformers.utils import logging as transformers_logging
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # OSError: libraries of torch that do not load
         raise EmbeddingFailed(
             f"the package sentence-transformers cannot be imported: {error}.",
             hint=f"Run {_INSTALL}, or set embedding.provider to bundled and search.rerank_model to nothing.",
         ) from error
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or 1))
+    threads = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list has a number for each level
+    torch.set_num_threads(max(1, int(threads)) if threads.isdecimal() else 1)
     transformers_logging.disable_progress_bar()
     _show_downloads_to_people()
     build = getattr(sentence_transformers, kind)

@@ -158,7 +158,7 @@ class VectorsSnapshot:
         documents: int64 (n,); 0 where a row's text is gone.
         filed: float32 (m, dim), vectors of the first m rows, mapped.
         room: Begins with the vectors of the others.
-        file: The mapped file's inode; 0 for none.
+        inode: Of the mapped file; 0 for none.
     """
 
     changed: int
@@ -166,7 +166,7 @@ class VectorsSnapshot:
     documents: Numbers
     filed: Vector
     room: GrowableRows
-    file: int
+    inode: int
 
     @property
     def recent(self) -> Vector:
@@ -277,7 +277,7 @@ class SpaceVectors:
             earlier = next((view for view in self._views if view.changed <= changed), None)
             if earlier is not None and earlier.changed == changed:
                 return earlier
-            if earlier is None or (earlier.file and earlier.file != self._inode()):
+            if earlier is None or (earlier.inode and earlier.inode != self._inode()):
                 earlier = self._opened(connection, changed)
             return self._keep(self._grown(connection, earlier, changed))
 
@@ -313,14 +313,18 @@ class SpaceVectors:
         known = places < len(every)
         known[known] = every[places[known]] == whose[known, 0]
         documents[places[known]] = whose[known, 1]
-        if view.changed < 0 and len(view.filed) and self._is_sound(connection, whose[~known]):
+        if view.changed < 0 and len(view.filed) and self._any_sound(connection, whose[~known]):
             _log.warning("rows are missing in the file of vectors, which is made anew")
             self.drop()
-            return self._grown(connection, self._opened(connection, changed), changed)
-        return VectorsSnapshot(changed, every, documents, filed, room, view.file)
+            return self._grown(connection, _nothing(), changed)  # not what may still stand there
+        return VectorsSnapshot(changed, every, documents, filed, room, view.inode)
 
     def _whose(self, connection: sqlite3.Connection, after: int) -> Numbers:
-        """int64 (n, 2): rows and their documents, of all spaces what changed ``after``; below 0, all of this cell."""
+        """Rows and their documents: what changed since ``after``, in all spaces; below 0, every row of this one.
+
+        Returns:
+            int64 (n, 2).
+        """
         if after >= 0:
             rows = connection.execute("SELECT seq, document_id FROM vector_documents WHERE changed > ?", (after,))
         else:
@@ -331,15 +335,14 @@ class SpaceVectors:
             )
         return np.array(rows.fetchall(), np.int64).reshape(-1, 2)
 
-    def _is_sound(self, connection: sqlite3.Connection, missing: Numbers) -> bool:
+    def _any_sound(self, connection: sqlite3.Connection, missing: Numbers) -> bool:
         """Whether any of these rows, which no page of the database gave, is a vector after all."""
         found = by_seq(connection, missing[:_READ_ROWS, 0].tolist()).values()
         return any(_are_unit(vector[np.newaxis]).all() for vector in found)
 
     def _opened(self, connection: sqlite3.Connection, changed: int) -> VectorsSnapshot:
         """The rows of the file, with their documents as they were last saved; none where it is missing or damaged."""
-        empty = np.empty((0, 0), np.float32)
-        nothing = VectorsSnapshot(-1, np.empty(0, np.int64), np.empty(0, np.int64), empty, GrowableRows(empty), 0)
+        nothing = _nothing()
         try:
             with self._path.open("rb") as stream:
                 stat, header = os.fstat(stream.fileno()), stream.read(_HEADER.size)
@@ -384,25 +387,13 @@ class SpaceVectors:
         documents[:rows] = saved[2:]
         return int(saved[0]), documents
 
-    def save(self, view: VectorsSnapshot) -> None:
-        """Note whose the rows of the file are, so that the next process need not ask for each. The lock is held.
-
-        Raises:
-            StorageFailed: If the file cannot be made.
-            OSError: If the system refuses otherwise.
-        """
-        head = [view.changed, _checksum(view.seqs, view.documents)]
-        beside = self._documents.with_suffix(".new")
-        atomic.make_file(beside)
-        beside.write_bytes(np.concatenate([np.array(head, np.int64), view.documents]).tobytes())
-        beside.replace(self._documents)
-        self.saved = view.changed
-
-    def file(self, view: VectorsSnapshot) -> None:
+    def append_to_file(self, view: VectorsSnapshot) -> None:
         """Append the rows that the file does not hold, which is made where there is none. The lock is held.
 
+        Whose the rows are is noted beside it, so that the next process need not ask for each.
+
         Raises:
-            StorageFailed: If its folder cannot be made.
+            StorageFailed: If the file or its folder cannot be made.
             OSError: If the system refuses.
         """
         header, record = _HEADER.pack(view.recent.shape[1]), _record(view.recent.shape[1])
@@ -430,7 +421,12 @@ class SpaceVectors:
                 stream.write(records.tobytes())
             stream.flush()
             os.fsync(stream.fileno())
-        self.save(view)
+        head = [view.changed, _checksum(view.seqs, view.documents)]
+        beside = self._documents.with_suffix(".new")
+        atomic.make_file(beside)
+        beside.write_bytes(np.concatenate([np.array(head, np.int64), view.documents]).tobytes())
+        beside.replace(self._documents)
+        self.saved = view.changed
 
     def drop(self) -> None:
         """Delete the file; who has it mapped lets go of it at the next change."""
@@ -446,6 +442,12 @@ class SpaceVectors:
             return self._path.stat().st_ino
         except OSError:
             return 0
+
+
+def _nothing() -> VectorsSnapshot:
+    """No rows, before any change."""
+    empty = np.empty((0, 0), np.float32)
+    return VectorsSnapshot(-1, np.empty(0, np.int64), np.empty(0, np.int64), empty, GrowableRows(empty), 0)
 
 
 def _checksum(seqs: Numbers, documents: Numbers) -> int:

@@ -170,7 +170,7 @@ class VectorIndex:
         self._folder = state / "vectors"
         atomic.make_folder(state / "locks")
         self._filing = StoreLock(state / "locks" / "vectors.lock", timeout_seconds=0.0)
-        self._cells: dict[tuple[str, str, str, str], SpaceVectors] = {}
+        self._spaces: dict[tuple[str, str, str, str], SpaceVectors] = {}
         self._guard = threading.Lock()
 
     @property
@@ -192,8 +192,8 @@ class VectorIndex:
         """
         found: dict[int, float] = {}
         complete = True
-        for cell, view in self._followed(connection, spaces, fingerprint):
-            near = self._near(connection, cell, view, queries, k)
+        for space_vectors, view in self._followed(connection, spaces, fingerprint):
+            near = self._near(connection, space_vectors, view, queries, k)
             found |= near.cosines  # a document is of one space
             complete = complete and near.complete
         return Nearest(found, complete)
@@ -236,25 +236,25 @@ class VectorIndex:
     def close(self) -> None:
         """Let go of everything; safe to call twice."""
         with self._guard:
-            self._cells.clear()
+            self._spaces.clear()
 
     def _file(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> None:
         """Have the file hold what is in memory alone, where that is much."""
-        ((cell, view),) = self._followed(connection, [space], fingerprint)
+        ((space_vectors, view),) = self._followed(connection, [space], fingerprint)
         much = len(view.recent) >= _FILED_ROWS
-        if much or (view.file and view.changed - cell.saved >= _FILED_ROWS):
+        if much or (view.inode and view.changed - space_vectors.saved >= _FILED_ROWS):
             try:
                 with self._filing.held():
-                    cell.file(view) if much else cell.save(view)
+                    space_vectors.append_to_file(view)
                 if much:
-                    cell.reopen(connection)
+                    space_vectors.reopen(connection)
             except (StorageFailed, StoreBusy, OSError) as error:
                 _log.info("vectors were not written to their file: %s", error)
 
     def _near(
         self,
         connection: sqlite3.Connection,  # noqa: ARG002 - for an index that keeps something in the database
-        cell: SpaceVectors,  # noqa: ARG002
+        space_vectors: SpaceVectors,  # noqa: ARG002
         view: VectorsSnapshot,
         queries: Sequence[Vector],
         k: int,
@@ -271,14 +271,18 @@ class VectorIndex:
             log, changes_id, changed = connection.execute(
                 "SELECT l.id, c.id, c.number FROM vector_log l, vector_changes c"
             ).fetchone()
-            cells = []
+            followed = []
             with self._guard:
                 for space in spaces:
                     key = (log, changes_id, space, fingerprint)
-                    if key not in self._cells:
-                        self._cells[key] = SpaceVectors(self._folder, log, changes_id, space, fingerprint)
-                    cells.append(self._cells[key])
-            return [(cell, cell.followed(connection, changed)) for cell in cells]
+                    if key not in self._spaces:
+                        # Those of a catalog that was replaced are let go of.
+                        self._spaces = {
+                            held: space_vectors for held, space_vectors in self._spaces.items() if held[:2] == key[:2]
+                        }
+                        self._spaces[key] = SpaceVectors(self._folder, log, changes_id, space, fingerprint)
+                    followed.append(self._spaces[key])
+            return [(space_vectors, space_vectors.followed(connection, changed)) for space_vectors in followed]
 
 
 def open_vectors(settings: IndexConfig, state: Path) -> VectorIndex:

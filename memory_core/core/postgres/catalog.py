@@ -48,9 +48,9 @@ class PostgresCatalog(Catalog):
         self.file = cast("CatalogFile", self.rows)
         self.words = self.postgres_words = PostgresWords(self.rows.connection)
 
-    def lock(self, name: str, timeout_seconds: float = 30.0) -> PostgresLock:
+    def lock(self, name: str) -> PostgresLock:
         """A lock of this tenant's index by its name, shared by all servers."""
-        return PostgresLock(self._server, f"{self._tenant}/index/{name}", timeout_seconds)
+        return PostgresLock(self._server, f"{self._tenant}/index/{name}", 30.0)
 
     def together(self) -> AbstractContextManager[object]:
         """Several reads of one state."""

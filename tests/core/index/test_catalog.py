@@ -450,6 +450,8 @@ def _deep(levels: int) -> dict[str, Any]:
         {"salience": True},
         {"tags": {"gt": "a"}},
         {"tags": None},
+        {"active": {"contains": True}},
+        {"salience": {"contains": 0.5}},
         {"time": 2026},
         {"time": "yesterday"},
         {"time": "2026-13"},
@@ -464,6 +466,12 @@ def test_a_filter_that_means_nothing_is_refused_with_an_example(tree: Any) -> No
     with pytest.raises(InvalidFilter) as caught:
         compile_filter(tree)
     assert caught.value.hint
+
+
+def test_the_error_about_a_missing_value_names_no_operator_that_was_not_given() -> None:
+    with pytest.raises(InvalidFilter) as caught:
+        compile_filter({"tags": {"in": [None]}})
+    assert caught.value.message == "the test of 'tags' needs a value."
 
 
 @pytest.mark.parametrize(

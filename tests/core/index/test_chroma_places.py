@@ -120,7 +120,11 @@ def test_cloud_is_sent_its_own_header_alone_and_needs_tenant_and_database() -> N
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:8000", "ftp://127.0.0.1", "http://u:p@127.0.0.1", "http://127.0.0.1?x=1", "http://10.0.0.1:8000"]
+    "url",
+    [
+        *("127.0.0.1:8000", "ftp://127.0.0.1", "http://u:p@127.0.0.1", "http://127.0.0.1?x=1", "http://10.0.0.1:8000"),
+        *("http://[foo", "https://h:abc", "https://h:99999", "https://h\x01", "https://xn--zz\xff.com"),
+    ],
 )
 def test_address_that_cannot_be_used_or_would_show_the_key_is_refused(url: str) -> None:
     with pytest.raises(ConfigInvalid):
@@ -257,6 +261,37 @@ def test_rows_of_texts_that_are_gone_do_not_make_the_rest_complete(stand_in: Sta
     stand_in.answers = [(200, {"ids": [given]})]
     found = index.nearest(catalog.connection(), [SPACE], MODEL, [vector(1)], 22)
     assert (set(found.cosines), found.complete) == ({21, 22}, False)
+    index.close()
+    catalog.close()
+
+
+def test_a_space_of_which_every_vector_that_was_sent_is_damaged_is_searched_on(
+    stand_in: StandIn, tmp_path: Path
+) -> None:
+    rows = [VectorRow(SPACE, f"viking://{number}", 0, f"{number:064x}", MODEL, vector(number)) for number in range(3)]
+    catalog, index = sent(tmp_path, stand_in, rows)
+    index.close()
+    catalog.connection().execute("UPDATE vectors SET vector = ?", (b"abc",))
+    stand_in.answers = [(200, {"id": "c1", "metadata": {}}), (200, 3), (200, {"ids": [], "embeddings": []})]
+    other = ChromaIndex(tmp_path, ChromaServer(Place(stand_in.url)))
+    other.load(catalog.connection(), SPACE, MODEL)
+    assert other.nearest(catalog.connection(), [SPACE], MODEL, [vector(1)], 2) == ({}, True)
+    other.close()
+    catalog.close()
+
+
+def test_what_keeps_the_server_from_being_brought_up_to_date_is_told_in_one_sentence(
+    stand_in: StandIn, tmp_path: Path
+) -> None:
+    catalog, index = sent(tmp_path, stand_in, [VectorRow(SPACE, "viking://own", 0, "e" * 64, MODEL, vector(2))])
+    lock = tmp_path / "locks" / "index.lock"
+    lock.unlink(missing_ok=True)
+    lock.mkdir()
+    index._sendings.clear()  # nothing is known to be whole any more
+    assert not index.keep_up(catalog.connection(), SPACE, MODEL)
+    assert index.trouble is not None
+    assert index.trouble.startswith("the vector server could not be brought up to date: ")
+    assert "Next:" not in index.trouble
     index.close()
     catalog.close()
 

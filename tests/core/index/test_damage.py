@@ -14,7 +14,8 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import StorageFailed
-from memory_core.core.index import vector_scan
+from memory_core.core.index import vector_scan, vectors
+from memory_core.core.index.encoder import BundledEmbedder
 from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest, TreeRequest
 from memory_core.core.store.sqlite import Database, DatabaseDamaged
 from memory_core.features.doctor import repair
@@ -171,6 +172,24 @@ def test_an_index_that_may_not_be_written_is_replaced(home: Path) -> None:
     index_of(home).chmod(0o400)
     with open_memory(words_only(home)) as memory:
         assert_all_found(memory)
+
+
+def test_a_damaged_index_that_cannot_be_moved_away_is_an_error_that_says_what_to_check(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> Path:
+        raise PermissionError(13, "Permission denied")
+
+    with open_memory(words_only(home)) as memory:
+        assert_all_found(memory)
+        catalog = memory.indexer.catalog.file
+        damage.checkpoint(index_of(home))
+        damage.garbage(index_of(home))
+        monkeypatch.setattr(Path, "replace", refused)
+        with pytest.raises(StorageFailed, match="cannot be moved away") as caught:
+            catalog.renew(catalog.generation)
+        assert "permissions" in caught.value.hint
+        monkeypatch.undo()
 
 
 def test_ls_and_contexts_and_counts_meet_the_damage_too(home: Path) -> None:
@@ -333,6 +352,26 @@ def test_a_conversation_that_grows_while_the_index_is_filled_is_whole(large: Pat
 
 
 # Vectors
+
+
+def test_a_damaged_file_of_vectors_that_another_process_works_on_is_told_of(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(vectors, "_FILED_ROWS", 2)
+    monkeypatch.setattr(vectors, "_FILING_SECONDS", 0.05)
+    with open_memory(bundled(home)) as memory:
+        memory.indexer.embed_all()
+        for space in memory.indexer.catalog.spaces():
+            memory.indexer.vectors.keep_up(memory.indexer.catalog.connection(), space, BundledEmbedder.fingerprint)
+        damaged = [path for path in (home / ".state" / "vectors").iterdir() if path.name.count("-") == 1]
+        assert damaged
+        with memory.indexer.vectors._filing.held(10.0):
+            for path in damaged:
+                with path.open("r+b") as stream:
+                    stream.seek(8)
+                    stream.write(bytes(400))  # in place: who has it mapped sees it
+            memory.indexer._load()
+    assert any("vectors were not loaded ahead" in record.getMessage() for record in caplog.records)
 
 
 def bundled(home: Path) -> Config:

@@ -177,7 +177,7 @@ def test_frozen_server_is_ended_and_started_again(store: Store) -> None:
     assert soon(store.is_served)
     frozen = store.server
     assert store.index._current is not None
-    store.index._current._work = store.index._current._search
+    store.index._current._work_timeout = store.index._current._search_timeout
     os.kill(frozen, signal.SIGSTOP)
     assert store.near(9_000) == store.exact(9_000)
     assert soon(store.is_served)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
 from memory_core.core.errors import EmbeddingFailed
 from memory_core.core.index import embedding_queue, vectors
 from memory_core.core.index.embedding_queue import PassageEmbedding, Progress
-from memory_core.core.index.encoder import BackgroundModel, BundledEmbedder, Scale, measure_scale
+from memory_core.core.index.encoder import BackgroundModel, BundledEmbedder, Scale, embed_passages, measure_scale
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
 from server.cli import main
@@ -319,6 +320,59 @@ def test_a_search_embeds_the_little_that_waits_before_it_answers(memory: Runeboo
     remember(memory, 6)
     assert memory.find(FindRequest("蜜蜂", rank="relevance")).notes == ()
     assert queued(memory) == set()
+
+
+@pytest.mark.parametrize("mark", ["\x1d", "\x1e"])
+def test_a_text_with_control_characters_has_a_vector(memory: Runebook, loaded: BundledEmbedder, mark: str) -> None:
+    fields = {"topic": f"bees{mark}honey", "content": "\n\n".join(f"{topic}. " * 60 for topic in TOPICS)}
+    memory.commit(
+        CommitRequest(operations={"write_operations": [{"memory_data": {"memory_type": "facts", "fields": fields}}]})
+    )
+    turns = [f"abc{mark}\n{mark}def", "a cracked violin", f"{mark}xyz{mark} {mark}"]
+    memory.commit(CommitRequest(messages=[{"role": "user", "content": turn} for turn in turns], session_id="s1"))
+    memory.indexer.follow()
+    memory.indexer.embedder = counting(loaded)
+    done, total = memory.indexer.embed_all()
+    assert done == total > 4
+    assert memory.find(FindRequest("a cracked violin", rank="relevance")).notes == ()
+
+
+@pytest.mark.parametrize("text", ["abc\x1e\n\x1edef\x1da cracked violin", "bees\x1ehoney\nthe night train"])
+def test_a_stored_passage_that_is_parted_where_it_should_not_be_has_a_vector(
+    loaded: BundledEmbedder, text: str
+) -> None:
+    found = embed_passages(loaded, [text, f"\x1d{text}"])
+    assert np.allclose(np.linalg.norm(found, axis=1), 1.0)
+    assert np.array_equal(found[0], found[1])
+
+
+def test_a_search_answers_by_the_vectors_there_are_while_another_one_writes_the_index(
+    memory: Runebook, loaded: BundledEmbedder
+) -> None:
+    remember(memory, 6)
+    catalog = memory.indexer.catalog
+    with sqlite3.connect(catalog.file.path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        memory.indexer.embedder = counting(loaded)  # is not noted as in use yet
+        found = memory.find(FindRequest("a cracked violin", rank="relevance"))
+        other.execute("ROLLBACK")
+    other.close()
+    assert found.hits
+    assert found.notes
+
+
+def test_a_search_answers_by_the_vectors_there_are_where_the_disk_is_full(
+    memory: Runebook, loaded: BundledEmbedder
+) -> None:
+    remember(memory, 60)
+    connection = memory.indexer.catalog.connection()
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    memory.indexer.embedder = counting(loaded)
+    memory.indexer.stop()  # so that nobody else embeds them
+    found = memory.find(FindRequest("a cracked violin", rank="relevance"))
+    assert found.hits
+    assert found.notes
 
 
 def test_one_process_at_a_time_embeds_what_is_much(

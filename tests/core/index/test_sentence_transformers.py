@@ -89,7 +89,7 @@ def test_opening_the_models_imports_neither_torch_nor_the_library() -> None:
         "from memory_core.core.index.encoder import open_embedder, open_reranker; "
         "embedder = open_embedder(EmbeddingConfig(provider='sentence-transformers', model='a/b')); "
         "reranker = open_reranker(SearchConfig(rerank_model='a/b')); "
-        "assert embedder.scale.near and reranker.fingerprint; "
+        "assert embedder.scale.near and reranker; "
         "print(sorted({'torch', 'transformers', 'sentence_transformers'} & sys.modules.keys()))"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -138,6 +138,28 @@ def test_a_folder_is_loaded_and_used_without_a_network(folder: Path, no_network:
     for text, vector in zip(texts, vectors, strict=True):  # the library sorts by length: the order must come back
         assert np.allclose(model.embed([text])[0], vector, atol=1e-4)
     assert no_network == []
+
+
+@pytest.mark.slow
+@with_library
+@pytest.mark.parametrize("value", ["2,1", "0", "many", ""])
+def test_a_model_is_loaded_whatever_number_of_threads_the_environment_names(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
+    assert embedder(str(folder)).embed(["一只橘猫"]).shape == (1, 384)
+
+
+def test_libraries_that_do_not_load_are_told_like_a_missing_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sentence_transformers.py").write_text("raise OSError('libtorch_cpu.so: cannot open')\n", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "sentence_transformers", raising=False)
+    model = embedder("a/b")
+    assert not model.ready(20.0)
+    assert model.failure is not None
+    assert "libtorch_cpu.so" in model.failure.message
 
 
 @pytest.mark.slow

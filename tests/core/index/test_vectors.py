@@ -245,6 +245,21 @@ def test_files_of_vectors_are_this_users_alone(filed: Store) -> None:
     assert set(modes) == {0o600}
 
 
+def test_documents_that_were_saved_beside_newer_rows_are_of_use_to_the_next_process(filed: Store) -> None:
+    with filed.catalog.writing() as connection:
+        for number in range(FILED):  # so many changes are saved, and the newer rows are too few to be appended
+            embedding_queue.put(connection, 5_000 + number, SPACE, uri_of(number), 0, str(number), f"{number:064x}")
+    filed.keep_up()
+    changed = vectors.changes(filed.connection)
+    another = Store(filed.state)
+    try:
+        ((space_vectors, view),) = another.index._followed(another.connection, [SPACE], MODEL)
+        assert (space_vectors.saved, len(view.seqs)) == (changed, FILED + 20)
+        assert another.near(3)[0] == 5_003
+    finally:
+        another.close()
+
+
 def test_documents_are_read_as_they_were_saved_and_what_changed_since_is_made_good(filed: Store) -> None:
     filed.remove(3)
     filed.add(2_000)
@@ -280,6 +295,16 @@ def test_pruned_rows_leave_the_file_and_every_process(filed: Store) -> None:
     other.close()
 
 
+def test_vectors_of_a_catalog_that_was_replaced_are_let_go_of(filed: Store) -> None:
+    filed.near(3)
+    (before,) = filed.index._spaces
+    with filed.catalog.writing() as connection:
+        connection.execute("UPDATE vector_log SET id = 'another'")
+    filed.near(3)
+    (after,) = filed.index._spaces
+    assert after[0] == "another" != before[0]
+
+
 def _hole(path: Path) -> None:
     """What a power loss may leave: blocks of zeros."""
     with path.open("r+b") as stream:
@@ -308,6 +333,22 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
     "it is a folder": _folder,
     "its vectors are of another size": lambda path: path.write_bytes((7).to_bytes(8, "little") + bytes(8_000)),
 }
+
+
+def test_a_file_without_some_rows_that_cannot_be_deleted_is_not_read_again(
+    filed: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _without_some(filed.file)
+    for path in (filed.state / "vectors").glob(f"{filed.file.name}-*"):
+        path.unlink()
+
+    def mapped(*_: object, **__: object) -> None:
+        raise PermissionError(13, "the file is mapped")  # as Windows says
+
+    other = Store(filed.state)
+    monkeypatch.setattr(Path, "unlink", mapped)
+    assert other.near(3) == expected(range(FILED + 20), 3)
+    other.close()
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
