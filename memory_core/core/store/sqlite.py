@@ -263,6 +263,7 @@ class Database:
                 connection.execute("ROLLBACK")
             raise self._failed(error) from error
         except (StorageFailed, StoreBusy):
+            connection = getattr(self._local, "connection", connection)  # ``_begun`` may have closed the other one
             if connection.in_transaction:  # COMMIT itself failed
                 connection.execute("ROLLBACK")
             raise

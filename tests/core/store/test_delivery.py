@@ -314,3 +314,38 @@ def test_a_reader_never_misses_a_file_while_what_is_undelivered_is_looked_at_aga
         assert store._delivery.undelivered is not before
         assert before == {URI}  # replaced in one step, never emptied
     store.close()
+
+
+def test_a_ledger_that_may_not_be_written_is_refused_as_such_and_taken_again_once_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = sqlite.Database(tmp_path / "ledger.sqlite3", ("CREATE TABLE t (x)",), "FULL")
+    opening = sqlite.Database._open
+
+    def read_only(self: sqlite.Database, *, create: bool = True) -> sqlite3.Connection:
+        connection = opening(self, create=create)
+        connection.execute("PRAGMA query_only=ON")  # as SQLite opens a file of mode 0400
+        return connection
+
+    database.connection().execute("PRAGMA query_only=ON")
+    monkeypatch.setattr(sqlite.Database, "_open", read_only)
+    for synced in (True, False):
+        with pytest.raises(StorageFailed, match="readonly"), database.writing(synced=synced, wait_seconds=1.0):
+            pass
+    monkeypatch.undo()
+    with database.writing() as connection:
+        connection.execute("INSERT INTO t VALUES (1)")
+    database.close()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everything")
+def test_a_commit_into_a_ledger_without_write_permission_is_refused(tmp_path: Path) -> None:
+    open_store(tmp_path).close()
+    ledger = tmp_path / ".state" / "ledger.sqlite3"
+    ledger.chmod(0o400)
+    store = open_store(tmp_path)
+    with pytest.raises(StorageFailed):
+        store.commit(set_text(URI, "猫"))
+    ledger.chmod(0o600)
+    assert store.commit(set_text(URI, "猫")).status is Status.COMMITTED
+    store.close()
