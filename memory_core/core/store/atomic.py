@@ -274,6 +274,7 @@ def _fill(temporary: Path, path: Path) -> bool:
 
 
 def _swap(temporary: Path, path: Path, expected: Expected) -> bool:
+    ours = temporary.lstat().st_ino
     try:
         if not change_places(temporary, path):
             if not expected(path):
@@ -283,17 +284,15 @@ def _swap(temporary: Path, path: Path, expected: Expected) -> bool:
     except FileNotFoundError:
         temporary.lstat()  # swept from under a process that slept: nobody has deleted the file itself
         return False  # deleted meanwhile, and to stay so
+    as_expected = False
     try:
-        if expected(temporary):
-            return True
-    except OSError:
-        change_places(temporary, path)  # nobody has judged what was there: it comes back
-        raise
-    ours = path.stat().st_ino
-    change_places(temporary, path)
-    if temporary.stat().st_ino != ours:  # saved once more in between: the newer text is the one that stays
-        change_places(temporary, path)
-    return False
+        as_expected = expected(temporary)
+    finally:
+        if not as_expected:  # or not judged
+            change_places(temporary, path)
+            if temporary.lstat().st_ino != ours:  # saved once more in between: the newer text is the one that stays
+                change_places(temporary, path)
+    return as_expected
 
 
 def change_places(one: Path, other: Path) -> bool:
