@@ -500,10 +500,10 @@ class FileStore:
                 items = list(scan)
         except (FileNotFoundError, NotADirectoryError):
             return
-        except OSError as error:  # its files are neither new nor gone: nobody knows
+        except (InvalidUri, OSError) as error:  # its files are neither new nor gone: nobody knows
             for uri in [uri for uri in known if uri.startswith(f"{prefix}/")]:
                 del known[uri]
-            refusal = _refused("list", directory, error)
+            refusal = error if isinstance(error, InvalidUri) else _refused("list", directory, error)
             self.unusable["/".join(directory.parts)] = (refusal.message, refusal.hint)
             return
         self._forget_nameless("/".join(directory.parts))

@@ -252,3 +252,19 @@ def test_a_hit_that_was_edited_in_place_is_renewed(store: Store) -> None:
     path_of(store, "猫.md").write_text("edited in place", encoding="utf-8")
     assert store.adoption.renew([f"{uri}#3", str(uri)]) is True
     assert store.adopt() == 0
+
+
+def test_a_folder_that_a_link_out_of_the_store_took_the_place_of_keeps_no_search_waiting(
+    store: Store, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    uri = NOTES.child("猫.md")
+    store.commit(set_text(uri, "one"))
+    assert store.adoption.take_in_recent(5.0)
+    folder = store.files.path_for(NOTES)
+    elsewhere = tmp_path_factory.mktemp("out") / "elsewhere"
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    (elsewhere / "new.md").write_text("new", encoding="utf-8")
+    assert store.adoption.take_in_recent(5.0)
+    assert "leads outside" in " ".join(problem.what for problem in store.problems())
+    assert str(uri) in store.ledger.stats()  # neither new nor gone: nobody knows
