@@ -212,7 +212,7 @@ def test_a_copy_that_cannot_be_made_leaves_no_folder(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(read_only, "_copy", full)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(StorageFailed, match="no room"):
+    with pytest.raises(StorageFailed, match="cannot be copied"):
         PrivateState(tmp_path, "Read-only file system")
     assert list(tmp_path.iterdir()) == []
 
