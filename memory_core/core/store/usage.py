@@ -308,7 +308,8 @@ class UsageLog:
         except RunebookError as error:
             _log.warning("%s: %s", trouble, error.message)
             with self._guard:
-                waiting.extendleft(reversed(notes))
+                room = _WAITING_ROWS - len(waiting)
+                waiting.extendleft(islice(reversed(notes), room))  # the oldest are lost
 
 
 def move_usage(connection: sqlite3.Connection, old: str, new: str) -> None:
