@@ -454,7 +454,7 @@ class FileStore:
 
     def uri_of(self, path: Path) -> MemoryUri | None:
         """The URI of a path below the root; None for machine files, hidden ones and names that no URI can have."""
-        if path.name.endswith(_LEFT_BY_EDITORS) and not path.is_dir():
+        if path.name.endswith(_LEFT_BY_EDITORS) and not os.path.isdir(path):  # noqa: PTH112 - Path's may raise
             return None
         try:
             parts = path.relative_to(self.root).parts

@@ -113,7 +113,7 @@ class Vanished:
         with lock.held():
             for uri in self._parsed():
                 text = self._ledger.text_at(uri) if self._ledger.file(uri) else None
-                if text is not None and self._files.stat(uri) is None:
+                if text is not None and self._is_gone(uri):
                     self._files.write(uri, text, Seen(None))
                     self._files.sync(uri)
                     written.append(uri)
