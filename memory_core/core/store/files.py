@@ -1,7 +1,8 @@
 """The files: from URIs to text on disk, and nothing above the root.
 
 ``path_for`` is the only place where a URI becomes a path; it proves containment on the real disk after
-resolving links. Reading never writes. Writing goes through ``atomic`` and only from a transaction.
+resolving links. Reading never writes. Writing goes through ``atomic``, and only under the store's lock or into a store
+that nobody uses yet.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import stat
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -316,9 +318,10 @@ class FileStore:
         try:
             with os.scandir(self.path_for(directory)) as scan:
                 for entry in scan:
-                    look = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(look.st_mode):
-                        found[entry.name] = looks_of(look)
+                    with suppress(OSError):
+                        look = entry.stat(follow_symlinks=False)
+                        if stat.S_ISREG(look.st_mode):
+                            found[entry.name] = looks_of(look)
         except OSError:
             return found
         return found
