@@ -1,6 +1,6 @@
-"""From the ledger to the disk: files renamed in, what a killed writer left, and the sync that closes a journal row.
+"""From the ledger to the disk: files renamed in, what a killed writer left, and the sync that closes a ledger row.
 
-Everything but ``settle`` runs under the store's lock. A file that a person saved between plan and rename is never
+``deliver`` and ``recover`` run under the store's lock. A file that a person saved between plan and rename is never
 replaced: it stays, and whoever delivers is told.
 """
 
@@ -198,13 +198,13 @@ class Delivery:
         self.queue(0, {}, receipt)
 
     def queue(self, seq: int, stats: Mapping[MemoryUri, FileStat | None], receipt: CommitReceipt | None = None) -> None:
-        """Have files synced, a journal row closed, or a receipt kept, soon."""
+        """Have files synced, a ledger row closed, or a receipt kept, soon."""
         with self._pending_guard:
             self._pending.append(_Pending(seq, stats, receipt))
         self._wake()
 
     def settle(self) -> None:
-        """Sync what was delivered, and close its journal rows."""
+        """Sync what was delivered, and close its ledger rows."""
         with self._pending_guard:
             batch, self._pending = self._pending, []
         if not batch:
@@ -216,7 +216,9 @@ class Delivery:
             self._files.sync(*stats)
             self._step("synced")
             current = {uri: stat for uri, stat in stats.items() if stat == self._files.stat(uri)}
-            self._ledger.settle([item.seq for item in batch if item.receipt is None], current)
+            seqs = [item.seq for item in batch if item.seq]
+            if seqs or current:
+                self._ledger.settle(seqs, current)
             receipts = [as_json(item.receipt) for item in batch if item.receipt is not None]
             if receipts:
                 self._ledger.attach(receipts)

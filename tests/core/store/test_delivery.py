@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.errors import StorageFailed, StoreBusy
-from memory_core.core.memory.results import Status
+from memory_core.core.memory.results import CommitReceipt, Status
 from memory_core.core.store import atomic, read_only, sqlite
 from memory_core.core.store import local as store_module
 from memory_core.core.store.delivery import DELAYED, Delivery
@@ -94,7 +94,7 @@ def test_background_work_outlives_a_ledger_that_another_process_held_too_long(
     monkeypatch.setattr(sqlite, "_BUSY_SECONDS", 0.05)
     store = open_store(tmp_path)
     with ledger_held(tmp_path):
-        store._delivery.queue(0, {})
+        store._delivery.queue(0, {}, CommitReceipt("x", Status.COMMITTED))
         store._delivery.settle()
     store.commit(set_text(URI, "猫"))
     assert soon(lambda: store.ledger.unsettled() == [])
