@@ -200,7 +200,10 @@ class OpenedStore:
         with self._llm_guard:
             if self._llm is None:
                 folder = self.store.files.state / ASIDE_NAME
-                self._llm = open_client(self._llm_settings, folder, self.store.ledger.model_calls.may_call)
+                calls = self.store.ledger.model_calls
+                self._llm = open_client(
+                    self._llm_settings, folder, lambda limit: calls.counted_today("commands called", limit)
+                )
             return self._llm
 
     def model_for(self, user_space: str) -> LLMClient | None:
