@@ -1,7 +1,8 @@
-"""Whole-file writes: the only code that writes a memory file.
+"""Writes of a file, whole or at its end: the only code that writes a memory file.
 
-A reader sees the old text or the new, never a mixture. Nothing here syncs but ``sync``: the ledger already holds
-the text, and ``sync`` runs in the background before the ledger forgets that it must.
+Of a whole write a reader sees the old text or the new, never a mixture; of ``append`` perhaps a part of the end.
+Nothing here syncs but ``sync``: the ledger already holds the text, and ``sync`` runs in the background before the
+ledger forgets that it must.
 
 ``exchange`` and ``take_away`` never destroy what their caller did not expect: the file that a person saved a moment
 ago stays. On Linux the two files change places in one step and the old one is judged afterwards, so there is no
@@ -72,19 +73,6 @@ def make_file(path: Path) -> None:
         return
     except OSError as error:
         raise _refused("create", path, error) from error
-
-
-def make_private(folder: Path) -> None:
-    """Take from others what a library let them see of a folder that it filled.
-
-    Raises:
-        StorageFailed: If the system refuses.
-    """
-    try:
-        for path in folder.rglob("*"):
-            path.chmod(_FOLDER_MODE if path.is_dir() else _FILE_MODE)
-    except OSError as error:
-        raise _refused("protect", folder, error) from error
 
 
 def replace(path: Path, text: str) -> os.stat_result:

@@ -284,15 +284,14 @@ class Adoption:
         #: Called after hand edits were recorded, so that the index follows.
         self.recorded: Callable[[], None] = lambda: None
 
-    def scan(self, now: datetime | None = None, below: MemoryUri | None = None) -> int:
-        """Look at every file, or at those at or below a URI, and take in what changed.
+    def scan(self) -> int:
+        """Look at every file, and take in what changed.
 
         Returns:
             How many files had changed.
         """
-        known = self._ledger.movements.stats(below or MemoryUri())
-        moved = self._files.moved(known, below, visited=self.times.note)
-        return self.take_in(moved, now=now)
+        known = self._ledger.movements.stats(MemoryUri())
+        return self.take_in(self._files.moved(known, visited=self.times.note))
 
     def below(self, uris: Iterable[MemoryUri]) -> list[MemoryUri]:
         """The files at or below these URIs that are new, gone, or look different."""
@@ -302,18 +301,17 @@ class Adoption:
             found += self._files.moved(known, uri, visited=self.times.note)
         return found
 
-    def take_in(self, uris: Iterable[MemoryUri], *, now: datetime | None = None, until: float | None = None) -> int:
+    def take_in(self, uris: Iterable[MemoryUri], *, until: float | None = None) -> int:
         """Record those of these files that differ from what the ledger knows.
 
         Args:
             uris: Files that may have changed; others of their moves are found.
-            now: Time of the commits; default the clock's.
             until: ``time.monotonic`` seconds after which no further batch is begun; the rest is ``left``.
 
         Returns:
             How many files had changed.
         """
-        at = (now or datetime.now(UTC)).astimezone(UTC)
+        at = datetime.now(UTC)
         wanted = list(dict.fromkeys(uris))
         self.vanished.returned(wanted)
         adopted = 0

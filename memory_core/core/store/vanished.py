@@ -3,7 +3,7 @@
 A ledger that was moved without its files, an unmounted disk, a wrong folder: nearly every file of a store is gone in
 one moment. Recording that as deletions by hand would empty the index and the directory lists; so such files are
 remembered here, under ``.state``, and left as the ledger has them. They come back with their folder, or anew from the
-ledger (``bring_back``), or their owner confirms that they were deleted (``forget``).
+ledger (``bring_back``), or their owner confirms that they were deleted (``release``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TENTH = 10
 
 
 class Vanished:
-    """The files of one store that vanished; safe to use from many threads and processes.
+    """The files of one store that vanished; safe to use from many threads.
 
     Args:
         files: The files.
