@@ -68,7 +68,7 @@ class OpenedStore:
         self._user_space = config.user_space
         self.background = self._background()
         self.store, self.indexer = self._parts(config, features, step)
-        self.store.adoption.recorded = self.indexer.wake
+        self.store.adoption.on_adopted = self.indexer.wake
         self.pages = DirectoryPages(self.store, self.indexer.catalog, registry)
         self.indexer.followed = self.pages.bring_up_to_date
         self.store.make_pages = self.current_pages

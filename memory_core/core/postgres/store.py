@@ -380,7 +380,7 @@ class _Recorded:
 class _NoHandEdits:
     """What stands where changes by hand are taken in: there are none."""
 
-    recorded: Callable[[], None]
+    on_adopted: Callable[[], None]
 
     def __init__(self) -> None:
         self.times = self

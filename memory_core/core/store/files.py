@@ -513,7 +513,7 @@ class FileStore:
         visited(directory, mtime_ns)
         for item in items:
             text = f"{prefix}/{item.name}"
-            if text in known and _looks(item) == known[text]:
+            if text in known and _plain_stat(item) == known[text]:
                 del known[text]
                 continue
             if item.name.startswith(atomic.TEMPORARY_PREFIX):
@@ -563,7 +563,7 @@ class FileStore:
                 self.unusable.pop(path, None)
 
 
-def _looks(item: os.DirEntry[str]) -> FileStat | None:
+def _plain_stat(item: os.DirEntry[str]) -> FileStat | None:
     """What a plain file looks like; another value for whatever is none, or is gone."""
     try:
         if item.is_file(follow_symlinks=False):

@@ -43,7 +43,7 @@ from memory_core.core.store.sqlite import stamp
 from memory_core.core.store.vanished import Vanished
 
 
-def differ_alone(text: str | None, sha256: str | None) -> bool:
+def differs_in_line_feeds_alone(text: str | None, sha256: str | None) -> bool:
     """Whether a text is the one with this hash but for line feeds that became those of Windows: nobody edited it."""
     if text is None or sha256 is None or "\r\n" not in text:
         return False
@@ -282,7 +282,7 @@ class Adoption:
         self._pages: dict[MemoryUri, FileStat] = {}
         self._guard = threading.Lock()
         #: Called after hand edits were recorded, so that the index follows.
-        self.recorded: Callable[[], None] = lambda: None
+        self.on_adopted: Callable[[], None] = lambda: None
 
     def scan(self) -> int:
         """Look at every file, and take in what changed.
@@ -326,7 +326,7 @@ class Adoption:
                     self._delivery.recover()
                     adopted += self._record_moves([step for uri in suspects if (step := self.step(uri, read[uri]))], at)
         if adopted:
-            self.recorded()
+            self.on_adopted()
         return adopted
 
     def take_in_recent(self, seconds: float) -> bool:
@@ -415,7 +415,7 @@ class Adoption:
             self._note(uri, (FileProblem(str(uri), "it cannot be read", error.hint),))
             return None
         known = None if row is None else row.sha256
-        if seen.sha256 != known and not differ_alone(text, known):
+        if seen.sha256 != known and not differs_in_line_feeds_alone(text, known):
             if text == "" and stat is not None and time.time() - stat.mtime_ns / 1e9 < _SAVING_SECONDS:
                 self._left[uri] = None
                 return None
@@ -477,7 +477,7 @@ class Adoption:
             follows=follows,
         )
         # Not how they look by now: what was saved in between would never be noticed.
-        self._delivery.recorded(seq, {change.uri: self._as_read.get(change.uri) for change in changes})
+        self._delivery.note_on_disk(seq, {change.uri: self._as_read.get(change.uri) for change in changes})
         self._as_read.clear()
         for change in changes:
             if change.after is None:

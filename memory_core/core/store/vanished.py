@@ -42,7 +42,7 @@ class Vanished:
         self._ledger = ledger
         self._path = files.state / "vanished"
         self._guard = threading.Lock()
-        self._looks: tuple[int, int] | None = None
+        self._version: tuple[int, int] | None = None
         self._held: frozenset[str] = frozenset()
         self._reviewed = False  # what came back before this process began is looked for once
         self._considering = threading.Lock()
@@ -51,10 +51,10 @@ class Vanished:
     def held(self) -> frozenset[str]:
         """URIs of the files that are gone and not taken for deleted."""
         with self._guard:
-            looks = _looks(self._path)
-            if looks != self._looks:
+            version = _version_of(self._path)
+            if version != self._version:
                 self._held = _read(self._path)
-                self._looks = looks
+                self._version = version
             return self._held
 
     def holds(self, uri: MemoryUri) -> bool:
@@ -147,7 +147,7 @@ class Vanished:
             atomic.remove(self._path)
 
 
-def _looks(path: Path) -> tuple[int, int] | None:
+def _version_of(path: Path) -> tuple[int, int] | None:
     try:
         found = os.stat(path)  # noqa: PTH116 - half the time of Path.stat, for each file that is gone
     except OSError:

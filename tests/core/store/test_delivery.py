@@ -7,6 +7,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,7 @@ def test_a_file_that_would_not_sync_is_written_anew_by_the_next_writer(
     store.commit(set_text(URI, "猫"))
     first = store.files.path_for(URI).stat().st_ino
     assert soon(lambda: bool(refused))
-    assert soon(lambda: not store._delivery._seen)
+    assert soon(lambda: not store._delivery._on_disk)
     assert len(store.ledger.unsettled()) == 1
     store.commit(set_text(OTHER, "dog again"))
     assert store.files.path_for(URI).stat().st_ino != first  # the pages of the first one may never reach the disk
@@ -160,7 +161,7 @@ def test_commits_that_are_settled_are_not_remembered(tmp_path: Path) -> None:
     for number in range(30):
         store.commit(set_text(URI, str(number)))
     assert soon(lambda: store.ledger.unsettled() == [])
-    assert soon(lambda: not store._delivery._seen)
+    assert soon(lambda: not store._delivery._on_disk)
     store.close()
 
 
@@ -335,6 +336,29 @@ def test_a_ledger_that_may_not_be_written_is_refused_as_such_and_taken_again_onc
     monkeypatch.undo()
     with database.writing() as connection:
         connection.execute("INSERT INTO t VALUES (1)")
+    database.close()
+
+
+def test_a_ledger_that_could_only_be_opened_for_reading_is_written_at_once_when_it_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = sqlite.Database(tmp_path / "ledger.sqlite3", ("CREATE TABLE t (x)",), "FULL")
+    connect = sqlite3.connect
+
+    def reading(address: str, **options: Any) -> sqlite3.Connection:
+        return connect(address.replace("mode=rw", "mode=ro"), **options)
+
+    def write() -> None:
+        monkeypatch.setattr(sqlite3, "connect", reading)
+        with pytest.raises(StorageFailed, match="readonly"), database.writing() as connection:
+            connection.execute("INSERT INTO t VALUES (1)")
+        monkeypatch.undo()
+        with database.writing() as connection:
+            connection.execute("INSERT INTO t VALUES (2)")
+
+    with ThreadPoolExecutor(1) as thread:  # which opens a connection of its own
+        thread.submit(write).result()
+    assert database.connection().execute("SELECT x FROM t").fetchall() == [(2,)]
     database.close()
 
 
