@@ -68,7 +68,7 @@ class OpenedStore:
         self._user_space = config.user_space
         self.background = self._background()
         self.store, self.indexer = self._parts(config, features, step)
-        self.store.adoption.recorded = self.indexer.wake
+        self.store.adoption.on_adopted = self.indexer.wake
         self.pages = DirectoryPages(self.store, self.indexer.catalog, registry)
         self.indexer.followed = self.pages.bring_up_to_date
         self.store.make_pages = self.current_pages
@@ -200,7 +200,10 @@ class OpenedStore:
         with self._llm_guard:
             if self._llm is None:
                 folder = self.store.files.state / ASIDE_NAME
-                self._llm = open_client(self._llm_settings, folder, self.store.ledger.model_calls.may_call)
+                calls = self.store.ledger.model_calls
+                self._llm = open_client(
+                    self._llm_settings, folder, lambda limit: calls.counted_today("commands called", limit)
+                )
             return self._llm
 
     def model_for(self, user_space: str) -> LLMClient | None:

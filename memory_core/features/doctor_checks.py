@@ -49,7 +49,7 @@ from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, file_of
 from memory_core.core.store.atomic import RESTORING_PREFIX, TEMPORARY_PREFIX
 from memory_core.core.store.files import ASIDE_NAME, INDEX_NAME, LEDGER_NAME, STATE_NAME, FileStore
-from memory_core.core.store.hand_edits import differ_alone
+from memory_core.core.store.hand_edits import differs_in_line_feeds_alone
 from memory_core.core.text.word_table import word_table
 
 if TYPE_CHECKING:
@@ -452,7 +452,11 @@ def _compared(
     kept = recorded(uri, text)
     if kept is None and known is None:  # a page with nothing but its list
         return
-    if known is not None and kept is not None and (text_sha256(kept) == known or differ_alone(kept, known)):
+    if (
+        known is not None
+        and kept is not None
+        and (text_sha256(kept) == known or differs_in_line_feeds_alone(kept, known))
+    ):
         return
     row = ledger.execute("SELECT sha256 FROM files WHERE uri = ?", (str(uri),)).fetchone()
     now = recorded(uri, subject.files.text(uri))  # a commit may have come in between

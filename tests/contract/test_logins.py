@@ -199,6 +199,12 @@ def test_what_is_cleaned_goes_with_what_is_written(shop: Shop, anna: IssuedToken
     assert (shop.rows("login_grants"), shop.rows("login_secrets")) == (0, 0)
 
 
+def test_a_user_who_left_is_forgotten_when_another_one_is_noted(shop: Shop) -> None:
+    shop.logins.note_user("ida", NOW)
+    shop.logins.note_user("bob", NOW + timedelta(days=91))
+    assert shop.logins.users() == ["bob"]
+
+
 def test_clients_that_nobody_lets_in_cannot_fill_the_store(
     shop: Shop, anna: IssuedToken, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -309,7 +309,7 @@ class PostgresStore(Store):
     def watch(self) -> None:
         """There are no files that somebody could change."""
 
-    def adopt(self, now: datetime | None = None) -> int:  # noqa: ARG002
+    def adopt(self) -> int:
         """There is nothing to take in."""
         return 0
 
@@ -380,7 +380,7 @@ class _Recorded:
 class _NoHandEdits:
     """What stands where changes by hand are taken in: there are none."""
 
-    recorded: Callable[[], None]
+    on_adopted: Callable[[], None]
 
     def __init__(self) -> None:
         self.times = self

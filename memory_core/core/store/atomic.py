@@ -1,7 +1,8 @@
-"""Whole-file writes: the only code that writes a memory file.
+"""Writes of a file, whole or at its end: the only code that writes a memory file.
 
-A reader sees the old text or the new, never a mixture. Nothing here syncs but ``sync``: the ledger already holds
-the text, and ``sync`` runs in the background before the ledger forgets that it must.
+Of a whole write a reader sees the old text or the new, never a mixture; of ``append`` perhaps a part of the end.
+Nothing here syncs but ``sync``: the ledger already holds the text, and ``sync`` runs in the background before the
+ledger forgets that it must.
 
 ``exchange`` and ``take_away`` never destroy what their caller did not expect: the file that a person saved a moment
 ago stays. On Linux the two files change places in one step and the old one is judged afterwards, so there is no
@@ -72,19 +73,6 @@ def make_file(path: Path) -> None:
         return
     except OSError as error:
         raise _refused("create", path, error) from error
-
-
-def make_private(folder: Path) -> None:
-    """Take from others what a library let them see of a folder that it filled.
-
-    Raises:
-        StorageFailed: If the system refuses.
-    """
-    try:
-        for path in folder.rglob("*"):
-            path.chmod(_FOLDER_MODE if path.is_dir() else _FILE_MODE)
-    except OSError as error:
-        raise _refused("protect", folder, error) from error
 
 
 def replace(path: Path, text: str) -> os.stat_result:
@@ -274,6 +262,7 @@ def _fill(temporary: Path, path: Path) -> bool:
 
 
 def _swap(temporary: Path, path: Path, expected: Expected) -> bool:
+    ours = temporary.lstat().st_ino
     try:
         if not change_places(temporary, path):
             if not expected(path):
@@ -283,17 +272,15 @@ def _swap(temporary: Path, path: Path, expected: Expected) -> bool:
     except FileNotFoundError:
         temporary.lstat()  # swept from under a process that slept: nobody has deleted the file itself
         return False  # deleted meanwhile, and to stay so
+    as_expected = False
     try:
-        if expected(temporary):
-            return True
-    except OSError:
-        change_places(temporary, path)  # nobody has judged what was there: it comes back
-        raise
-    ours = path.stat().st_ino
-    change_places(temporary, path)
-    if temporary.stat().st_ino != ours:  # saved once more in between: the newer text is the one that stays
-        change_places(temporary, path)
-    return False
+        as_expected = expected(temporary)
+    finally:
+        if not as_expected:  # or not judged
+            change_places(temporary, path)
+            if temporary.lstat().st_ino != ours:  # saved once more in between: the newer text is the one that stays
+                change_places(temporary, path)
+    return as_expected
 
 
 def change_places(one: Path, other: Path) -> bool:

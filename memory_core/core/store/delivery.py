@@ -1,6 +1,6 @@
-"""From the ledger to the disk: files renamed in, what a killed writer left, and the sync that closes a journal row.
+"""From the ledger to the disk: files renamed in, what a killed writer left, and the sync that closes a ledger row.
 
-Everything but ``settle`` runs under the store's lock. A file that a person saved between plan and rename is never
+``deliver`` and ``recover`` run under the store's lock. A file that a person saved between plan and rename is never
 replaced: it stays, and whoever delivers is told.
 """
 
@@ -67,7 +67,7 @@ class Delivery:
         self._wake = wake
         self._writes = writes
         #: Unsettled commits that this process has brought, or found, on disk.
-        self._seen: set[int] = set()
+        self._on_disk: set[int] = set()
         self._pending: list[_Pending] = []
         self._pending_guard = threading.Lock()
         #: Files that the disk would not sync: what they show may never have reached it.
@@ -97,7 +97,7 @@ class Delivery:
             self.undelivered |= {change.uri for change in changes}
             _log.warning("commit %d is in the ledger but not yet on disk: %s", seq, error.message)
             return Delivered(f"{DELAYED}: {error.message}", tuple(by_hand))
-        self.recorded(seq, stats)  # not before: whatever ends this early, the next writer repairs
+        self.note_on_disk(seq, stats)  # not before: whatever ends this early, the next writer repairs
         return Delivered(None, tuple(by_hand))
 
     def _write(self, change: FileChange, seen: Seen) -> FileStat | None:
@@ -136,9 +136,9 @@ class Delivery:
         Returns:
             The number of the ledger's last commit.
         """
-        seen = frozenset(self._seen)  # before the ledger is asked: what settles meanwhile is left out of both
+        on_disk = frozenset(self._on_disk)  # before the ledger is asked: what settles meanwhile is left out of both
         newest, waiting = self._ledger.head()
-        unsettled = [seq for seq in waiting if seq not in seen]
+        unsettled = [seq for seq in waiting if seq not in on_disk]
         if not unsettled:
             self.undelivered = set()
             return newest
@@ -160,16 +160,16 @@ class Delivery:
         self.undelivered = undelivered  # in one step: others read while this is going on
         for seq in unsettled:
             if seq not in delayed:
-                self.recorded(seq, stats)
+                self.note_on_disk(seq, stats)
         return newest
 
     def _redo(self, uri: MemoryUri, chain: list[ChangeRow]) -> FileStat | None:
         newest = chain[-1]
         if self._ledger.sha256_of(uri) != newest.after_sha256:
             return None  # a later commit's, which says how it looks
-        on_disk, seen = self._files.look(uri)
-        found = recorded(uri, on_disk)
-        sha256 = seen.sha256 if found == on_disk else None if found is None else text_sha256(found)
+        present, seen = self._files.look(uri)
+        found = recorded(uri, present)
+        sha256 = seen.sha256 if found == present else None if found is None else text_sha256(found)
         if sha256 == newest.after_sha256 and uri not in self._unsynced:
             return seen.stat
         wanted = self._ledger.text_at(uri, newest.seq)
@@ -177,16 +177,16 @@ class Delivery:
         if found is None or sha256 in ours or _torn(found, wanted):
             if not self._writes:
                 raise StorageFailed(f"{str(uri)!r} is in the ledger only.", hint="Make the memory folder writable.")
-            text = with_own_words(uri.name, on_disk, wanted) if uri.is_summary else wanted
+            text = with_own_words(uri.name, present, wanted) if uri.is_summary else wanted
             stat = self._files.write(uri, text, seen)
             self._unsynced.discard(uri)
             return stat
         _log.warning("kept a hand edit of %s made while a commit was under way", uri)
         return None
 
-    def recorded(self, seq: int, stats: Mapping[MemoryUri, FileStat | None]) -> None:
+    def note_on_disk(self, seq: int, stats: Mapping[MemoryUri, FileStat | None]) -> None:
         """Note a commit whose files are on disk already, and how they look."""
-        self._seen.add(seq)
+        self._on_disk.add(seq)
         self.queue(seq, stats)
 
     def looked(self, uri: MemoryUri, stat: FileStat | None) -> None:
@@ -198,13 +198,13 @@ class Delivery:
         self.queue(0, {}, receipt)
 
     def queue(self, seq: int, stats: Mapping[MemoryUri, FileStat | None], receipt: CommitReceipt | None = None) -> None:
-        """Have files synced, a journal row closed, or a receipt kept, soon."""
+        """Have files synced, a ledger row closed, or a receipt kept, soon."""
         with self._pending_guard:
             self._pending.append(_Pending(seq, stats, receipt))
         self._wake()
 
     def settle(self) -> None:
-        """Sync what was delivered, and close its journal rows."""
+        """Sync what was delivered, and close its ledger rows."""
         with self._pending_guard:
             batch, self._pending = self._pending, []
         if not batch:
@@ -216,7 +216,9 @@ class Delivery:
             self._files.sync(*stats)
             self._step("synced")
             current = {uri: stat for uri, stat in stats.items() if stat == self._files.stat(uri)}
-            self._ledger.settle([item.seq for item in batch if item.receipt is None], current)
+            seqs = [item.seq for item in batch if item.seq]
+            if seqs or current:
+                self._ledger.settle(seqs, current)
             receipts = [as_json(item.receipt) for item in batch if item.receipt is not None]
             if receipts:
                 self._ledger.attach(receipts)
@@ -228,7 +230,7 @@ class Delivery:
             self._unsynced |= set(stats)
             kept = [item for item in batch if item.receipt is not None]
         with self._pending_guard:
-            self._seen.difference_update(item.seq for item in batch)
+            self._on_disk.difference_update(item.seq for item in batch)
             self._pending = kept + self._pending
 
 

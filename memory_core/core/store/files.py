@@ -1,7 +1,8 @@
 """The files: from URIs to text on disk, and nothing above the root.
 
 ``path_for`` is the only place where a URI becomes a path; it proves containment on the real disk after
-resolving links. Reading never writes. Writing goes through ``atomic`` and only from a transaction.
+resolving links. Reading never writes. Writing goes through ``atomic``, and only under the store's lock or into a store
+that nobody uses yet.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import stat
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -316,9 +318,10 @@ class FileStore:
         try:
             with os.scandir(self.path_for(directory)) as scan:
                 for entry in scan:
-                    look = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(look.st_mode):
-                        found[entry.name] = looks_of(look)
+                    with suppress(OSError):
+                        look = entry.stat(follow_symlinks=False)
+                        if stat.S_ISREG(look.st_mode):
+                            found[entry.name] = looks_of(look)
         except OSError:
             return found
         return found
@@ -454,7 +457,7 @@ class FileStore:
 
     def uri_of(self, path: Path) -> MemoryUri | None:
         """The URI of a path below the root; None for machine files, hidden ones and names that no URI can have."""
-        if path.name.endswith(_LEFT_BY_EDITORS) and not path.is_dir():
+        if path.name.endswith(_LEFT_BY_EDITORS) and not os.path.isdir(path):  # noqa: PTH112 - Path's may raise
             return None
         try:
             parts = path.relative_to(self.root).parts
@@ -500,17 +503,17 @@ class FileStore:
                 items = list(scan)
         except (FileNotFoundError, NotADirectoryError):
             return
-        except OSError as error:  # its files are neither new nor gone: nobody knows
+        except (InvalidUri, OSError) as error:  # its files are neither new nor gone: nobody knows
             for uri in [uri for uri in known if uri.startswith(f"{prefix}/")]:
                 del known[uri]
-            refusal = _refused("list", directory, error)
+            refusal = error if isinstance(error, InvalidUri) else _refused("list", directory, error)
             self.unusable["/".join(directory.parts)] = (refusal.message, refusal.hint)
             return
         self._forget_nameless("/".join(directory.parts))
         visited(directory, mtime_ns)
         for item in items:
             text = f"{prefix}/{item.name}"
-            if text in known and _looks(item) == known[text]:
+            if text in known and _plain_stat(item) == known[text]:
                 del known[text]
                 continue
             if item.name.startswith(atomic.TEMPORARY_PREFIX):
@@ -560,7 +563,7 @@ class FileStore:
                 self.unusable.pop(path, None)
 
 
-def _looks(item: os.DirEntry[str]) -> FileStat | None:
+def _plain_stat(item: os.DirEntry[str]) -> FileStat | None:
     """What a plain file looks like; another value for whatever is none, or is gone."""
     try:
         if item.is_file(follow_symlinks=False):

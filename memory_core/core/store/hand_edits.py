@@ -43,7 +43,7 @@ from memory_core.core.store.sqlite import stamp
 from memory_core.core.store.vanished import Vanished
 
 
-def differ_alone(text: str | None, sha256: str | None) -> bool:
+def differs_in_line_feeds_alone(text: str | None, sha256: str | None) -> bool:
     """Whether a text is the one with this hash but for line feeds that became those of Windows: nobody edited it."""
     if text is None or sha256 is None or "\r\n" not in text:
         return False
@@ -282,17 +282,16 @@ class Adoption:
         self._pages: dict[MemoryUri, FileStat] = {}
         self._guard = threading.Lock()
         #: Called after hand edits were recorded, so that the index follows.
-        self.recorded: Callable[[], None] = lambda: None
+        self.on_adopted: Callable[[], None] = lambda: None
 
-    def scan(self, now: datetime | None = None, below: MemoryUri | None = None) -> int:
-        """Look at every file, or at those at or below a URI, and take in what changed.
+    def scan(self) -> int:
+        """Look at every file, and take in what changed.
 
         Returns:
             How many files had changed.
         """
-        known = self._ledger.movements.stats(below or MemoryUri())
-        moved = self._files.moved(known, below, visited=self.times.note)
-        return self.take_in(moved, now=now)
+        known = self._ledger.movements.stats(MemoryUri())
+        return self.take_in(self._files.moved(known, visited=self.times.note))
 
     def below(self, uris: Iterable[MemoryUri]) -> list[MemoryUri]:
         """The files at or below these URIs that are new, gone, or look different."""
@@ -302,18 +301,17 @@ class Adoption:
             found += self._files.moved(known, uri, visited=self.times.note)
         return found
 
-    def take_in(self, uris: Iterable[MemoryUri], *, now: datetime | None = None, until: float | None = None) -> int:
+    def take_in(self, uris: Iterable[MemoryUri], *, until: float | None = None) -> int:
         """Record those of these files that differ from what the ledger knows.
 
         Args:
             uris: Files that may have changed; others of their moves are found.
-            now: Time of the commits; default the clock's.
             until: ``time.monotonic`` seconds after which no further batch is begun; the rest is ``left``.
 
         Returns:
             How many files had changed.
         """
-        at = (now or datetime.now(UTC)).astimezone(UTC)
+        at = datetime.now(UTC)
         wanted = list(dict.fromkeys(uris))
         self.vanished.returned(wanted)
         adopted = 0
@@ -328,7 +326,7 @@ class Adoption:
                     self._delivery.recover()
                     adopted += self._record_moves([step for uri in suspects if (step := self.step(uri, read[uri]))], at)
         if adopted:
-            self.recorded()
+            self.on_adopted()
         return adopted
 
     def take_in_recent(self, seconds: float) -> bool:
@@ -417,7 +415,7 @@ class Adoption:
             self._note(uri, (FileProblem(str(uri), "it cannot be read", error.hint),))
             return None
         known = None if row is None else row.sha256
-        if seen.sha256 != known and not differ_alone(text, known):
+        if seen.sha256 != known and not differs_in_line_feeds_alone(text, known):
             if text == "" and stat is not None and time.time() - stat.mtime_ns / 1e9 < _SAVING_SECONDS:
                 self._left[uri] = None
                 return None
@@ -479,7 +477,7 @@ class Adoption:
             follows=follows,
         )
         # Not how they look by now: what was saved in between would never be noticed.
-        self._delivery.recorded(seq, {change.uri: self._as_read.get(change.uri) for change in changes})
+        self._delivery.note_on_disk(seq, {change.uri: self._as_read.get(change.uri) for change in changes})
         self._as_read.clear()
         for change in changes:
             if change.after is None:

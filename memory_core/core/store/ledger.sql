@@ -195,3 +195,10 @@ CREATE TABLE login_users (
 -- version 8
 -- Tokens open shared spaces.
 ALTER TABLE tokens ADD COLUMN shared TEXT NOT NULL DEFAULT '';
+
+-- version 9
+-- Which calls of tools were counted is kept for each user: two may have the same conversation.
+ALTER TABLE counted_calls RENAME TO counted_before;
+CREATE TABLE counted_calls (key TEXT NOT NULL, log TEXT NOT NULL, PRIMARY KEY (key, log)) WITHOUT ROWID;
+INSERT INTO counted_calls SELECT key, log FROM counted_before;
+DROP TABLE counted_before;

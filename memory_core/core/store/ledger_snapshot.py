@@ -184,7 +184,7 @@ def insert_history(ledger: Ledger, commits: Iterable[Mapping[str, Any]]) -> int:
             for commit in commits:
                 _insert(connection, commit)
                 inserted += 1
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise _malformed(error) from error
     return inserted
 
@@ -201,7 +201,7 @@ def _writing_file(path: Path) -> Iterator[sqlite3.Connection]:
             connection.execute("BEGIN IMMEDIATE")  # closing the connection takes back what is not committed
             yield connection
             connection.execute("COMMIT")
-    except (sqlite3.IntegrityError, sqlite3.InterfaceError) as error:
+    except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError) as error:
         raise _malformed(error) from error
     except sqlite3.Error as error:
         raise StorageFailed(f"{path.name}: {error}.", hint="Check free space, then import again.") from error

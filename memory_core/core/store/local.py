@@ -1,4 +1,4 @@
-"""Transactions over files and ledger: the only way anything is written.
+"""Transactions over files and ledger: the only way anything new is written.
 
 A commit takes the store's lock, plans against the files as they are, appends one ledger row (its COMMIT is
 the acknowledgement), renames the files in, and lets go. A background thread syncs the files and closes the
@@ -376,9 +376,9 @@ class Store:
         """Keep the final form of a receipt, off the request path; a repeated request gets this one."""
         self._delivery.finish(receipt)
 
-    def adopt(self, now: datetime | None = None) -> int:
+    def adopt(self) -> int:
         """Record files that people added, edited, removed or renamed since the last commit; see ``Adoption.scan``."""
-        return self.adoption.scan(now)
+        return self.adoption.scan()
 
     def problems(self) -> list[FileProblem]:
         """What is wrong with files written by hand, as far as this process looked at them."""

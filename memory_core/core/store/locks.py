@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
@@ -58,11 +59,12 @@ class StoreLock:
             StorageFailed: If the system refuses the lock's file.
         """
         patience = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        ends_at = time.monotonic() + patience
         if not waited(lambda seconds: self._threads.acquire(timeout=seconds), patience, _OCCUPIED):
             raise _busy(patience)
         try:
             try:
-                if not waited(self._acquired, patience, _OCCUPIED):
+                if not waited(self._acquired, max(0.0, ends_at - time.monotonic()), _OCCUPIED):
                     raise _busy(patience)
             except OSError as error:
                 raise StorageFailed(

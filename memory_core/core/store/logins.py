@@ -208,6 +208,7 @@ class Logins(Table):
         """Note that somebody whom an identity provider knows was here, without waiting for the disk."""
         at = now or datetime.now(UTC)
         with self._database.writing(synced=False) as connection:
+            self._clean(connection, at)
             connection.execute(
                 "INSERT INTO login_users (user_space, seen_at) VALUES (?, ?) "
                 "ON CONFLICT (user_space) DO UPDATE SET seen_at = excluded.seen_at",

@@ -47,9 +47,8 @@ class PrivateState:
                 made.pop_all()
         except OSError as error:
             raise StorageFailed(
-                f"the store can only be read ({reason}), and there is no room for a copy of its ledger: "
-                f"{error.strerror or error}.",
-                hint="Make room, or make the memory folder writable.",
+                f"the store can only be read ({reason}), and its ledger cannot be copied: {error.strerror or error}.",
+                hint="Make room for the copy, or get the right to read and write the memory folder.",
             ) from error
         _log.warning("the store is open for reading only: %s", reason)
 
@@ -69,7 +68,7 @@ def private_state(state: Path) -> PrivateState | None:
     """Copies to work on, where ``state`` cannot be written to; None where it can, or where there is no store yet.
 
     Raises:
-        StorageFailed: If there is no room for them.
+        StorageFailed: If they cannot be made.
     """
     if not state.parent.is_dir():
         return None

@@ -16,8 +16,10 @@ from typing import Any
 
 #: Keys that are asked for at once.
 _RANGE_KEYS = 500
-#: Keys of a table whose newest row cannot be read.
+#: Keys of a table whose newest row cannot be read, and of one in a small file.
 _KEYS = 1_000_000
+#: Of an integer in SQLite.
+_HIGHEST = 2**63 - 1
 #: Ranges that fail before the rest of a table is given up: a table of random pages must end some time.
 _FAILURES = 20_000
 _BROKEN = object()
@@ -67,7 +69,7 @@ class DamagedDatabase:
         columns = [name for name in self.columns(table) if name in held]
         if not columns:
             return Salvaged(table, 0, not self.columns(table))
-        reader = _Rows(self._connection, table, columns)
+        reader = _Rows(self._connection, table, columns, self._path.stat().st_size)
         marks = ", ".join("?" * len(columns))
         statement = f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({marks})"
         rows = 0
@@ -94,10 +96,18 @@ class DamagedDatabase:
 
 
 class _Rows:
-    """The readable rows of one table."""
+    """The readable rows of one table.
 
-    def __init__(self, connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> None:
+    Args:
+        connection: To the damaged file.
+        table: The table.
+        columns: What is read of it.
+        size_bytes: Of the file.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, table: str, columns: Sequence[str], size_bytes: int) -> None:
         self._connection = connection
+        self._most_keys = max(_KEYS, size_bytes)  # they are dense: a row takes more than a byte
         self._table = table
         self._columns = ", ".join(columns)
         self._failures = 0
@@ -110,9 +120,7 @@ class _Rows:
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         if self._counted:
-            oldest, newest = self._edge("ASC"), self._edge("DESC")
-            first = 1 if oldest is None else oldest
-            last = first + _KEYS if newest is None else newest
+            first, last = self._span()
             for low in range(first, last + 1, _RANGE_KEYS):
                 yield from self._between(low, min(last, low + _RANGE_KEYS - 1))
             return
@@ -126,13 +134,21 @@ class _Rows:
             if self.whole:
                 return
 
+    def _span(self) -> tuple[int, int]:
+        """The first and the last key that may be there."""
+        oldest, newest = self._edge("ASC"), self._edge("DESC")
+        if oldest is not None and newest is not None and 0 <= oldest <= newest <= oldest + self._most_keys:
+            return oldest, newest
+        self.whole = False  # an edge is damaged: it says nothing, or a key that cannot be
+        first = oldest if oldest is not None and 0 <= oldest <= (oldest if newest is None else newest) else 1
+        return first, min(first + self._most_keys, _HIGHEST)
+
     def _edge(self, order: str) -> int | None:
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(sqlite3.Error, TypeError, ValueError, OverflowError):  # a damaged key is of any type
             row = self._connection.execute(
                 f"SELECT {self._key} FROM {self._table} ORDER BY {self._key} {order} LIMIT 1"
             ).fetchone()
             return 0 if row is None else int(row[0])
-        self.whole = False
         return None
 
     def _between(self, low: int, high: int) -> Iterator[tuple[Any, ...]]:

@@ -162,7 +162,10 @@ def record_progress(connection: sqlite3.Connection, progress: SessionProgress, a
             "UPDATE extractions SET reason = ?, retry_at = ? WHERE log = ? AND stored > extracted",
             (progress.reason, NEVER, log),
         )
-    connection.executemany("DELETE FROM counted_calls WHERE key = ?", [(key,) for key in progress.uncounted])
+    space = range_below(progress.log.parent.parent)
+    connection.executemany(
+        "DELETE FROM counted_calls WHERE key = ? AND log > ? AND log < ?", [(key, *space) for key in progress.uncounted]
+    )
     connection.executemany(
         "INSERT OR IGNORE INTO counted_calls (key, log) VALUES (?, ?)", [(key, log) for key in progress.call_keys]
     )

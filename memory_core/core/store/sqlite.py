@@ -262,9 +262,12 @@ class Database:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise self._failed(error) from error
-        except (StorageFailed, StoreBusy):
+        except (StorageFailed, StoreBusy) as error:
+            connection = getattr(self._local, "connection", connection)  # ``_begun`` may have closed the other one
             if connection.in_transaction:  # COMMIT itself failed
                 connection.execute("ROLLBACK")
+            if _is_read_only(error):
+                self._local.generation = None  # the next one is opened anew: see ``_begun``
             raise
         finally:
             if not synced:
@@ -296,7 +299,7 @@ class Database:
             for statement in statements:
                 connection.execute(statement)
         except StorageFailed as error:
-            if getattr(error.__cause__, "sqlite_errorcode", 0) & _PRIMARY != sqlite3.SQLITE_READONLY:
+            if not _is_read_only(error):
                 raise
             connection = self._renew(connection)
             for statement in statements:
@@ -490,6 +493,11 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(_SWITCH_POLL_SECONDS)
         else:
             return
+
+
+def _is_read_only(error: Exception) -> bool:
+    """Whether SQLite may only read the file."""
+    return getattr(error.__cause__, "sqlite_errorcode", 0) & _PRIMARY == sqlite3.SQLITE_READONLY
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Counts that the ledger keeps: what was found and read, what each session was given, what language models cost.
 
-All of it is written off the request path (``UsageLog``). Questions are kept in the trail alone, which is bounded; of
-calls of models neither question nor answer is. Sums of these calls never fall, so that what watches them may take
-differences.
+What was used and asked is written off the request path (``UsageLog``). Questions are kept in the trail alone, which is
+bounded; of calls of models neither question nor answer is. Sums of these calls never fall, so that what watches them
+may take differences.
 """
 
 from __future__ import annotations
@@ -308,7 +308,8 @@ class UsageLog:
         except RunebookError as error:
             _log.warning("%s: %s", trouble, error.message)
             with self._guard:
-                waiting.extendleft(reversed(notes))
+                room = _WAITING_ROWS - len(waiting)
+                waiting.extendleft(islice(reversed(notes), room))  # the oldest are lost
 
 
 def move_usage(connection: sqlite3.Connection, old: str, new: str) -> None:
@@ -479,10 +480,6 @@ class ModelCallTable(Table):
         ]
         with self._database.writing(synced=False) as connection:
             connection.executemany(_ADD, rows)
-
-    def may_call(self, limit: int) -> bool:
-        """Count a call of a program for today, before it is made; whether there were fewer than ``limit``."""
-        return self.counted_today("commands called", limit)
 
     def counted_today(self, name: str, limit: int) -> bool:
         """Count what may happen so often a day (of the clock on the wall), in whatever process.

@@ -3,7 +3,7 @@
 A ledger that was moved without its files, an unmounted disk, a wrong folder: nearly every file of a store is gone in
 one moment. Recording that as deletions by hand would empty the index and the directory lists; so such files are
 remembered here, under ``.state``, and left as the ledger has them. They come back with their folder, or anew from the
-ledger (``bring_back``), or their owner confirms that they were deleted (``forget``).
+ledger (``bring_back``), or their owner confirms that they were deleted (``release``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TENTH = 10
 
 
 class Vanished:
-    """The files of one store that vanished; safe to use from many threads and processes.
+    """The files of one store that vanished; safe to use from many threads.
 
     Args:
         files: The files.
@@ -42,7 +42,7 @@ class Vanished:
         self._ledger = ledger
         self._path = files.state / "vanished"
         self._guard = threading.Lock()
-        self._looks: tuple[int, int] | None = None
+        self._version: tuple[int, int] | None = None
         self._held: frozenset[str] = frozenset()
         self._reviewed = False  # what came back before this process began is looked for once
         self._considering = threading.Lock()
@@ -51,10 +51,10 @@ class Vanished:
     def held(self) -> frozenset[str]:
         """URIs of the files that are gone and not taken for deleted."""
         with self._guard:
-            looks = _looks(self._path)
-            if looks != self._looks:
+            version = _version_of(self._path)
+            if version != self._version:
                 self._held = _read(self._path)
-                self._looks = looks
+                self._version = version
             return self._held
 
     def holds(self, uri: MemoryUri) -> bool:
@@ -113,7 +113,7 @@ class Vanished:
         with lock.held():
             for uri in self._parsed():
                 text = self._ledger.text_at(uri) if self._ledger.file(uri) else None
-                if text is not None and self._files.stat(uri) is None:
+                if text is not None and self._is_gone(uri):
                     self._files.write(uri, text, Seen(None))
                     self._files.sync(uri)
                     written.append(uri)
@@ -147,7 +147,7 @@ class Vanished:
             atomic.remove(self._path)
 
 
-def _looks(path: Path) -> tuple[int, int] | None:
+def _version_of(path: Path) -> tuple[int, int] | None:
     try:
         found = os.stat(path)  # noqa: PTH116 - half the time of Path.stat, for each file that is gone
     except OSError:

@@ -126,7 +126,8 @@ class Watcher:
             if uri is None:
                 continue
             # What is gone may have been a folder, whose files then are gone too.
-            (files if path.is_file() else directories).append(uri)
+            is_file = os.path.isfile(path)  # noqa: PTH113 - Path's raises where a folder may not be entered
+            (files if is_file else directories).append(uri)
         try:
             self._adoption.take_in([*self._adoption.below(directories), *files])
         except RunebookError as error:

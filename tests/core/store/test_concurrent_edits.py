@@ -174,3 +174,16 @@ def test_another_writer_that_broke_the_lock_costs_no_commit(tmp_path: Path) -> N
     store.close()
     other.close()
     assert texts(tmp_path)[0] == "other\none\n"
+
+
+def test_a_file_that_is_saved_while_the_one_before_it_is_judged_stays(tmp_path: Path) -> None:
+    path = tmp_path / "猫.md"
+    path.write_text("theirs", encoding="utf-8")
+
+    def judge(_there: Path) -> bool:
+        by_rename(path, "theirs, newer")
+        return False
+
+    assert atomic.exchange(path, "ours", judge) is None
+    assert path.read_text(encoding="utf-8") == "theirs, newer"
+    assert list(tmp_path.iterdir()) == [path]

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.errors import StorageFailed, StoreBusy
-from memory_core.core.memory.results import Status
+from memory_core.core.memory.results import CommitReceipt, Status
 from memory_core.core.store import atomic, read_only, sqlite
 from memory_core.core.store import local as store_module
 from memory_core.core.store.delivery import DELAYED, Delivery
@@ -94,7 +95,7 @@ def test_background_work_outlives_a_ledger_that_another_process_held_too_long(
     monkeypatch.setattr(sqlite, "_BUSY_SECONDS", 0.05)
     store = open_store(tmp_path)
     with ledger_held(tmp_path):
-        store._delivery.queue(0, {})
+        store._delivery.queue(0, {}, CommitReceipt("x", Status.COMMITTED))
         store._delivery.settle()
     store.commit(set_text(URI, "猫"))
     assert soon(lambda: store.ledger.unsettled() == [])
@@ -146,7 +147,7 @@ def test_a_file_that_would_not_sync_is_written_anew_by_the_next_writer(
     store.commit(set_text(URI, "猫"))
     first = store.files.path_for(URI).stat().st_ino
     assert soon(lambda: bool(refused))
-    assert soon(lambda: not store._delivery._seen)
+    assert soon(lambda: not store._delivery._on_disk)
     assert len(store.ledger.unsettled()) == 1
     store.commit(set_text(OTHER, "dog again"))
     assert store.files.path_for(URI).stat().st_ino != first  # the pages of the first one may never reach the disk
@@ -160,7 +161,7 @@ def test_commits_that_are_settled_are_not_remembered(tmp_path: Path) -> None:
     for number in range(30):
         store.commit(set_text(URI, str(number)))
     assert soon(lambda: store.ledger.unsettled() == [])
-    assert soon(lambda: not store._delivery._seen)
+    assert soon(lambda: not store._delivery._on_disk)
     store.close()
 
 
@@ -212,7 +213,7 @@ def test_a_copy_that_cannot_be_made_leaves_no_folder(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(read_only, "_copy", full)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(StorageFailed, match="no room"):
+    with pytest.raises(StorageFailed, match="cannot be copied"):
         PrivateState(tmp_path, "Read-only file system")
     assert list(tmp_path.iterdir()) == []
 
@@ -313,4 +314,62 @@ def test_a_reader_never_misses_a_file_while_what_is_undelivered_is_looked_at_aga
             assert store._delivery.undelivered == {URI}
         assert store._delivery.undelivered is not before
         assert before == {URI}  # replaced in one step, never emptied
+    store.close()
+
+
+def test_a_ledger_that_may_not_be_written_is_refused_as_such_and_taken_again_once_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = sqlite.Database(tmp_path / "ledger.sqlite3", ("CREATE TABLE t (x)",), "FULL")
+    opening = sqlite.Database._open
+
+    def read_only(self: sqlite.Database, *, create: bool = True) -> sqlite3.Connection:
+        connection = opening(self, create=create)
+        connection.execute("PRAGMA query_only=ON")  # as SQLite opens a file of mode 0400
+        return connection
+
+    database.connection().execute("PRAGMA query_only=ON")
+    monkeypatch.setattr(sqlite.Database, "_open", read_only)
+    for synced in (True, False):
+        with pytest.raises(StorageFailed, match="readonly"), database.writing(synced=synced, wait_seconds=1.0):
+            pass
+    monkeypatch.undo()
+    with database.writing() as connection:
+        connection.execute("INSERT INTO t VALUES (1)")
+    database.close()
+
+
+def test_a_ledger_that_could_only_be_opened_for_reading_is_written_at_once_when_it_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = sqlite.Database(tmp_path / "ledger.sqlite3", ("CREATE TABLE t (x)",), "FULL")
+    connect = sqlite3.connect
+
+    def reading(address: str, **options: Any) -> Any:
+        return connect(address.replace("mode=rw", "mode=ro"), **options)
+
+    def write() -> None:
+        monkeypatch.setattr(sqlite3, "connect", reading)
+        with pytest.raises(StorageFailed, match="readonly"), database.writing() as connection:
+            connection.execute("INSERT INTO t VALUES (1)")
+        monkeypatch.undo()
+        with database.writing() as connection:
+            connection.execute("INSERT INTO t VALUES (2)")
+
+    with ThreadPoolExecutor(1) as thread:  # which opens a connection of its own
+        thread.submit(write).result()
+    assert database.connection().execute("SELECT x FROM t").fetchall() == [(2,)]
+    database.close()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everything")
+def test_a_commit_into_a_ledger_without_write_permission_is_refused(tmp_path: Path) -> None:
+    open_store(tmp_path).close()
+    ledger = tmp_path / ".state" / "ledger.sqlite3"
+    ledger.chmod(0o400)
+    store = open_store(tmp_path)
+    with pytest.raises(StorageFailed):
+        store.commit(set_text(URI, "猫"))
+    ledger.chmod(0o600)
+    assert store.commit(set_text(URI, "猫")).status is Status.COMMITTED
     store.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from memory_core.core.memory.memory import file_problems, identify
 from memory_core.core.memory.trailer import join
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
+from memory_core.core.store.watcher import Watcher
 from memory_core.open_store import load_registry
 from tests.core.store.test_store import set_text
 from tests.waiting import PATIENCE_SECONDS, soon
@@ -251,4 +253,41 @@ def test_a_hit_that_was_edited_in_place_is_renewed(store: Store) -> None:
     assert store.adoption.renew([str(uri)]) is False
     path_of(store, "猫.md").write_text("edited in place", encoding="utf-8")
     assert store.adoption.renew([f"{uri}#3", str(uri)]) is True
+    assert store.adopt() == 0
+
+
+def test_a_folder_that_a_link_out_of_the_store_took_the_place_of_keeps_no_search_waiting(
+    store: Store, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    uri = NOTES.child("猫.md")
+    store.commit(set_text(uri, "one"))
+    assert store.adoption.take_in_recent(5.0)
+    folder = store.files.path_for(NOTES)
+    elsewhere = tmp_path_factory.mktemp("out") / "elsewhere"
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    (elsewhere / "new.md").write_text("new", encoding="utf-8")
+    assert store.adoption.take_in_recent(5.0)
+    assert "leads outside" in " ".join(problem.what for problem in store.problems())
+    assert str(uri) in store.ledger.stats()  # neither new nor gone: nobody knows
+
+
+def test_a_missing_file_behind_a_link_out_of_the_store_keeps_no_other_from_coming_back(
+    store: Store, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for number in range(10):
+        store.commit(set_text(NOTES.child(f"{number}.md"), str(number)))
+    store.commit(set_text(NOTES.parent.child("facts").child("猫.md"), "cat"))
+    memories = store.files.path_for(NOTES.parent)
+    shutil.rmtree(memories)
+    assert store.adopt() == 0
+    memories.mkdir()
+    (memories / "facts").symlink_to(tmp_path_factory.mktemp("out"))
+    store.adoption.vanished.bring_back(store._lock)  # the link came after the last look
+    assert sorted(path.name for path in (memories / "notes").glob("*.md")) == [f"{number}.md" for number in range(10)]
+
+
+def test_a_place_that_cannot_be_looked_at_ends_no_watching(store: Store) -> None:
+    deep = store.files.root.joinpath("user", "default", "memories", *["n" * 200] * 25)
+    Watcher(store.files, store.adoption, threading.Event())._take_in([deep / "猫.md", deep / "猫.md~"])
     assert store.adopt() == 0

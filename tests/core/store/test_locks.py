@@ -9,8 +9,11 @@ import subprocess
 import sys
 from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from memory_core.core.errors import StorageFailed, StoreBusy
 from memory_core.core.memory.uri import MemoryUri
@@ -77,3 +80,18 @@ def test_of_four_writers_in_a_loop_none_starves(tmp_path: Path) -> None:
     for worker in workers:
         worker.join(PATIENCE_SECONDS)
     assert [worker.exitcode for worker in workers] == [0, 0, 0, 0], counts[:]
+
+
+def test_the_timeout_is_for_threads_and_processes_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    acquire, asked = FileLock.acquire, list[float]()
+
+    def noting(self: FileLock, timeout: float, **options: Any) -> Any:
+        asked.append(timeout)
+        return acquire(self, timeout=timeout, **options)
+
+    clock = iter((100.0, 120.0))
+    monkeypatch.setattr(FileLock, "acquire", noting)
+    monkeypatch.setattr("memory_core.core.store.locks.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with StoreLock(tmp_path / "store.lock", timeout_seconds=30.0).held():
+        pass
+    assert asked == [10.0]

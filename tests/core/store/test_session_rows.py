@@ -115,6 +115,16 @@ def test_a_call_that_was_counted_is_known_whatever_becomes_of_its_session(ledger
     assert ledger.extractions.counted(["a", "c"], SPACE) == {"a"}
 
 
+def test_two_users_of_one_conversation_each_count_its_calls_and_take_back_their_own(ledger: Ledger) -> None:
+    theirs = MemoryUri.parse("viking://session/anna/s1/messages.jsonl")
+    for log in (LOG, theirs):
+        ledger.advance(SessionProgress(log, stored=1, call_keys=frozenset({"a"})), AT)
+    spaces = (SPACE, theirs.parent.parent)
+    assert [ledger.extractions.counted(["a"], space) for space in spaces] == [{"a"}, {"a"}]
+    ledger.advance(SessionProgress(LOG, uncounted=frozenset({"a"})), LATER)
+    assert [ledger.extractions.counted(["a"], space) for space in spaces] == [frozenset(), {"a"}]
+
+
 def test_what_follows_a_shortened_log_waits(ledger: Ledger) -> None:
     ledger.advance(SessionProgress(LOG, stored=9, extracted=9), AT)
     ledger.advance(SessionProgress(LOG, stored=5, known=2), LATER)
@@ -139,5 +149,5 @@ def test_a_ledger_of_the_first_version_is_brought_up_and_its_keys_fold_tradition
     assert ledger.extractions.waiting(SPACE) == []
     ledger.close()
     with sqlite3.connect(path) as new:
-        assert new.execute("PRAGMA user_version").fetchone() == (8,)
+        assert new.execute("PRAGMA user_version").fetchone() == (9,)
     new.close()

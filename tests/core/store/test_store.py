@@ -7,7 +7,7 @@ import os
 import signal
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -221,3 +221,21 @@ def test_four_writers_lose_nothing(tmp_path: Path) -> None:
     assert names == {f"w{worker}-{number}.md" for worker in range(4) for number in range(25)}
     assert len(store.ledger.history(limit=1000)) == 100
     store.close()
+
+
+def test_a_file_that_goes_while_its_directory_is_listed_hides_no_other(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.commit(set_text(URI, "猫"))
+    store.commit(set_text(OTHER, "dog"))
+    listing = os.scandir
+
+    @contextmanager
+    def losing(path: Path) -> Iterator[list[os.DirEntry[str]]]:
+        with listing(path) as scan:
+            entries = list(scan)
+        Path(entries[0].path).unlink()
+        yield entries
+
+    monkeypatch.setattr(os, "scandir", losing)
+    assert len(store.files.looks_in(URI.parent)) == 1

@@ -7,13 +7,15 @@ import multiprocessing
 import os
 import signal
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
+from memory_core.core.store import usage
 from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.local import Store
 from memory_core.core.store.usage import QUERY_CHARS, TRAIL_HITS, TRAIL_ROWS, Recall, UsageLog, UsageTable
@@ -265,4 +267,30 @@ def test_what_a_damaged_ledger_refuses_is_kept_and_written_once_it_takes_it(tmp_
     other.close()
     log.flush()
     assert counts(ledger.usage_table, [TEA]) == {TEA: 1}
+    ledger.close()
+
+
+def test_of_too_many_notes_that_cannot_be_written_the_oldest_are_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage, "_WAITING_ROWS", 3)
+    path = tmp_path / "ledger.sqlite3"
+    ledger = Ledger(path)
+    log = UsageLog(ledger.usage_table, ledger.model_calls, lambda: None)
+
+    class Meanwhile(UsageTable):
+        def record(self, recalls: Sequence[Recall], reads: Iterable[tuple[str, datetime]] = ()) -> None:
+            log.recalled(recall(TEA, query="4"))
+            super().record(recalls, reads)
+
+    log._table = Meanwhile(ledger.database)
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("ALTER TABLE trail RENAME TO away")
+        for query in ("1", "2", "3"):
+            log.recalled(recall(TEA, query=query))
+        log.flush()
+        other.execute("ALTER TABLE away RENAME TO trail")
+    log._table = ledger.usage_table
+    log.flush()
+    assert [row.query for row in ledger.usage_table.trail(10)] == ["4", "3", "2"]
     ledger.close()
