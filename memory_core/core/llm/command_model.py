@@ -272,14 +272,19 @@ def _completion(program: str, status: int, output: bytes, errors: bytes) -> Comp
     """What the program answered: plain text, or the answer in the JSON that hosts put around it.
 
     Raises:
-        ModelUnavailable: If it failed, or said nothing.
+        ModelUnavailable: If it failed, said nothing, or far too much.
     """
+    if len(output) > _OUTPUT_BYTES:
+        raise ModelUnavailable(
+            f"{program} wrote more than {_OUTPUT_BYTES:,} bytes and was ended.",
+            hint="Run it by hand to see what it prints.",
+        )
     text = output.decode("utf-8", "replace").strip()
     told = _envelope(text)
     failed = status != 0 or bool(told.get("is_error")) or bool(told.get("error"))
     names = word_table(__file__)["envelope"]
     answer = next((told[name] for name in names["answer"] if told.get(name) not in (None, "")), None)
-    if failed or len(output) > _OUTPUT_BYTES or not (text and (answer is not None or not told)):
+    if failed or not (text and (answer is not None or not told)):
         fault = told.get("error") or answer or errors.decode("utf-8", "replace").strip() or text
         why = quoted(fault if isinstance(fault, str) else json.dumps(fault, ensure_ascii=False))
         raise ModelUnavailable(

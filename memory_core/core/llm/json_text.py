@@ -89,7 +89,10 @@ def _without_thoughts(text: str) -> str:
     # Some chat templates swallow the opening mark; but within the answer itself the mark is data.
     rest = text[thought.end() :]
     start = _START.search(text, 0, thought.start())
-    end = _end(text, start.end() - 1) if start else 0
+    try:
+        end = _end(text, start.end() - 1) if start else 0
+    except AnswerUnusable:  # a damaged draft
+        end = None
     if end is None:  # a draft that never closes, or an answer that is cut
         return rest if rest.lstrip().startswith(("{", "[", "`")) else text
     return rest if end <= thought.start() else text

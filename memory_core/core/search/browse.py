@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from memory_core.core.caches import PrefixCache
-from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
+from memory_core.core.errors import InvalidInput, InvalidUri, NotFound, RunebookError
 from memory_core.core.frozen import frozen
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.index.filter import private_elsewhere
@@ -183,7 +183,7 @@ class Browser:
     def linked(self, uri: MemoryUri) -> tuple[LinkedMemory, ...]:
         """The memories that a memory relates to, the strongest relations first.
 
-        Those in other spaces, and those private to another project, are not named.
+        Those in other spaces, those private to another project, and those that cannot be read are not named.
         """
         text = self.files.text(self.visible(uri)) if uri.name.endswith(".md") else None
         links = () if text is None else parse(uri, text, None).metadata.links
@@ -191,18 +191,18 @@ class Browser:
         return tuple(sorted((end for end in ends if end is not None), key=lambda end: -end.strength))
 
     def _end(self, link: Link) -> LinkedMemory | None:
-        """The other end of a link as it is now; None where it may not be named."""
+        """The other end of a link as it is now; None where it may not be named, or cannot be read."""
         try:
             uri = MemoryUri.parse(link.uri)
-        except InvalidUri:
+            if not self._may_see(uri):
+                return None
+            text = self.files.text(uri)
+            if text is None and uri.scope is not Scope.ARCHIVE:
+                archived = MemoryUri((Scope.ARCHIVE.value, *uri.parts))
+                text = self.files.text(archived)
+                uri = uri if text is None else archived
+        except RunebookError:  # no address, or a file that cannot be read
             return None
-        if not self._may_see(uri):
-            return None
-        text = self.files.text(uri)
-        if text is None and uri.scope is not Scope.ARCHIVE:
-            archived = MemoryUri((Scope.ARCHIVE.value, *uri.parts))
-            text = self.files.text(archived)
-            uri = uri if text is None else archived
         if text is None:
             return LinkedMemory(str(uri), link.relation, link.strength, "", "gone", link.at)
         if self.is_elsewhere(uri, text):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from memory_core.core.commit.forgotten import is_forgotten
-from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.core.frozen import frozen
 from memory_core.core.index.documents import EVENT_TIME, MESSAGES_NAME, STANDING_SALIENCE
 from memory_core.core.memory.directory_page import abstract_line
@@ -544,10 +544,10 @@ class PieceReader:
         return parse(MemoryUri.parse(uri), self.text(uri), self._registry)
 
     def text(self, uri: str) -> str:
-        """What a file says; empty where there is none that may be seen."""
+        """What a file says; empty where there is none that may be seen, or can be read."""
         try:
             return self._browser.read(uri).content if "#" in uri else self._browser.text(MemoryUri.parse(uri)) or ""
-        except (NotFound, InvalidInput):
+        except (NotFound, InvalidInput, StorageFailed):  # one file that cannot be read holds up no other
             return ""
 
 

@@ -144,6 +144,21 @@ def test_a_link_out_of_the_store_is_not_followed(memory: Runebook, tmp_path: Pat
     assert memory.ls(ListRequest(f"{USER}/notes")).entries == ()
 
 
+def test_a_memory_is_read_though_one_that_it_relates_to_cannot_be(memory: Runebook, tmp_path: Path) -> None:
+    (tmp_path / "outside.md").write_text("secret", encoding="utf-8")
+    away = write(tmp_path, "away.md", "Away.")
+    near = remember(memory, "Near.", "facts", topic="near")
+    far = remember(memory, "The ferry leaves at noon.", "facts", topic="far")
+    links = [{"uri": uri, "relation": "supports"} for uri in (away, near)]
+    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": far, "links": links}]}))
+    path = tmp_path / "user/default/memories/notes/away.md"
+    path.unlink()
+    path.symlink_to(tmp_path / "outside.md")
+    found = memory.read(ReadRequest(far))
+    assert "The ferry leaves at noon." in found.content
+    assert [link.uri for link in found.links] == [near]
+
+
 # ls and tree
 
 
