@@ -34,7 +34,7 @@ from memory_core.core.text.word_table import word_table
 if TYPE_CHECKING:
     from memory_core.core.config import LLMConfig
 
-_QUEUED = "The conversation waits. Try the command with: runebook doctor."
+_TRY = "Try the command with: runebook doctor."
 _ERROR_BYTES = 4_096
 _OUTPUT_BYTES = 4 * LIMIT_CHARS
 _PLACE = re.compile(r"\{(model|schema|schema_file|only_data)\}")
@@ -98,7 +98,7 @@ def command_line(command: Sequence[str], model: str, request: LLMRequest, folder
     if program is None:
         raise ModelUnavailable(
             f"the program {first!r} of llm.command was not found.",
-            hint=f"Install it, or name its full path in llm.command. {_QUEUED}",
+            hint=f"Install it, or name its full path in llm.command. {_TRY}",
         )
     model = model.strip() or preset.get("model", "")
     words = list(preset["arguments"])
@@ -153,7 +153,7 @@ class CommandModel:
         if not allowed:
             raise ModelUnavailable(
                 f"the {limit} calls of today are used up.",
-                hint="The conversation waits until tomorrow. Raise llm.calls_per_day for more.",
+                hint="Raise llm.calls_per_day, or wait until tomorrow.",
             )
         seconds = min(timeout_seconds, self._config.deadline_seconds)
         try:
@@ -161,12 +161,12 @@ class CommandModel:
             status, output, errors = _ran(line, self._folder, _prompt(request, line), seconds)
         except OSError as error:
             raise ModelUnavailable(
-                f"{line.words[0]} could not be started: {error.strerror or error}.", hint=_QUEUED
+                f"{line.words[0]} could not be started: {error.strerror or error}.", hint=_TRY
             ) from error
         if status is None:
             raise ModelUnavailable(
                 f"{line.words[0]} gave no answer within {seconds:.3g} s and was ended.",
-                hint=f"Raise llm.deadline_seconds, or choose a faster llm.model. {_QUEUED}",
+                hint=f"Raise llm.deadline_seconds, or choose a faster llm.model. {_TRY}",
             )
         return _completion(line.words[0], status, output, errors)
 
@@ -289,7 +289,7 @@ def _completion(program: str, status: int, output: bytes, errors: bytes) -> Comp
         why = quoted(fault if isinstance(fault, str) else json.dumps(fault, ensure_ascii=False))
         raise ModelUnavailable(
             f"{program} ended with status {status}: {why}." if why else f"{program} said nothing (status {status}).",
-            hint=f"Run it by hand to see what it lacks: a login, a quota, a newer version. {_QUEUED}",
+            hint=f"Run it by hand to see what it lacks: a login, a quota, a newer version. {_TRY}",
         )
     if answer is not None:
         text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)

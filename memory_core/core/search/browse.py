@@ -133,6 +133,8 @@ class Browser:
         text = self.text(uri)
         if text is None:
             if uri.parts and self.files.stat(away := MemoryUri((Scope.ARCHIVE.value, *uri.parts))) is not None:
+                if self.strict and self.is_elsewhere(away, self.files.text(away) or ""):
+                    raise _absent(uri)
                 raise NotFound(
                     f"{str(uri)!r} is archived.", hint=f"Read {away}; runebook archive restore brings it back."
                 )

@@ -219,7 +219,7 @@ def _searched(find: Find, question: str, knowledge: int, turns: int, own_session
     """What one question finds."""
     found = find(question, _FIND_LIMIT, None)
     known, said = _split(found.hits, own_session)
-    notes = list(found.notes if found.total else found.notes[:-1])  # the last one says that nothing was found
+    notes = [note for note in found.notes if not note.startswith("nothing relevant")]
     if found.total >= _FIND_LIMIT and len(known) < knowledge:
         more = find(question, min(knowledge, _FIND_LIMIT), _KNOWLEDGE)
         known, notes = more.hits, notes + [note for note in more.notes if more.total]

@@ -220,11 +220,12 @@ class Retriever:
             distinct words where that is more or there is no vector.
         """
         self._indexer.follow()
-        return [self._near(text[:_SIMILAR_CHARS], limit, project) if text.strip() else () for text in texts]
+        deadline = time.monotonic() + self._config.embedding.wait_seconds  # of all of them together
+        return [self._near(text[:_SIMILAR_CHARS], limit, project, deadline) if text.strip() else () for text in texts]
 
-    def _near(self, text: str, limit: int, project: ProjectScope) -> tuple[Similar, ...]:
+    def _near(self, text: str, limit: int, project: ProjectScope, deadline: float) -> tuple[Similar, ...]:
         asked = OwnersQuestion(text, rest=text, ways=(text,))
-        vectors = self._meaning(asked, [], time.monotonic() + self._config.embedding.wait_seconds)
+        vectors = self._meaning(asked, [], deadline)
         with self._catalog.reading():
             condition = all_of([compile_filter(_MEMORIES), self._seen(project)])
             evidence = self._candidates.gather(Sought(asked, vectors, condition, limit)).evidence

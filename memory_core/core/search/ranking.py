@@ -396,7 +396,8 @@ def _hit(found: _Ranked, ranking: Ranking) -> Hit:
     if found.judged is not None:
         why["rerank"] = found.judged
     if ranking.rank != "relevance":
-        why |= {"recency": decay(found.age_days, ranking.rate_per_day), "salience": entry.salience}
+        rate_per_day = 1.0 / RECENCY_DAYS if ranking.rank == "weighted" else ranking.rate_per_day
+        why |= {"recency": decay(found.age_days, rate_per_day), "salience": entry.salience}
     candidate = found.evidence.candidate
     speaks = {
         "exact": float(found.evidence.exact),

@@ -144,6 +144,17 @@ def test_a_program_that_fails_says_why(tmp_path: Path, script: str, why: str) ->
         asked(tmp_path, program(tmp_path, "claude", "#!{python}\n" + script))
 
 
+def test_calls_that_are_used_up_and_a_program_that_is_missing_name_no_conversation(tmp_path: Path) -> None:
+    config = LLMConfig(provider="command", command=(program(tmp_path, "mine"),), calls_per_day=1)
+    asked_for = LLMRequest("", (Turn("user", "?"),), {}, "", 256, purpose="chat")
+    with pytest.raises(ModelUnavailable, match="used up") as caught:
+        CommandModel(config, tmp_path / "aside", lambda _limit: False).complete(asked_for, 60.0)
+    assert caught.value.hint == "Raise llm.calls_per_day, or wait until tomorrow."
+    with pytest.raises(ModelUnavailable, match="not found") as caught:
+        asked(tmp_path, str(tmp_path / "absent"))
+    assert "conversation" not in caught.value.hint
+
+
 def test_a_command_is_one_line_or_a_list(tmp_path: Path) -> None:
     def read(command: Any) -> tuple[str, ...]:
         (tmp_path / "config.json").write_text(json.dumps({"llm": {"provider": "command", "command": command}}))
