@@ -64,13 +64,13 @@ class CommandLine:
 
     Attributes:
         words: The program and its arguments, without placeholders.
-        schema: Whether it keeps to the request's schema.
+        keeps_schema: Whether it keeps to the request's schema.
         files: Text of files that it finds in its folder, by path.
         without: Variables that it must not inherit.
     """
 
     words: tuple[str, ...]
-    schema: bool
+    keeps_schema: bool
     files: Mapping[str, str]
     without: tuple[str, ...]
 
@@ -173,7 +173,7 @@ class CommandModel:
 
 def _prompt(request: LLMRequest, line: CommandLine) -> str:
     """Everything in one text, as a program takes it."""
-    parts = [system_text(request, "json_schema" if line.schema else "text", shown=line.schema)]
+    parts = [system_text(request, "json_schema" if line.keeps_schema else "text", shown=line.keeps_schema)]
     for turn in request.turns:
         tag = "your_answer" if turn.role == "assistant" else "request"
         parts.append(f"<{tag}>\n{turn.text}\n</{tag}>" if len(request.turns) > 1 else turn.text)

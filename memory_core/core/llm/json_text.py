@@ -49,7 +49,7 @@ def quoted(text: str) -> str:
 
 
 def find_answer(text: str, keys: Collection[str]) -> dict[str, Any]:
-    """The first object in ``text`` that has any of ``keys``, out of whatever it is wrapped in.
+    """The object in the first JSON of ``text`` that holds any of ``keys``: of nested ones, the one with most of them.
 
     Args:
         text: What the model wrote.

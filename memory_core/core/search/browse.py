@@ -128,7 +128,6 @@ class Browser:
             whole = limit == -1 and offset == 0
             limit = self._entry_lines(uri_text, line) if whole else 1 if limit == -1 else limit
             offset += line
-        check_range(offset, limit)
         uri = MemoryUri.parse(uri_text)
         text = self.text(uri)
         if text is None:
@@ -343,7 +342,11 @@ def page_of(uri: str, text: str, offset: int = 0, limit: int = -1, limit_chars: 
     Raises:
         InvalidInput: If offset or limit is out of range.
     """
-    check_range(offset, limit)
+    if offset < 0 or limit < -1:
+        raise InvalidInput(
+            f"offset {offset} and limit {limit} are out of range.",
+            hint="offset counts lines from 0; limit is a number of lines, or -1 for all.",
+        )
     total = _ends(text) + (text[-1:] not in ("", "\n"))
     if offset > total or (offset == total and total):
         raise InvalidInput(f"{uri!r} has {total} lines; there is no line {offset}.", hint="Start at a smaller offset.")
@@ -356,19 +359,6 @@ def page_of(uri: str, text: str, offset: int = 0, limit: int = -1, limit_chars: 
     elif end == total and text.endswith("\n"):
         content += "\n"
     return ReadResult(uri, content, offset, total, end if end < total else None)
-
-
-def check_range(offset: int, limit: int) -> None:
-    """Refuse lines that no text has.
-
-    Raises:
-        InvalidInput: If offset or limit is out of range.
-    """
-    if offset < 0 or limit < -1:
-        raise InvalidInput(
-            f"offset {offset} and limit {limit} are out of range.",
-            hint="offset counts lines from 0; limit is a number of lines, or -1 for all.",
-        )
 
 
 def _ends(text: str) -> int:

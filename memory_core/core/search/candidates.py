@@ -1,6 +1,6 @@
 """Candidates for a query: documents found by words, by meaning, or by holding exactly what was asked for.
 
-Gathers everything that is known of each and judges nothing; ``ranker`` does. What was gathered is cached until
+Gathers everything that is known of each and judges nothing; ``ranking`` does. What was gathered is cached until
 any process commits or embeds something, so a repeated query costs a look at two counters.
 """
 

@@ -102,7 +102,7 @@ def test_a_batch_file_of_windows_is_given_no_json_on_its_command_line(
     monkeypatch.setattr("memory_core.core.llm.command_model.shutil.which", lambda _name: r"C:\npm\claude.CMD")
     request = LLMRequest("", (Turn("user", "?"),), _SCHEMA, "Place", 256)
     line = command_line(("claude-code",), "", request, tmp_path)
-    assert not line.schema
+    assert not line.keeps_schema
     assert not [word for word in line.words if set(word) & set('"%&|<>^')]
 
 
