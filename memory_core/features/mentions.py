@@ -19,7 +19,7 @@ from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.message import parse_lines, search_text
 from memory_core.core.memory.names import first_words, fold
 from memory_core.core.memory.trailer import body_digest, join, split
-from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.memory.uri import MemoryUri, Scope, profile_of
 from memory_core.core.search.owner import OwnersQuestion, read_question
 from memory_core.core.text.analysis import distinct_words, index_tokens
 from memory_core.core.text.language import sentences
@@ -200,7 +200,7 @@ class _Search:
     def with_profile(self, mentions: list[Mention]) -> list[Mention]:
         """With the profile, whose one sentence a search may have passed over."""
         space = self._memory.config.user_space
-        profile = self._at(f"viking://user/{space}/memories/profile.md", None)
+        profile = self._at(profile_of(space), None)
         known = profile is None or any(each.uri == profile.uri for each in mentions)
         return mentions if profile is None or known else [*mentions, profile]
 

@@ -110,7 +110,7 @@ def entry_facts(memory: Runebook, found: Memory) -> dict[str, Any]:
         "fields": field_facts(found),
         "source": dict(source) if isinstance(source, dict) else None,
         "source_pages": _source_pages(memory, source, document),
-        "links": as_json(_linked(memory, found.uri)),
+        "links": as_json(memory.browser.seen_from(memory.projects.current(None)).linked(found.uri)),
         "sha256": sha256_of(found),
         "version": version if isinstance(version, int) and not isinstance(version, bool) else 1,
         "editable": is_editable(memory, found),
@@ -150,13 +150,6 @@ def _log_document(found: Memory) -> Document:
     """A file that is no Markdown, as far as a list shows one."""
     name = f"{found.uri.parent.name}/{found.uri.name}"
     return Document(found.uri, 0, "resource", "", name, abstract="", own="", previous="", heading="", passages=())
-
-
-def _linked(memory: Runebook, uri: MemoryUri) -> Any:
-    try:
-        return memory.browser.seen_from(memory.projects.current(None)).linked(uri)
-    except RunebookError:  # another memory cannot be read; this one can
-        return ()
 
 
 def _source_pages(memory: Runebook, source: Any, document: Document) -> list[dict[str, Any]]:

@@ -164,14 +164,14 @@ def offered(memory: Runebook) -> list[dict[str, Any]]:
     The profile, the rolling summary, the overviews of directories, the most important memories, and those used most.
     """
     from memory_core.core.memory.names import first_words
-    from memory_core.core.memory.uri import OVERVIEW_NAME, MemoryUri
+    from memory_core.core.memory.uri import OVERVIEW_NAME, MemoryUri, profile_of
     from memory_core.core.search.memory_list import EntryFilter
     from memory_core.features.rolling_summary import rolling_summary_uri
 
     config, counts = memory.config, memory.store.ledger.directories.counts
     spaces = (MemoryUri(("user", config.user_space)), MemoryUri(("agent", config.agent_space)))
     directories = {place: count for space in spaces for place, count in counts(space).items()}
-    profile = f"{spaces[0]}/memories/profile.md"
+    profile = profile_of(config.user_space)
     found = {profile: "Profile: who the user is"} if memory.browser.text(MemoryUri.parse(profile)) else {}
     summary = rolling_summary_uri(config.user_space)
     found |= {str(summary): "Summary: who the user is and what goes on"} if memory.browser.text(summary) else {}

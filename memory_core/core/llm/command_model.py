@@ -34,7 +34,7 @@ from memory_core.core.text.word_table import word_table
 if TYPE_CHECKING:
     from memory_core.core.config import LLMConfig
 
-_QUEUED = "The conversation waits. Try the command with: runebook doctor."
+_TRY = "Try the command with: runebook doctor."
 _ERROR_BYTES = 4_096
 _OUTPUT_BYTES = 4 * LIMIT_CHARS
 _PLACE = re.compile(r"\{(model|schema|schema_file|only_data)\}")
@@ -64,13 +64,13 @@ class CommandLine:
 
     Attributes:
         words: The program and its arguments, without placeholders.
-        schema: Whether it keeps to the request's schema.
+        keeps_schema: Whether it keeps to the request's schema.
         files: Text of files that it finds in its folder, by path.
         without: Variables that it must not inherit.
     """
 
     words: tuple[str, ...]
-    schema: bool
+    keeps_schema: bool
     files: Mapping[str, str]
     without: tuple[str, ...]
 
@@ -98,7 +98,7 @@ def command_line(command: Sequence[str], model: str, request: LLMRequest, folder
     if program is None:
         raise ModelUnavailable(
             f"the program {first!r} of llm.command was not found.",
-            hint=f"Install it, or name its full path in llm.command. {_QUEUED}",
+            hint=f"Install it, or name its full path in llm.command. {_TRY}",
         )
     model = model.strip() or preset.get("model", "")
     words = list(preset["arguments"])
@@ -153,7 +153,7 @@ class CommandModel:
         if not allowed:
             raise ModelUnavailable(
                 f"the {limit} calls of today are used up.",
-                hint="The conversation waits until tomorrow. Raise llm.calls_per_day for more.",
+                hint="Raise llm.calls_per_day, or wait until tomorrow.",
             )
         seconds = min(timeout_seconds, self._config.deadline_seconds)
         try:
@@ -161,19 +161,19 @@ class CommandModel:
             status, output, errors = _ran(line, self._folder, _prompt(request, line), seconds)
         except OSError as error:
             raise ModelUnavailable(
-                f"{line.words[0]} could not be started: {error.strerror or error}.", hint=_QUEUED
+                f"{line.words[0]} could not be started: {error.strerror or error}.", hint=_TRY
             ) from error
         if status is None:
             raise ModelUnavailable(
                 f"{line.words[0]} gave no answer within {seconds:.3g} s and was ended.",
-                hint=f"Raise llm.deadline_seconds, or choose a faster llm.model. {_QUEUED}",
+                hint=f"Raise llm.deadline_seconds, or choose a faster llm.model. {_TRY}",
             )
         return _completion(line.words[0], status, output, errors)
 
 
 def _prompt(request: LLMRequest, line: CommandLine) -> str:
     """Everything in one text, as a program takes it."""
-    parts = [system_text(request, "json_schema" if line.schema else "text", shown=line.schema)]
+    parts = [system_text(request, "json_schema" if line.keeps_schema else "text", shown=line.keeps_schema)]
     for turn in request.turns:
         tag = "your_answer" if turn.role == "assistant" else "request"
         parts.append(f"<{tag}>\n{turn.text}\n</{tag}>" if len(request.turns) > 1 else turn.text)
@@ -272,19 +272,24 @@ def _completion(program: str, status: int, output: bytes, errors: bytes) -> Comp
     """What the program answered: plain text, or the answer in the JSON that hosts put around it.
 
     Raises:
-        ModelUnavailable: If it failed, or said nothing.
+        ModelUnavailable: If it failed, said nothing, or far too much.
     """
+    if len(output) > _OUTPUT_BYTES:
+        raise ModelUnavailable(
+            f"{program} wrote more than {_OUTPUT_BYTES:,} bytes and was ended.",
+            hint="Run it by hand to see what it prints.",
+        )
     text = output.decode("utf-8", "replace").strip()
     told = _envelope(text)
     failed = status != 0 or bool(told.get("is_error")) or bool(told.get("error"))
     names = word_table(__file__)["envelope"]
     answer = next((told[name] for name in names["answer"] if told.get(name) not in (None, "")), None)
-    if failed or len(output) > _OUTPUT_BYTES or not (text and (answer is not None or not told)):
+    if failed or not (text and (answer is not None or not told)):
         fault = told.get("error") or answer or errors.decode("utf-8", "replace").strip() or text
         why = quoted(fault if isinstance(fault, str) else json.dumps(fault, ensure_ascii=False))
         raise ModelUnavailable(
             f"{program} ended with status {status}: {why}." if why else f"{program} said nothing (status {status}).",
-            hint=f"Run it by hand to see what it lacks: a login, a quota, a newer version. {_QUEUED}",
+            hint=f"Run it by hand to see what it lacks: a login, a quota, a newer version. {_TRY}",
         )
     if answer is not None:
         text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)

@@ -339,8 +339,8 @@ class Endpoint:
             **self.provider.options,
         )
 
-    def unavailable(self, fault: Fault, deadline: Deadline) -> ModelUnavailable:
-        """The error for a fault that was the last; the key is not in it."""
+    def unavailable(self, fault: Fault, deadline: Deadline, purpose: str) -> ModelUnavailable:
+        """The error for a fault that was the last; the key is not in it, nor, but for extractions, that one waits."""
         said = quoted(fault.text if self.key == PLACEHOLDER_KEY else fault.text.replace(self.key, "[key]"))
         if fault.timed_out:
             message = f"{self.model} at {self.where} gave no answer within {deadline.seconds:.3g} s."
@@ -348,18 +348,21 @@ class Endpoint:
             message = f"{self.where} could not be reached or broke off: {said}."
         else:
             message = f"{self.where} answered {fault.status}: {said}"
-        return ModelUnavailable(message, hint=self._hint(fault))
+        hint = self._hint(fault)
+        return ModelUnavailable(message, hint=hint if purpose == "extraction" else hint.removesuffix(_QUEUED).rstrip())
 
     def _hint(self, fault: Fault) -> str:
         key_name = self.provider.key_name
         ending = "it usually ends in /v1" if self.provider.own_url.endswith("/v1") else "it does not end in /v1"
         if fault.timed_out:
             return f"Raise llm.deadline_seconds, or choose a faster llm.model. {_QUEUED}"
+        if fault.status is None and not self.base_url:
+            return f"Check the network and its proxy. {_QUEUED}"
         if fault.status is None:
             return f"Check that the server is running and llm.base_url is right. {_QUEUED}"
         if fault.status == 402 or is_exhausted(fault.text):
             return "Check the balance and limits of the account."
-        if fault.status == 413 or (_TOO_LONG.search(fault.text) and fault.status not in (200, 401, 403)):
+        if fault.status == 413 or (_TOO_LONG.search(fault.text) and fault.status not in (200, 401, 403, 429)):
             return "Lower extraction.prompt_tokens or llm.max_tokens to what the model takes."
         if fault.status >= 500:
             return f"The provider has trouble; wait. {_QUEUED}"
@@ -423,7 +426,7 @@ class RemoteModel:
         try:
             return persist(attempt, deadline, self.retries, self.sleep)
         except AttemptFailed as error:
-            raise endpoint.unavailable(error.fault, deadline) from None
+            raise endpoint.unavailable(error.fault, deadline, request.purpose) from None
 
     def close(self) -> None:
         """Close connections; a later request opens new ones."""

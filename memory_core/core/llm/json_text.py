@@ -49,7 +49,7 @@ def quoted(text: str) -> str:
 
 
 def find_answer(text: str, keys: Collection[str]) -> dict[str, Any]:
-    """The first object in ``text`` that has any of ``keys``, out of whatever it is wrapped in.
+    """The object in the first JSON of ``text`` that holds any of ``keys``: of nested ones, the one with most of them.
 
     Args:
         text: What the model wrote.
@@ -89,7 +89,10 @@ def _without_thoughts(text: str) -> str:
     # Some chat templates swallow the opening mark; but within the answer itself the mark is data.
     rest = text[thought.end() :]
     start = _START.search(text, 0, thought.start())
-    end = _end(text, start.end() - 1) if start else 0
+    try:
+        end = _end(text, start.end() - 1) if start else 0
+    except AnswerUnusable:  # a damaged draft
+        end = None
     if end is None:  # a draft that never closes, or an answer that is cut
         return rest if rest.lstrip().startswith(("{", "[", "`")) else text
     return rest if end <= thought.start() else text

@@ -57,6 +57,11 @@ def file_of(uri: str) -> str:
     return file if line.isdecimal() else uri
 
 
+def profile_of(space: str) -> str:
+    """Where it says who the user of a space is."""
+    return f"{SCHEME}{Scope.USER}/{space}/memories/profile.md"
+
+
 def range_below(place: MemoryUri | str) -> tuple[str, str]:
     """Before and behind all URIs below a place: "0" is the character after "/"."""
     return f"{place}/", f"{place}0"

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from memory_core.core.caches import PrefixCache
-from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
+from memory_core.core.errors import InvalidInput, InvalidUri, NotFound, RunebookError
 from memory_core.core.frozen import frozen
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.index.filter import private_elsewhere
@@ -128,11 +128,12 @@ class Browser:
             whole = limit == -1 and offset == 0
             limit = self._entry_lines(uri_text, line) if whole else 1 if limit == -1 else limit
             offset += line
-        check_range(offset, limit)
         uri = MemoryUri.parse(uri_text)
         text = self.text(uri)
         if text is None:
             if uri.parts and self.files.stat(away := MemoryUri((Scope.ARCHIVE.value, *uri.parts))) is not None:
+                if self.strict and self.is_elsewhere(away, self.files.text(away) or ""):
+                    raise _absent(uri)
                 raise NotFound(
                     f"{str(uri)!r} is archived.", hint=f"Read {away}; runebook archive restore brings it back."
                 )
@@ -183,7 +184,7 @@ class Browser:
     def linked(self, uri: MemoryUri) -> tuple[LinkedMemory, ...]:
         """The memories that a memory relates to, the strongest relations first.
 
-        Those in other spaces, and those private to another project, are not named.
+        Those in other spaces, those private to another project, and those that cannot be read are not named.
         """
         text = self.files.text(self.visible(uri)) if uri.name.endswith(".md") else None
         links = () if text is None else parse(uri, text, None).metadata.links
@@ -191,18 +192,18 @@ class Browser:
         return tuple(sorted((end for end in ends if end is not None), key=lambda end: -end.strength))
 
     def _end(self, link: Link) -> LinkedMemory | None:
-        """The other end of a link as it is now; None where it may not be named."""
+        """The other end of a link as it is now; None where it may not be named, or cannot be read."""
         try:
             uri = MemoryUri.parse(link.uri)
-        except InvalidUri:
+            if not self._may_see(uri):
+                return None
+            text = self.files.text(uri)
+            if text is None and uri.scope is not Scope.ARCHIVE:
+                archived = MemoryUri((Scope.ARCHIVE.value, *uri.parts))
+                text = self.files.text(archived)
+                uri = uri if text is None else archived
+        except RunebookError:  # no address, or a file that cannot be read
             return None
-        if not self._may_see(uri):
-            return None
-        text = self.files.text(uri)
-        if text is None and uri.scope is not Scope.ARCHIVE:
-            archived = MemoryUri((Scope.ARCHIVE.value, *uri.parts))
-            text = self.files.text(archived)
-            uri = uri if text is None else archived
         if text is None:
             return LinkedMemory(str(uri), link.relation, link.strength, "", "gone", link.at)
         if self.is_elsewhere(uri, text):
@@ -341,7 +342,11 @@ def page_of(uri: str, text: str, offset: int = 0, limit: int = -1, limit_chars: 
     Raises:
         InvalidInput: If offset or limit is out of range.
     """
-    check_range(offset, limit)
+    if offset < 0 or limit < -1:
+        raise InvalidInput(
+            f"offset {offset} and limit {limit} are out of range.",
+            hint="offset counts lines from 0; limit is a number of lines, or -1 for all.",
+        )
     total = _ends(text) + (text[-1:] not in ("", "\n"))
     if offset > total or (offset == total and total):
         raise InvalidInput(f"{uri!r} has {total} lines; there is no line {offset}.", hint="Start at a smaller offset.")
@@ -354,19 +359,6 @@ def page_of(uri: str, text: str, offset: int = 0, limit: int = -1, limit_chars: 
     elif end == total and text.endswith("\n"):
         content += "\n"
     return ReadResult(uri, content, offset, total, end if end < total else None)
-
-
-def check_range(offset: int, limit: int) -> None:
-    """Refuse lines that no text has.
-
-    Raises:
-        InvalidInput: If offset or limit is out of range.
-    """
-    if offset < 0 or limit < -1:
-        raise InvalidInput(
-            f"offset {offset} and limit {limit} are out of range.",
-            hint="offset counts lines from 0; limit is a number of lines, or -1 for all.",
-        )
 
 
 def _ends(text: str) -> int:

@@ -88,7 +88,7 @@ class ContextRequest:
 
     Attributes:
         now: Aware.
-        project: Whose private memories may be shown.
+        project: The project at hand; private memories of others are left out.
         query: What was asked outright; never blank.
         said: The user's messages, oldest first; the last ones are the query where none is given.
         session_id: The session's folder name; without one nothing is remembered between calls.
@@ -129,7 +129,7 @@ Fit = Callable[[ContextPack, int], int | None]
 
 
 @dataclass(slots=True)
-class _Gathered:
+class _ContextParts:
     """Candidates of each part, best first, no URI twice; and what to tell the caller."""
 
     parts: dict[str, list[Piece]]
@@ -139,7 +139,10 @@ class _Gathered:
     repeated: int = 0
 
     def add(self, pieces: Iterable[Piece | None], *, again: bool = False, told: bool = True) -> None:
-        """Add what is there, not yet among them, and new to the session; ``told``: what is known is counted."""
+        """Add what is there, not yet among them, and new to the session.
+
+        ``again``: also what the session has; ``told``: count what is left out because the session has it.
+        """
         for piece in pieces:
             if piece is None or piece.uri in self.taken:
                 continue
@@ -289,9 +292,9 @@ class ContextEngine:
             return replace(result, notes=(*result.notes, *notes))
         return result
 
-    def _gather(self, request: ContextRequest, find: Find, seen: Mapping[str, str], silent: bool) -> _Gathered:
+    def _gather(self, request: ContextRequest, find: Find, seen: Mapping[str, str], silent: bool) -> _ContextParts:
         reader = self._reader(request.project)
-        gathered = _Gathered({}, [], set(), seen)
+        gathered = _ContextParts({}, [], set(), seen)
         sought = words_sought("\n".join(request.questions(self._config.query_messages))[-_QUERY_CHARS:])
         gathered.add(reader.profile(self._owner_names, sought), told=False)
         gathered.taken.add(reader.profile_uri)
@@ -313,7 +316,7 @@ class ContextEngine:
         if request.questions(self._config.query_messages):
             self._recall(request, reader, find, gathered, sought, opening=first and self._config.implicit_recall)
         else:
-            hot = self._recalls.hot(None, request.project)[:_HOT_LIMIT]
+            hot = self._recalls.hot(_HOT_LIMIT, request.project)
             gathered.add(reader.memory(memory.uri) for memory in hot)
         if first:
             tastes = self._recalls.always_on(_TASTES_LIMIT, request.project, request.now, tastes=True)
@@ -326,12 +329,12 @@ class ContextEngine:
         request: ContextRequest,
         reader: PieceReader,
         find: Find,
-        gathered: _Gathered,
+        gathered: _ContextParts,
         sought: re.Pattern[str] | None,
         *,
         opening: bool,
     ) -> None:
-        """Memories and pages of conversations for a question; at a session's start also lessons, cases and skills."""
+        """Memories and turns of conversations for a question; at a session's start also lessons, cases and skills."""
         config = self._config
         found = recall(
             find,
@@ -417,7 +420,7 @@ def _format(request: ContextRequest, budget: int) -> Format:
     return SimulatedCalls("anthropic" if request.form == "messages-anthropic" else "openai", question)
 
 
-def _told(gathered: _Gathered, asked_tokens: int, packed_tokens: int) -> tuple[str, ...]:
+def _told(gathered: _ContextParts, asked_tokens: int, packed_tokens: int) -> tuple[str, ...]:
     """The notes of a pack."""
     notes = list(gathered.notes)
     if gathered.repeated:
@@ -427,7 +430,7 @@ def _told(gathered: _Gathered, asked_tokens: int, packed_tokens: int) -> tuple[s
     return tuple(notes)
 
 
-def _at_hand(request: ContextRequest, reader: PieceReader, find: Find, gathered: _Gathered) -> None:
+def _at_hand(request: ContextRequest, reader: PieceReader, find: Find, gathered: _ContextParts) -> None:
     """What is known of the skill and the tools at hand."""
     if request.skill is not None:
         uri = reader.named("skills", request.skill)

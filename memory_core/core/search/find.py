@@ -29,11 +29,11 @@ from memory_core.core.index.filter import (
 from memory_core.core.index.tokenizer import query_terms, says_something
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.results import FindResult, Hit, Similar
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.uri import MemoryUri, profile_of
 from memory_core.core.search.candidates import CandidateSearch, Sought
 from memory_core.core.search.fusion import Calibration, jaccard
 from memory_core.core.search.owner import OwnersQuestion, names_of, read_question
-from memory_core.core.search.ranking import RANKS, Judge, Lookup, Ranking, asks_of_past, hit_of, in_turns, rank_hits
+from memory_core.core.search.ranking import RANKS, Judge, Lookup, Ranking, asks_of_past, hit_of, interleaved, rank_hits
 from memory_core.core.search.subquestions import subquestions
 from memory_core.core.text.analysis import distinct_words
 from memory_core.core.text.language import is_small_talk
@@ -122,7 +122,7 @@ class Retriever:
                 for question, meaning in zip(asked, vectors, strict=True)
             ]
         lists = [hits for hits, _ in parts]
-        kept = sorted(in_turns(lists)[:limit], key=lambda hit: -hit.score) if len(lists) > 1 else lists[0][:limit]
+        kept = sorted(interleaved(lists)[:limit], key=lambda hit: -hit.score) if len(lists) > 1 else lists[0][:limit]
         if vectors[0] and self._indexer.vectors.trouble is not None:
             notes.append("the vector server is not used for now; nearness in meaning was computed here, exactly")
             self._indexer.wake()
@@ -220,11 +220,12 @@ class Retriever:
             distinct words where that is more or there is no vector.
         """
         self._indexer.follow()
-        return [self._near(text[:_SIMILAR_CHARS], limit, project) if text.strip() else () for text in texts]
+        deadline = time.monotonic() + self._config.embedding.wait_seconds  # of all of them together
+        return [self._near(text[:_SIMILAR_CHARS], limit, project, deadline) if text.strip() else () for text in texts]
 
-    def _near(self, text: str, limit: int, project: ProjectScope) -> tuple[Similar, ...]:
+    def _near(self, text: str, limit: int, project: ProjectScope, deadline: float) -> tuple[Similar, ...]:
         asked = OwnersQuestion(text, rest=text, ways=(text,))
-        vectors = self._meaning(asked, [], time.monotonic() + self._config.embedding.wait_seconds)
+        vectors = self._meaning(asked, [], deadline)
         with self._catalog.reading():
             condition = all_of([compile_filter(_MEMORIES), self._seen(project)])
             evidence = self._candidates.gather(Sought(asked, vectors, condition, limit)).evidence
@@ -257,7 +258,7 @@ class Retriever:
     @property
     def profile_uri(self) -> str:
         """Where it says who the user is."""
-        return f"viking://user/{self._config.user_space}/memories/profile.md"
+        return profile_of(self._config.user_space)
 
     def owner_names(self, profile: str | None = None) -> tuple[str, ...]:
         """The names of the user whose memories these are, the usual one first; none where nobody said one.

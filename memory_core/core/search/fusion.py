@@ -133,8 +133,8 @@ class Question:
         mass: Sum of the idf of its ``DECISIVE_TERMS`` rarest terms; 0.0 without terms.
         terms: How many terms it has.
         known_terms: How many of them any document holds.
-        words: How much it says, in words that nobody uses: a common word counts in proportion to its idf, a
-            pair of Chinese characters half.
+        words: How many words it counts as: a word that no document holds is 1, a common one less, a pair of Chinese
+            characters half.
         documents: How many documents were searched, >= 0.
         lone: Whether a sentence says but one word that is no grammar: it then tells half where meaning does not
             bear it out, since "live" stands in "live more healthily" too.
@@ -154,7 +154,7 @@ class Question:
 
 #: What telling of a topic weighs, as an idf: as much as a word that one memory in fifteen holds.
 TOPIC_IDF = 2.7
-#: A topic says more than a word does: it was asked for in some, and is told in many.
+#: A topic counts as one and a half words.
 _TOPIC_WORDS = 1.5
 #: What a topic alone is taken to be of a question: words of it stand in much that does not answer.
 _LONE_TOPIC_SHARE = 0.6

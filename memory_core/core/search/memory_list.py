@@ -351,6 +351,7 @@ class MemoryList:
             if wanted.active
             else Condition(f"NOT {is_used.sql}", is_used.parameters),
             _holding(words, wanted.project) if (words := _distinct(wanted.words)) else None,
+            not_private_elsewhere(wanted.project) if wanted.tags or wanted.category is not None else None,
         ]
         return all_of(parts) or ANYTHING
 

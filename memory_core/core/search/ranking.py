@@ -302,7 +302,10 @@ def _relevant(gathered: Gathered, ranking: Ranking) -> list[tuple[Evidence, Scor
 def _promising(
     relevant: list[tuple[Evidence, Score]], ranking: Ranking, judge: Judge | None
 ) -> list[tuple[Evidence, Score]]:
-    """Those that can still come among the first: all where time and importance decide, else the best by far enough."""
+    """All, where time and importance decide; else the best by match.
+
+    Whatever holds a phrase, an identifier or a rare word is among them.
+    """
     if ranking.rank not in ("relevance", "balanced"):
         return relevant
     count = max(_LEAST_RANKED, _RANKED_TIMES * ranking.limit, judge.candidates if judge is not None else 0)
@@ -374,7 +377,7 @@ def _placed(ranked: Sequence[_Ranked], limit: int) -> list[_Ranked]:
     return chosen
 
 
-def in_turns(lists: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
+def interleaved(lists: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
     """The first of each list, then the second; each hit once, its better score, and none that another stands for."""
     score: dict[str, float] = {}
     for hit in (hit for hits in lists for hit in hits):
@@ -396,7 +399,8 @@ def _hit(found: _Ranked, ranking: Ranking) -> Hit:
     if found.judged is not None:
         why["rerank"] = found.judged
     if ranking.rank != "relevance":
-        why |= {"recency": decay(found.age_days, ranking.rate_per_day), "salience": entry.salience}
+        rate_per_day = 1.0 / RECENCY_DAYS if ranking.rank == "weighted" else ranking.rate_per_day
+        why |= {"recency": decay(found.age_days, rate_per_day), "salience": entry.salience}
     candidate = found.evidence.candidate
     speaks = {
         "exact": float(found.evidence.exact),

@@ -90,7 +90,7 @@ class HotMemories:
 
         Args:
             limit: At most; None means all that are hot.
-            project: Whose private memories may be among them.
+            project: The project at hand; private memories of others are left out.
         """
         self.indexer.follow()
         with self._guard:

@@ -102,7 +102,7 @@ def test_a_batch_file_of_windows_is_given_no_json_on_its_command_line(
     monkeypatch.setattr("memory_core.core.llm.command_model.shutil.which", lambda _name: r"C:\npm\claude.CMD")
     request = LLMRequest("", (Turn("user", "?"),), _SCHEMA, "Place", 256)
     line = command_line(("claude-code",), "", request, tmp_path)
-    assert not line.schema
+    assert not line.keeps_schema
     assert not [word for word in line.words if set(word) & set('"%&|<>^')]
 
 
@@ -136,12 +136,23 @@ def test_the_json_that_hosts_put_around_an_answer_is_taken_off(
         ('print(\'{{"error": {{"message": "quota"}}}}\')', "quota"),
         ("", "said nothing"),
         ("import sys; sys.exit('no login')", "no login"),
-        ("import sys\nwhile True: sys.stdout.write('x' * 65536)", "xxx"),
+        ("import sys\nwhile True: sys.stdout.write('x' * 65536)", "wrote more than [0-9,]+ bytes"),
     ],
 )
 def test_a_program_that_fails_says_why(tmp_path: Path, script: str, why: str) -> None:
     with pytest.raises(ModelUnavailable, match=why):
         asked(tmp_path, program(tmp_path, "claude", "#!{python}\n" + script))
+
+
+def test_calls_that_are_used_up_and_a_program_that_is_missing_name_no_conversation(tmp_path: Path) -> None:
+    config = LLMConfig(provider="command", command=(program(tmp_path, "mine"),), calls_per_day=1)
+    asked_for = LLMRequest("", (Turn("user", "?"),), {}, "", 256, purpose="chat")
+    with pytest.raises(ModelUnavailable, match="used up") as caught:
+        CommandModel(config, tmp_path / "aside", lambda _limit: False).complete(asked_for, 60.0)
+    assert caught.value.hint == "Raise llm.calls_per_day, or wait until tomorrow."
+    with pytest.raises(ModelUnavailable, match="not found") as caught:
+        asked(tmp_path, str(tmp_path / "absent"))
+    assert "conversation" not in caught.value.hint
 
 
 def test_a_command_is_one_line_or_a_list(tmp_path: Path) -> None:

@@ -264,6 +264,21 @@ def test_retries_end_with_their_number_and_at_the_endpoints_own_word(side: Side)
     assert len(requests) == 1
 
 
+def test_a_rate_limit_in_tokens_is_waited_for(side: Side) -> None:
+    error, _ = side.fail(failure(429, "Too many tokens, please wait before trying again."), retries=0)
+    assert error.hint.startswith("Wait")
+
+
+def test_no_conversation_waits_where_none_was_to_be_extracted(side: Side) -> None:
+    asked = replace(request(), purpose="chat")
+    for fault in (failure(503), failure(429), reset()):
+        with StandIn([fault]) as server, pytest.raises(ModelUnavailable) as caught:
+            side.client(server, retries=0).complete(asked, 20.0)
+        assert caught.value.hint
+        assert "extract" not in caught.value.hint
+        assert "conversation" not in caught.value.hint
+
+
 @pytest.mark.parametrize("fault", [fall_silent(), dripping()], ids=["silent", "dripping"])
 def test_the_deadline_holds_whatever_the_connection_does(side: Side, fault: Reply) -> None:
     side.ask(side.answer())  # loads the SDK
@@ -283,6 +298,18 @@ def test_a_server_that_is_not_there_is_named(side: Side) -> None:
     assert server.url in caught.value.message
     assert "llm.base_url" in caught.value.hint
     assert len(side.waits) == 1
+
+
+def test_a_provider_that_is_not_reached_points_to_the_network(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    client = RemoteModel(side.provider, "m", environment={f"{side.provider.upper()}_API_KEY": KEY}, retries=0)
+    side.clients.append(client)
+    with pytest.raises(ModelUnavailable, match="could not be reached") as caught:
+        client.complete(request(), 20.0)
+    assert caught.value.hint.startswith("Check the network and its proxy.")
 
 
 # Faults that stay ----------------------------------------------------------------------------------------------------

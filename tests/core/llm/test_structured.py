@@ -70,6 +70,7 @@ SHAPES = {
     "a closing brace too many": lambda a: f"{compact(a)}}}",
     "thinking before": lambda a: f'<think>Maybe {{"reasoning": "draft"}}?</think>\n<think>b</think>{compact(a)}',
     "thinking without its opening mark": lambda a: f'Let me see {{"reasoning": "draft"}}</think>{compact(a)}',
+    "a damaged draft before": lambda a: f'Draft: {{"reasoning": ["draft"}} no.</think>{compact(a)}',
     "array": lambda a: compact([a, {"reasoning": "second"}]),
     "array with strangers": lambda a: compact([1, "x", {"other": 1}, a]),
     "JSON in a string twice": lambda a: compact(compact(compact(a))),

@@ -19,7 +19,7 @@ from memory_core.core.memory.requests import (
     TreeRequest,
 )
 from memory_core.runebook import Runebook
-from tests.stores import files_below, remember
+from tests.stores import by_hand, files_below, remember
 
 USER = "viking://user/default/memories"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -142,6 +142,32 @@ def test_a_link_out_of_the_store_is_not_followed(memory: Runebook, tmp_path: Pat
         with pytest.raises(InvalidUri):
             memory.read(ReadRequest(f"{USER}/notes/{name}"))
     assert memory.ls(ListRequest(f"{USER}/notes")).entries == ()
+
+
+def test_a_memory_is_read_though_one_that_it_relates_to_cannot_be(memory: Runebook, tmp_path: Path) -> None:
+    (tmp_path / "outside.md").write_text("secret", encoding="utf-8")
+    away = write(tmp_path, "away.md", "Away.")
+    near = remember(memory, "Near.", "facts", topic="near")
+    far = remember(memory, "The ferry leaves at noon.", "facts", topic="far")
+    links = [{"uri": uri, "relation": "supports"} for uri in (away, near)]
+    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": far, "links": links}]}))
+    path = tmp_path / "user/default/memories/notes/away.md"
+    path.unlink()
+    path.symlink_to(tmp_path / "outside.md")
+    found = memory.read(ReadRequest(far))
+    assert "The ferry leaves at noon." in found.content
+    assert [link.uri for link in found.links] == [near]
+
+
+def test_what_is_archived_and_private_elsewhere_is_not_there_for_a_strict_reader(
+    memory: Runebook, tmp_path: Path
+) -> None:
+    for name, private in (("a", "true"), ("b", "false")):
+        trailer = f'<!-- MEMORY_FIELDS\n{{"project": "acme", "private": {private}}}\n-->\n'
+        by_hand(tmp_path, f"archive/user/default/memories/notes/{name}.md", f"Pay.\n\n{trailer}")
+    for project, name, said in (("other", "a", "nothing at"), ("acme", "a", "archived"), ("other", "b", "archived")):
+        with pytest.raises(NotFound, match=said):
+            memory.browser.seen_from(project, strict=True).read(f"{USER}/notes/{name}.md")
 
 
 # ls and tree

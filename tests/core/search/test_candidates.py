@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memory_core.core.config import SearchConfig
+from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
 from memory_core.core.errors import EmbeddingFailed
 from memory_core.core.index.encoder import Scale
 from memory_core.core.memory.project import ProjectScope
@@ -72,6 +74,21 @@ def found(memory: Runebook, query: str, **arguments: Any) -> list[str]:
     return [hit.uri for hit in memory.find(FindRequest(query, rank="relevance", now=NOW, **arguments)).hits]
 
 
+# By a link
+
+
+@pytest.mark.parametrize("linked", ["Priscilla mends barometers by hand.", "Priscilla mends library barometers."])
+def test_what_is_linked_to_the_best_candidate_stays_behind_it(memory: Runebook, linked: str) -> None:
+    memory.indexer.embedder = None
+    others = [f"The library opens at nine, {number}." for number in range(30)]
+    best, other, *_ = remember(memory, "Priscilla of Shenzhen mends barometers.", linked, *others)
+    query = "Which telescope, compass, globe, lantern, sextant or chart is of Shenzhen, or of a library?"
+    hits = memory.find(FindRequest(query, rank="relevance", now=NOW)).hits
+    assert [hit.uri for hit in hits[:2]] == [best, other]
+    assert hits[1].why["linked"] > 0.0
+    assert hits[1].score <= 0.85 * hits[0].score + 1e-4
+
+
 # By meaning
 
 
@@ -113,6 +130,25 @@ def test_a_question_in_either_person_counts_by_the_nearer(memory: Runebook) -> N
     assert hit.why["semantic"] > 0.9
     (hit,) = memory.find(FindRequest("where did the user put that", rank="relevance", now=NOW)).hits
     assert hit.why["semantic"] > 0.9
+
+
+def test_texts_that_are_compared_together_wait_for_the_model_once(tmp_path: Path) -> None:
+    waits: list[float] = []
+
+    class Loading(TopicEmbedder):
+        def ready(self, timeout_seconds: float = 0.0) -> bool:
+            if threading.current_thread() is threading.main_thread():  # others embed beside it
+                waits.append(timeout_seconds)
+                time.sleep(timeout_seconds)  # the whole time that it is given
+            return False
+
+    embedding = EmbeddingConfig(provider="none", wait_seconds=0.02)
+    with open_memory(Config(home=tmp_path, embedding=embedding)) as memory:
+        (uri,) = remember(memory, "A feline sleeps on the sofa.")
+        memory.indexer.embedder = Loading()
+        (near,), *_ = memory.retriever.near(["A feline sleeps.", "A motor.", "猫"])
+        assert near.uri == uri
+    assert waits[1:] == [0.0, 0.0]
 
 
 def test_the_nearest_passage_of_a_long_memory_counts(memory: Runebook) -> None:

@@ -12,7 +12,8 @@ import pytest
 from memory_core.core.config import RetrieveConfig
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
-from memory_core.core.memory.results import ContextPack
+from memory_core.core.memory.results import ContextPack, FindResult, merge_results
+from memory_core.core.search.context_sources import recall
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.stores import remember, words_only
@@ -103,6 +104,13 @@ def test_an_empty_store_gives_an_empty_pack(memory: Runebook) -> None:
     pack = memory.retrieve(RetrieveRequest("zebra"))
     assert (pack.parts, pack.text, pack.tokens) == ((), "", 0)
     assert pack.notes == ("nothing relevant to the question is stored",)
+
+
+def test_that_nothing_was_found_is_said_once_and_takes_no_other_note_with_it() -> None:
+    nothing = "nothing relevant is stored; try other words, or look around with tree"
+    spaces = [FindResult((), (), (), (nothing,)), FindResult((), (), (), ("searched by words only", nothing))]
+    found = recall(lambda *_: merge_results(spaces, 9), ["zebra"], 5, 5, None)
+    assert found.notes == ("searched by words only", "nothing relevant to the question is stored")
 
 
 def test_the_profile_comes_once_even_when_it_is_also_found(filled: Runebook) -> None:

@@ -21,7 +21,16 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
     config = Config.model_validate({"home": tmp_path_factory.mktemp("memory_list"), **settings})
     with open_memory(config) as opened:
         secret = "Lin's salary is secret 林的工资保密"
-        remember(opened, secret, "facts", topic="Lin", project="acme", private=True)
+        remember(
+            opened,
+            secret,
+            "facts",
+            topic="Lin",
+            project="acme",
+            private=True,
+            category="pay",
+            metadata={"tags": ["pay"]},
+        )
         remember(opened, "The build takes 20 minutes", "facts", project="acme")
         remember(opened, "码头三月关闭 The pier is closed", title="Pier", metadata={"expires_at": "2020-03-31"})
         remember(opened, "100% of _all_ [things]", title="Signs", priority="high")
@@ -43,6 +52,14 @@ def test_what_is_private_to_a_project_is_named_but_not_told(memory: Runebook) ->
     assert names(memory, words="保密") == []
     told = memory.entries(EntryFilter(project="acme", words="保密")).entries
     assert [entry.abstract for entry in told] == ["Lin's salary is secret 林的工资保密"]
+
+
+@pytest.mark.parametrize("wanted", [{"tags": ("pay",)}, {"category": "pay"}])
+def test_tags_and_category_of_what_is_private_elsewhere_find_nothing(
+    memory: Runebook, wanted: dict[str, object]
+) -> None:
+    assert names(memory, **wanted) == []
+    assert names(memory, project="acme", **wanted) == ["Lin"]
 
 
 def test_what_is_past_its_time_is_not_in_use(memory: Runebook) -> None:

@@ -49,6 +49,7 @@ def test_weighted_counts_from_creation_while_never_used(memory: Runebook) -> Non
     (hit,) = memory.find(FindRequest("garage code", rank="weighted", now=NOW)).hits
     match = 0.6 * hit.why["lexical"] * 0.4 / 0.5  # the speaker's share is part of the whole
     assert hit.score == pytest.approx(match + 0.2 * 2.718281828**-0.5 + 0.2 * 0.5, abs=2e-3)
+    assert hit.why["recency"] == pytest.approx(2.718281828**-0.5, abs=1e-3)
 
 
 # What is named exactly
