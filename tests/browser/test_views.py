@@ -304,7 +304,7 @@ def test_a_conversation_opens_at_the_line_that_was_asked_for(tab: Page) -> None:
     assert wanted.get_attribute("data-line") == "2"
     assert "by the wall" in wanted.inner_text()
     assert "#3" in wanted.inner_text()  # people count from 1
-    assert "the link points here" in wanted.inner_text()
+    assert "linked message" in wanted.inner_text()
     tab.wait_for_function("() => document.activeElement?.dataset.line === '2'")
     assert tab.locator(".segment").count() >= 2
 

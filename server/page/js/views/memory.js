@@ -78,7 +78,7 @@ function entryView(first, path, signal) {
     h('div', { class: 'memory-columns' },
       h('div', { class: 'stack wide' }, body,
         told.length > 0 && section(t(made ? 'memory.totals' : 'memory.fields'), fieldTable(told, made && 'numbers')),
-        entry.memory_type && section(t('memory.relations'), relations(entry.links), entry.editable !== false && h('p', {}, h('a', { href: href('/graph', { around: entry.uri }), dataset: { testid: 'to-graph' } }, t('graph.open')))),
+        entry.memory_type && section(t('memory.relations'), relations(entry.links), entry.editable !== false && h('p', {}, h('a', { href: href('/graph', { around: entry.uri }), dataset: { testid: 'to-graph' } }, t(entry.links?.length ? 'graph.open' : 'graph.connect')))),
         entry.memory_type && section(t('memory.sources'), sources(entry), edited),
         section(t('memory.history'), past),
         h('details', { class: 'raw-file', dataset: { testid: 'raw' } },
