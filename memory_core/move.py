@@ -9,6 +9,7 @@ all texts are read back and compared by hash.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +95,7 @@ def _to_database(source: Runebook, url: str) -> Moved:
             _expect_empty(target_rows, url)
             commits = _copy(source_rows, target_rows, _tables(source.store.ledger))
             (files,) = target_rows.execute("SELECT count(*) FROM files").fetchone()
-    return Moved(url.partition("?")[0], files, commits, *tokens)
+    return Moved(_shown(url), files, commits, *tokens)
 
 
 def _to_folder(source: Runebook, target: Path) -> Moved:
@@ -147,11 +148,16 @@ def _expect_one_user(source: Runebook) -> None:
         )
 
 
+def _shown(url: str) -> str:
+    """A database's address without its password and options."""
+    return re.sub(":[^@/]*@", "@", url, count=1).partition("?")[0]
+
+
 def _expect_empty(there: Any, url: str) -> None:
     for table in ("commits", "extractions"):
         if there.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None:
             raise InvalidInput(
-                f"{url.partition('?')[0]} holds memories of this user already.",
+                f"{_shown(url)} holds memories of this user already.",
                 hint="Name another database, or another user_space.",
             )
 

@@ -100,8 +100,12 @@ class OpenedStore:
             config.root, partial(identify, self.registry), examine=partial(file_problems, self.registry), step=step
         )
         state = store.files.state
-        vectors, embedder = open_vectors(config.index, state), open_embedder(config.embedding)
-        catalog = Catalog(state / INDEX_NAME)
+        try:
+            vectors, embedder = open_vectors(config.index, state), open_embedder(config.embedding)
+            catalog = Catalog(state / INDEX_NAME)
+        except BaseException:
+            store.close()
+            raise
         return store, Indexer(store.ledger, catalog, self.registry, embedder, vectors, features)
 
     def users(self) -> list[str]:

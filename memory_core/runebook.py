@@ -107,7 +107,11 @@ def open_memory(
     opened = open_store(config, registry, features, step, llm)
     memory = Runebook(config, opened, features=features, owner=True)
     if config.prompt_dirs:
-        _ = memory.extractor  # what is wrong with a template is said now
+        try:
+            _ = memory.extractor  # what is wrong with a template is said now
+        except BaseException:
+            memory.close()
+            raise
     return memory
 
 

@@ -1,8 +1,8 @@
 """``runebook``: the command line, for a person and for a model with a shell.
 
 Every command prints readable text, or JSON with ``--json``; errors go to stderr with the next step and exit
-status 1 (2 for a wrong command line). Owned here: which module has which command; what a command does is in
-``commands``. Only the module of the command that is run is imported: a host waits for its hooks.
+status 1 (2 for a wrong command line, 1 for that of a hook). Owned here: which module has which command; what a command
+does is in ``commands``. Only the module of the command that is run is imported: a host waits for its hooks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if os.environ.get(ASIDE) and words[:1] and words[0] in _ASIDE:
         return 0
-    arguments = command_line(next(iter(words), "")).parse(words)
+    try:
+        arguments = command_line(words[0]).parse(words)
+    except SystemExit as end:
+        if words[0] == "hook" and end.code:  # to a host 2 means that the event is blocked
+            return 1
+        raise
     if getattr(arguments, "answers_alone", False):  # a hook: it never fails, and keeps its own log
         return int(arguments.run(arguments))
     _log_to_stderr()

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.errors import InvalidInput
+from memory_core.core.config import EmbeddingConfig, IndexConfig
+from memory_core.core.errors import ConfigInvalid, InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status
 from memory_core.runebook import Runebook, open_memory
@@ -53,6 +54,26 @@ def test_closing_twice_is_harmless_and_everything_is_there_after_reopening(tmp_p
     with open_memory(words_only(tmp_path)) as reopened:
         assert "斑马" in reopened.read(ReadRequest(uri)).content
         assert [hit.uri for hit in reopened.find(FindRequest("斑马")).memories] == [uri]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"embedding": EmbeddingConfig(provider="sentence-transformers", model="")},
+        {"index": IndexConfig(mode="http", url="nonsense")},
+        {"prompt_dirs": ("prompts",)},
+    ],
+    ids=["model", "address", "template"],
+)
+def test_a_store_that_a_wrong_setting_keeps_shut_leaves_nothing_open(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "final.md").write_text("{no_such_variable}", encoding="utf-8")
+    if "prompt_dirs" in wrong:
+        wrong = {"prompt_dirs": (tmp_path / "prompts",)}
+    before = threading.enumerate()
+    with pytest.raises(ConfigInvalid):
+        open_memory(words_only(tmp_path / "home").model_copy(update=wrong))
+    assert [thread.name for thread in threading.enumerate() if thread not in before] == []
 
 
 def test_increments_of_many_threads_are_all_counted(tmp_path: Path) -> None:

@@ -372,7 +372,7 @@ def report(state: Path, event: str, message: str) -> None:
     A line says when, at which event and why; nothing of what was said or remembered. Never raises, and makes no store.
     """
     shown = _UNPRINTABLE.sub(" ", message).strip()[:_LINE_CHARS]
-    with suppress(OSError, ValueError):  # there may be no stderr
+    with suppress(AttributeError, OSError, ValueError):  # there may be no stderr
         sys.stderr.write(f"runebook hook {event}: {shown}\n")
     line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {event}: {shown}\n".encode()
     with suppress(OSError):  # one write each: hooks run at the same time

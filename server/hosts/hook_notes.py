@@ -4,7 +4,8 @@
 done, so whatever ends a hook, the next hook or server stores what it left; storing a conversation twice stores it once.
 ``private``: a time of which nothing is kept. A hook is a process of its own and knows nothing of a server's connection,
 so a server that is told to keep nothing notes since when, until when and in which folder; what a transcript holds of
-that time and folder is passed over. A server that ended meanwhile ended its private mode. The standard library alone.
+that time and folder is passed over. A server that ended meanwhile ended its private mode; whether one of another
+container did cannot be asked, and after a week it counts as ended. Imports little: a host waits.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from typing import Any, NamedTuple
 
 from server.private_file import make_private, write_json
 
-_LIMIT_BYTES = 16 * 1024 * 1024
 #: More conversations than this do not wait: the oldest ones go.
 _COUNT_LIMIT = 1_000
 #: A conversation that cannot be stored in so long never will be.
 _PENDING_SECONDS = 14 * 86_400.0
 _PRIVATE_SECONDS = 60 * 86_400.0
+#: A private mode that began so long ago is over, where its server's process cannot be asked.
+_UNASKED_SECONDS = 7 * 86_400.0
 
 
 class Pending(NamedTuple):
@@ -134,6 +136,8 @@ def note_private(state: Path, folder: str, client: int, *, private: bool, now: f
         private: Whether nothing is kept.
         now: In seconds since 1970; default the clock's.
     """
+    from server.local.channel import this_node  # not on the way of a hook
+
     place = _folder(state, "private")
     at = time.time() if now is None else now
     whose = f"{os.getpid()}-{client}-"
@@ -141,7 +145,7 @@ def note_private(state: Path, folder: str, client: int, *, private: bool, now: f
         make_private(place)
         is_on = [path for path in place.glob(f"{whose}*.json") if _read(path)["until"] is None]
         if private and not is_on:
-            facts = {"pid": os.getpid(), "since": at, "until": None, "folder": folder}
+            facts = {"pid": os.getpid(), "node": this_node(), "since": at, "until": None, "folder": folder}
             write_json(place / f"{whose}{int(at * 1e6)}.json", facts)
         for path in () if private else is_on:
             write_json(path, {**_read(path), "until": at})
@@ -156,7 +160,7 @@ def _private_times(state: Path) -> Iterator[tuple[float, float, str]]:
     for path in _notes(state, "private"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             note = _read(path)
-            if note["until"] is None and not _runs(int(note["pid"])):
+            if note["until"] is None and _is_over(note):
                 note["until"] = time.time()
                 write_json(path, note)
             until = float("inf") if note["until"] is None else float(note["until"])
@@ -170,13 +174,29 @@ def _same(folder: str, other: str) -> bool:
     """Whether a server of one folder may be the one that serves a host in the other."""
     if not folder or not other:
         return True
-    one, two = (os.path.normcase(os.path.abspath(each)) for each in (folder, other))  # noqa: PTH100 - no file is asked
+    one, two = _real(folder), _real(other)
     return one == two or one.startswith(two.rstrip(os.sep) + os.sep) or two.startswith(one.rstrip(os.sep) + os.sep)
 
 
+def _real(folder: str) -> str:
+    """A folder by one name, whichever link leads there."""
+    try:
+        return os.path.normcase(os.path.realpath(folder))
+    except ValueError:  # no path of this system
+        return folder
+
+
+def _is_over(note: Mapping[str, Any]) -> bool:
+    """Whether the private mode of an open note ended with its server; where that cannot be asked its age decides."""
+    from server.local.channel import this_node  # seldom on the way of a hook
+
+    # A process number means something in one container only, and on Windows asking would end the process.
+    if os.name == "posix" and note.get("node") in (None, this_node()):
+        return not _runs(int(note["pid"]))
+    return time.time() - float(note["since"]) > _UNASKED_SECONDS
+
+
 def _runs(pid: int) -> bool:
-    if os.name != "posix":
-        return True  # asking would end it there; its server notes the end itself
     try:
         os.kill(pid, 0)
     except OSError as error:
@@ -196,8 +216,7 @@ def _notes(state: Path, kind: str) -> list[Path]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    with path.open("rb") as stream:
-        value = json.loads(stream.read(_LIMIT_BYTES + 1))
+    value = json.loads(path.read_bytes())
     if not isinstance(value, dict):
         raise TypeError("it is no object")
     return value

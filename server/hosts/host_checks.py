@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
 from memory_core.core.errors import RunebookError
-from server.hosts.host_files import Edit, Hooks, Rules, Server, edits_in
+from server.hosts.host_files import Edit, Hooks, Rules, Server, edits_in, own_options
 from server.hosts.host_setup import Wanted, plan
 from server.hosts.host_table import Host, Machine
 
@@ -89,7 +89,7 @@ def checks(host: Host, machine: Machine, wanted: Wanted) -> Iterator[Check]:
         except RunebookError as error:
             unreadable.append((path, error))
     servers = [(path, edit.entry) for path, edit in there if isinstance(edit, Server)]
-    again = _installation(host, wanted, servers[0][1].get("args", []) if servers else [])
+    again = _installation(host, wanted, own_options(servers[0][1]) if servers else [])
     for path, found in unreadable:
         yield Check("configuration", State.FAILED, str(path), found.message, f"{found.hint} Then: {again}")
     if not servers:
@@ -116,14 +116,13 @@ def checks(host: Host, machine: Machine, wanted: Wanted) -> Iterator[Check]:
     yield from _rules(host, machine, wanted, files, there, again)
 
 
-def _installation(host: Host, wanted: Wanted, arguments: Sequence[str]) -> str:
+def _installation(host: Host, wanted: Wanted, options: Sequence[str]) -> str:
     """The command that installs the server in this host again, with the options that it has there.
 
     In a project these may be anybody's: there with the options that were given.
     """
     if wanted.project is not None:
         return shlex.join(["runebook", "install", host.name, f"--project={wanted.project}", *wanted.options])
-    options = [word for word in map(str, arguments) if word.startswith("--")]
     return shlex.join(["runebook", "install", host.name, *options])
 
 

@@ -31,7 +31,8 @@ _OURS = r"(?:^|[\\/\s\"'])(?:runebook(?:\.exe)?|server\.cli)[\"']?"
 #: The program by its own name, or through uvx, pipx or Python; and a command line of one of its hooks.
 _PROGRAM = re.compile(rf"{_OURS}(?=\s|$)", re.IGNORECASE)
 _HOOK = re.compile(rf"{_OURS}\s+hook\s+[a-z-]+", re.IGNORECASE)
-_BLOCK = re.compile(rf"(?:\r?\n)?{RULES}(?:\r?\n)?", re.DOTALL)
+#: With a blank line above, which was put there with it, and the end of its last line.
+_BLOCK = re.compile(rf"(?:(?<=\n)\r?\n)?{RULES}(?:\r?\n)?", re.DOTALL)
 
 
 class Edit(Protocol):
@@ -353,6 +354,14 @@ def starts_us(entry: Mapping[str, Any]) -> bool:
     if not isinstance(command, str) or not isinstance(arguments, list) or "serve" not in arguments:
         return False
     return any(_PROGRAM.search(part) for part in (command, *arguments) if isinstance(part, str))
+
+
+def own_options(entry: Mapping[str, Any]) -> list[str]:
+    """The options with which an entry starts this server, those before ``serve`` first; none of another program's."""
+    words = [str(entry["command"]), *map(str, entry.get("args", []))]
+    serve = words.index("serve")
+    program = max((at for at in range(serve) if _PROGRAM.search(words[at])), default=serve)
+    return words[program + 1 : serve] + words[serve + 1 :]
 
 
 def hooked(command: str) -> bool:

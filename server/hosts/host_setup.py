@@ -77,7 +77,8 @@ def launcher(program: str | None = None, prefix: str | None = None, *, windows: 
         if found.name == name and found.is_file():
             path = str(found.absolute())  # a link that an installer keeps up to date stays a link
             return Launcher(path, lasting=not is_temporary(path))
-    return Launcher(sys.executable, ("-m", "server.cli"), lasting=not is_temporary(sys.executable))
+    # -P: the folder that a host works in must not lend it modules.
+    return Launcher(sys.executable, ("-P", "-m", "server.cli"), lasting=not is_temporary(sys.executable))
 
 
 def is_temporary(path: str) -> bool:

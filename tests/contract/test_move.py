@@ -17,7 +17,7 @@ from memory_core.core.memory.results import Status, as_json
 from memory_core.features.history import HISTORY, HistoryRequest
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
-from memory_core.move import move
+from memory_core.move import _shown, move
 from memory_core.runebook import Runebook, open_memory
 from tests.stores import files_below, remember
 
@@ -171,6 +171,29 @@ def test_a_move_that_is_refused_brings_no_token_along(lived_in: Path, tmp_path: 
         with pytest.raises(InvalidInput, match="already"):
             move(config_of(lived_in), database)
         assert memory.opened.tokens().rows() == []
+
+
+def test_neither_a_move_nor_its_refusal_shows_the_password(lived_in: Path, database: str) -> None:
+    to = database.replace("postgresql:///", "postgresql://:s3cret@/")
+    assert to != database
+    assert move(config_of(lived_in), to).to == database.replace("///", "//@/").partition("?")[0]
+    with pytest.raises(InvalidInput, match="already") as refused:
+        move(config_of(lived_in), to)
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:s3cret@db.example:5432/runebook?sslmode=require", "postgresql://me@db.example:5432/runebook"),
+        ("postgresql://me:a:b?c@db/runebook", "postgresql://me@db/runebook"),
+        ("postgres://me@db/runebook", "postgres://me@db/runebook"),
+        ("postgresql://[::1]:5432/runebook", "postgresql://[::1]:5432/runebook"),
+        ("postgresql:///runebook?password=s3cret", "postgresql:///runebook"),
+    ],
+)
+def test_where_a_move_goes_is_shown_without_the_password(url: str, shown: str) -> None:
+    assert _shown(url) == shown
 
 
 @pytest.mark.slow

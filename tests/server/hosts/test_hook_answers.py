@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from memory_core.runebook import Runebook, open_memory
 from server.hosts import hook_answers, hook_notes
 from server.hosts.hook_answers import TEXT_LIMIT_CHARS, HookAnswer, answer, skill_named, take_in
 from server.hosts.hook_notes import PrivateTimes, note_private
+from server.local.channel import this_node
 from tests.server.hosts import host_events
 from tests.server.hosts.host_events import SESSION, claude, said, talk, write
 from tests.stores import busy, words_only
@@ -384,6 +386,48 @@ def test_the_private_mode_of_a_server_that_was_killed_ends(tmp_path: Path) -> No
     (folder / "1-1-1.json").write_text(json.dumps(note), encoding="utf-8")
     assert PrivateTimes(tmp_path, "/w").is_on is False
     assert PrivateTimes(tmp_path, "/w/below").cover("2026-11-21T10:03:00Z")
+
+
+@pytest.mark.parametrize(("days", "is_on"), [(0, True), (8, False)])
+def test_the_private_mode_of_a_server_in_another_container_lasts_until_it_is_old(
+    tmp_path: Path, days: int, is_on: bool
+) -> None:
+    folder = tmp_path / "hooks" / "private"
+    folder.mkdir(parents=True)
+    since = time.time() - days * 86_400
+    note = {"pid": 2**22 + 1, "node": "elsewhere", "since": since, "until": None, "folder": "/w"}
+    (folder / "1-1-1.json").write_text(json.dumps(note), encoding="utf-8")
+    assert PrivateTimes(tmp_path, "/w").is_on is is_on
+
+
+def test_the_private_mode_of_a_server_here_says_where_it_runs(tmp_path: Path) -> None:
+    note_private(tmp_path, "/w", 1, private=True)
+    (path,) = (tmp_path / "hooks" / "private").iterdir()
+    assert json.loads(path.read_text(encoding="utf-8"))["node"] == this_node()
+
+
+def test_private_mode_holds_in_a_folder_whatever_name_leads_there(tmp_path: Path) -> None:
+    folder, link = tmp_path / "work", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    note_private(tmp_path / "state", str(folder), 1, private=True)
+    assert PrivateTimes(tmp_path / "state", str(link)).is_on
+    assert PrivateTimes(tmp_path / "state", str(link / "below")).is_on
+    assert not PrivateTimes(tmp_path / "state", str(tmp_path / "other")).is_on
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_a_folder_that_cannot_be_is_another_one(tmp_path: Path, name: str) -> None:
+    note_private(tmp_path, "/w", 1, private=True)
+    assert not PrivateTimes(tmp_path, f"/{name}").is_on
+
+
+def test_a_long_conversation_waits_whole(tmp_path: Path) -> None:
+    content = "记" * (3 * 1024 * 1024)
+    path = hook_notes.leave(tmp_path, "session-end", "generic", {"messages": [{"role": "user", "content": content}]})
+    assert path.stat().st_size > 16 * 1024 * 1024
+    (waiting,) = hook_notes.pending(tmp_path)
+    assert waiting.given["messages"][0]["content"] == content
 
 
 def test_a_message_that_cannot_be_stored_costs_only_itself(memory: Runebook) -> None:

@@ -279,6 +279,35 @@ def test_a_host_that_never_ends_its_event_is_not_waited_for(home: Path) -> None:
         assert waiting.stdout.read() == b""
 
 
+@pytest.mark.parametrize("words", [["no-such-event"], ["stop", "--host=no-such-host"], ["stop", "--no-such-option"]])
+def test_a_command_line_of_another_version_blocks_no_host(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hook", *words]) == 1
+    out, told = capsys.readouterr()
+    assert out == ""
+    assert "runebook: " in told
+
+
+@pytest.mark.parametrize(("given", "said"), [("not json", "is not JSON"), (None, "too late")])
+def test_a_hook_without_stderr_ends_well_and_keeps_its_log(tmp_path: Path, given: str | None, said: str) -> None:
+    (tmp_path / ".state").mkdir()
+    command = 'exec "$0" -m server.cli hook pre-compact --home "$1" --set hooks.patience_seconds="$2" 2>&-'
+    seconds = "60" if given else "0.5"
+    words = ["/bin/sh", "-c", command, sys.executable, str(tmp_path), seconds]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as ran:
+        assert ran.stdin is not None
+        assert ran.stdout is not None
+        if given:
+            ran.stdin.write(given)
+            ran.stdin.close()
+        try:
+            status = ran.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            ran.kill()
+            raise
+        assert (status, ran.stdout.read()) == (0, "")
+    assert said in (tmp_path / ".state" / "hooks.log").read_text(encoding="utf-8")
+
+
 def test_the_log_of_failures_stays_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(700):
         command.report(tmp_path, "stop", f"第 {number} 次\n" + "x" * 500)

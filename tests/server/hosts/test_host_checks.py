@@ -105,6 +105,24 @@ def test_a_program_that_is_gone_is_found(home: Path, capsys: pytest.CaptureFixtu
     assert "server" not in checks
 
 
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (["serve", "--home", "/data 1"], " --home '/data 1'"),
+        (["--home=/data", "serve"], " --home=/data"),
+        (["--from", "/wheels/x.whl", "runebook", "serve", "--shared"], " --shared"),
+    ],
+)
+def test_the_next_step_keeps_the_options_of_an_entry_written_by_hand(
+    arguments: list[str], options: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = home / ".claude.json"
+    entry = {"command": "/gone/runebook", "args": arguments}
+    path.write_text(json.dumps({"mcpServers": {"runebook": entry}}), encoding="utf-8")
+    (command,) = examined(capsys, "claude-code", status=1)["command"]
+    assert command["next"] == f"runebook install claude-code{options}"
+
+
 def hooked(home: Path, *lines: str) -> None:
     """Have a script answer the hooks."""
     path, program = home / ".claude" / "settings.json", script(home / "runebook", *lines)

@@ -90,3 +90,20 @@ def test_rules_that_begin_very_often_and_never_end_cost_seconds_at_most_and_stay
     assert take_out(path, [Rules("")], dry_run=False, purge=False).action in ("restored", "changed")
     assert time.process_time() - started < 10
     assert path.read_text(encoding="utf-8") == theirs
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "rest"),
+    [
+        ("# T\n", "\nMore\n", "# T\nMore\n"),
+        ("a\r\n", "\r\nb", "a\r\nb"),
+        ("a\n\n", "\n", "a\n"),
+        ("a\n\n", "\nmore\n", "a\nmore\n"),
+        ("a\r\n\r\n", "\r\nmore\r\n", "a\r\nmore\r\n"),
+    ],
+)
+def test_lines_around_the_rules_stay_lines(tmp_path: Path, above: str, below: str, rest: str) -> None:
+    path = tmp_path / "CLAUDE.md"
+    path.write_text(f"{above}{Rules('Remember.').pasted()}{below}", encoding="utf-8", newline="")
+    assert take_out(path, [Rules("")], dry_run=False, purge=False).action == "changed"
+    assert path.read_bytes() == rest.encode()

@@ -225,7 +225,7 @@ def test_environment_of_a_runner_is_started_through_it(prefix: str, name: str, r
 def test_without_a_program_python_starts_the_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sysconfig.get_path", lambda _name: str(tmp_path))
     found = launcher(program="pytest", prefix=str(tmp_path), windows=False)
-    assert (found.command, found.prefix) == (sys.executable, ("-m", "server.cli"))
+    assert (found.command, found.prefix) == (sys.executable, ("-P", "-m", "server.cli"))
 
 
 @pytest.mark.parametrize(
@@ -251,6 +251,10 @@ def test_program_in_a_temporary_folder_is_recognised(path: str, temporary: bool)
         (Launcher("/家/bin/runebook"), '"/家/bin/runebook" hook session-start'),
         (Launcher("uvx", ("runebook",)), "uvx runebook hook session-start"),
         (Launcher("/usr/bin/python3", ("-m", "server.cli")), "/usr/bin/python3 -m server.cli hook session-start"),
+        (
+            Launcher("/usr/bin/python3", ("-P", "-m", "server.cli")),
+            "/usr/bin/python3 -P -m server.cli hook session-start",
+        ),
     ],
 )
 def test_hook_lines_are_quoted_for_any_shell_and_known_again(launched: Launcher, line: str) -> None:
