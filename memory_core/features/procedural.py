@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -56,6 +56,10 @@ _SAME_TEXT = 0.6
 _SAME_WORD = 0.75
 _WORD_CHARS = 4
 _OPTION_CHARS = 24
+#: A longer word is no word that somebody misspells; of longer texts the beginnings are compared.
+_LONG_WORD_CHARS, _TEXT_CHARS = 40, 120
+#: Successful calls of the same tool after a failed one that may be its correction.
+_LATER_CALLS = 10
 #: Arguments that say why, not what.
 _REMARKS = frozenset({"description", "explanation", "reason", "thought", "comment", "说明", "原因"})
 
@@ -119,7 +123,7 @@ def lessons(
     texts = in_language(word_table(__file__)["texts"], language)
     groups = _grouped(calls)
     writes = [
-        _lesson(memory_type, tool, error, [_occurrence(calls, place, texts) for place in places], existing, texts)
+        _lesson(memory_type, tool, error, _occurrences(calls, places, texts), len(places), existing, texts)
         for (tool, error), places in sorted(groups.items(), key=lambda item: -len(item[1]))[:MEMORIES_LIMIT]
     ]
     left_out = len(groups) - len(writes)
@@ -146,6 +150,7 @@ def _lesson(
     tool: str,
     error: str,
     lines: Sequence[str],
+    failures: int,
     existing: Existing,
     texts: Mapping[str, str],
 ) -> WriteOp:
@@ -153,7 +158,7 @@ def _lesson(
     name = f"{label}: {error}"
     stored = existing(memory_type.name, {"pattern_name": name})
     before = _Content() if stored is None else _read(str(stored.get("content") or ""))
-    count = before.count + len(lines)
+    count = before.count + failures
     kept = (*before.lines, *lines)[-_OCCURRENCES_KEPT:]
     ours = stored is None or _is_ours(before.prose, label, error)
     prose = _prose(texts, label, error, count, kept) if ours else before.prose
@@ -213,6 +218,11 @@ def _read(content: str) -> _Content:
     return _Content(prose, max(number, len(occurrences)), occurrences, "\n".join(below).strip("\n"))
 
 
+def _occurrences(calls: Sequence[FinishedCall], places: Sequence[int], texts: Mapping[str, str]) -> list[str]:
+    """The lines of the newest failures; no others are kept."""
+    return [_occurrence(calls, place, texts) for place in places[-_OCCURRENCES_KEPT:]]
+
+
 def _occurrence(calls: Sequence[FinishedCall], place: int, texts: Mapping[str, str]) -> str:
     """One line: the day, the call, its error, and how the same tool worked afterwards."""
     call = calls[place]
@@ -226,9 +236,8 @@ def _worked(calls: Sequence[FinishedCall], place: int, texts: Mapping[str, str])
     """That the same call worked later, or what its correction was; empty where nothing of the kind is known."""
     failed = calls[place]
     wanted = _canonical(failed.arguments)
-    for later in calls[place + 1 :]:
-        if later.name != failed.name or not later.succeeded:
-            continue
+    same_tool = (later for later in calls[place + 1 :] if later.name == failed.name and later.succeeded)
+    for later in islice(same_tool, _LATER_CALLS):
         if _canonical(later.arguments) == wanted:
             return texts["worked_same"]
         if (changed := corrected(failed.arguments, later.arguments)) is not None:
@@ -277,7 +286,7 @@ def _is_like(old: Any, new: Any) -> bool:
     if _is_misspelt(old, new):
         return True
     long = min(len(old), len(new)) > _OPTION_CHARS
-    return long and SequenceMatcher(None, old[:400], new[:400], autojunk=False).ratio() >= _SAME_TEXT
+    return long and _are_near(old[:_TEXT_CHARS], new[:_TEXT_CHARS], _SAME_TEXT)
 
 
 def _is_misspelt(old: str, new: str) -> bool:
@@ -287,9 +296,15 @@ def _is_misspelt(old: str, new: str) -> bool:
     if len(differing) != 1 or len(parts[0]) != len(parts[1]):
         return False
     one, other = differing[0]
-    if min(len(one), len(other)) < _WORD_CHARS or not (one + other).isalpha():
+    if min(len(one), len(other)) < _WORD_CHARS or max(len(one), len(other)) > _LONG_WORD_CHARS:
         return False
-    return SequenceMatcher(None, one, other, autojunk=False).ratio() >= _SAME_WORD
+    return (one + other).isalpha() and _are_near(one, other, _SAME_WORD)
+
+
+def _are_near(one: str, other: str, share: float) -> bool:
+    """Whether so large a part of two short texts is the same."""
+    matcher = SequenceMatcher(None, one, other, autojunk=False)
+    return matcher.real_quick_ratio() >= share and matcher.quick_ratio() >= share and matcher.ratio() >= share
 
 
 def _is_command_corrected(old: str, new: str) -> bool:

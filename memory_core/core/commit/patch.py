@@ -13,7 +13,6 @@ import re
 import string
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from itertools import islice, pairwise
 
 from memory_core.core.errors import PatchRejected
@@ -29,8 +28,12 @@ _LIST_FORM = "or give the patch as a list of {search, replace}, whose texts may 
 
 _READINGS_LIMIT = 20
 _OCCURRENCES_LIMIT = 1_000
-_TOLERANT_LIMIT_CHARS = 10_000
-_WORK_LIMIT, _OCCURRENCE_WORK = 20_000_000, 100
+_TOLERANT_LIMIT_CHARS = 2_000
+#: What the blocks of a patch may cost, by the length of the text.
+_WORK_A_CHARACTER, _WORK_LEAST = 80, 100_000
+#: What a place costs where SEARCH stands; so many times faster is a text read for an exact SEARCH, and for a character
+#: of one that need fit only nearly.
+_OCCURRENCE_WORK, _EXACT_SPEED, _NEAR_SPEED = 100, 10, 20
 _HINT_LIMIT_CHARS = 600
 _EXCERPT_LIMIT_CHARS = 120
 
@@ -81,12 +84,12 @@ class _Source:
         Raises:
             PatchRejected: If it is too much.
         """
-        self._work += amount
-        if self._work > _WORK_LIMIT:
+        if self._work > _WORK_A_CHARACTER * len(self.text) + _WORK_LEAST:
             raise PatchRejected(
-                "The patch has too many blocks that fit nearly, or in many places.",
-                hint="Copy each SEARCH exactly and longer, or give the blocks in several commits.",
+                "The patch has too many blocks, or too many that fit nearly or in many places.",
+                hint="Copy each SEARCH exactly, or give the blocks in several commits.",
             )
+        self._work += amount
 
     def adapt(self, text: str) -> str:
         """``text`` with this source's line endings."""
@@ -263,9 +266,9 @@ def _exact(source: _Source, reading: _Reading) -> _Edit | None:
         return _insertion(source, reading)
     search = source.adapt(reading.search)
     starts = list(islice(source.occurrences(search), _OCCURRENCES_LIMIT + 1))
+    source.count_work(len(source.text) // _EXACT_SPEED + _OCCURRENCE_WORK * len(starts))
     if not starts:
         return None
-    source.count_work(_OCCURRENCE_WORK * len(starts))
     start = starts[0] if len(starts) == 1 else _nearest(source, starts, reading)
     end = start + len(search)
     if reading.drops_lines and (start == 0 or source.text[start - 1] == "\n"):
@@ -312,7 +315,7 @@ def _tolerant(source: _Source, reading: _Reading) -> _Edit | None:
     search, replace = _without_common_margins(reading.search, reading.replace)
     if not search.strip() or len(search) > _TOLERANT_LIMIT_CHARS:
         return None
-    source.count_work(len(source.text))
+    source.count_work(len(source.text) * max(1, len(search) // _NEAR_SPEED))
     pattern = re.compile(f"(?=({_tolerant_pattern(search)}))")
     spans = [match.span(1) for match in islice(pattern.finditer(source.text), _OCCURRENCES_LIMIT)]
     if not spans:
@@ -405,8 +408,8 @@ def _excerpt(source: _Source, numbers: list[int], target: str) -> str:
     for number in numbers:
         line = source.line(number)
         if len(line) > _EXCERPT_LIMIT_CHARS:
-            matcher = SequenceMatcher(None, target[:200], line[:20_000], autojunk=False)
-            start = max(0, matcher.find_longest_match().b - _EXCERPT_LIMIT_CHARS // 3)
+            shared = (line.find(word) for word in target[:200].split() if len(word) > 3)
+            start = max(0, next((at for at in shared if at >= 0), 0) - _EXCERPT_LIMIT_CHARS // 3)
             cut = line[start : start + _EXCERPT_LIMIT_CHARS]
             line = ("…" if start else "") + cut + ("…" if start + len(cut) < len(line) else "")
         shown.append(f"{number}: {line}")
