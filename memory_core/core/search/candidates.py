@@ -25,6 +25,7 @@ from memory_core.core.search.fusion import (
     Calibration,
     Candidate,
     Question,
+    Weights,
     date_share,
     fuse,
     with_topics,
@@ -205,6 +206,7 @@ class CandidateSearch:
         self._add(pool, (*scores, *lexical.rare, *self._dated(sought), *pool.cosines))
         if sought.follows and pool.sayings:
             pool.links = self._linked(pool, question, terms, bounds)
+            self._add(pool, pool.links)
         evidence = tuple(
             Evidence(document, candidate, document in exact, document in whole, document in lexical.rare)
             for document, candidate in pool.candidates(pool.sayings).items()
@@ -225,17 +227,17 @@ class CandidateSearch:
     def _linked(self, pool: _Pool, question: Question, terms: Sequence[str], bounds: Bounds) -> dict[int, float]:
         """What shares rare words with the best candidate beside those of the query, where that one is short.
 
-        "Who works in Shenzhen, and what is her number?" names a place; the best candidate names the person. The pool
-        then holds them.
+        "Who works in Shenzhen, and what is her number?" names a place; the best candidate names the person.
         """
-        calibration = pool.sought.calibration
-        whole_link = Candidate(cosine=calibration.zero if pool.cosines else None, linked=1.0)
-        (most,) = fuse([whole_link], question, calibration=calibration)
 
         def score(documents: Iterable[int]) -> dict[int, float]:
             candidates = pool.candidates(documents)
-            scores = fuse([*candidates.values(), whole_link], question, calibration=calibration)[:-1]
-            return {document: found.total for document, found in zip(candidates, scores, strict=True)}
+            return {
+                document: found.total
+                for document, found in zip(
+                    candidates, fuse([*candidates.values()], question, calibration=pool.sought.calibration), strict=True
+                )
+            }
 
         nearest = (nlargest(_FOREMOST, by, key=by.__getitem__) for by in (pool.scores, pool.cosines))
         scored = score(dict.fromkeys(document for documents in nearest for document in documents) or pool.sayings)
@@ -248,9 +250,9 @@ class CandidateSearch:
         unasked = [term for term in query_terms(text) if term not in terms]
         shares = self._catalog.words.linked(unasked, bounds)
         shares.pop(best, None)
-        self._add(pool, shares)
-        for document, own in score(shares).items():  # near the best one, and no tie
-            shares[document] = max(0.0, min(shares[document], (_LINKED_MOST * scored[best] - own) / most.total))
+        for document, own in score(shares.keys() & pool.sayings.keys()).items():  # near the best one, and no tie
+            room = (_LINKED_MOST * scored[best] - own) / Weights().linked
+            shares[document] = max(0.0, min(shares[document], room))
         return shares
 
     def _names_strangers(self, text: str, bounds: Bounds) -> bool:

@@ -74,21 +74,6 @@ def found(memory: Runebook, query: str, **arguments: Any) -> list[str]:
     return [hit.uri for hit in memory.find(FindRequest(query, rank="relevance", now=NOW, **arguments)).hits]
 
 
-# By a link
-
-
-@pytest.mark.parametrize("linked", ["Priscilla mends barometers by hand.", "Priscilla mends library barometers."])
-def test_what_is_linked_to_the_best_candidate_stays_behind_it(memory: Runebook, linked: str) -> None:
-    memory.indexer.embedder = None
-    others = [f"The library opens at nine, {number}." for number in range(30)]
-    best, other, *_ = remember(memory, "Priscilla of Shenzhen mends barometers.", linked, *others)
-    query = "Which telescope, compass, globe, lantern, sextant or chart is of Shenzhen, or of a library?"
-    hits = memory.find(FindRequest(query, rank="relevance", now=NOW)).hits
-    assert [hit.uri for hit in hits[:2]] == [best, other]
-    assert hits[1].why["linked"] > 0.0
-    assert hits[1].score <= 0.85 * hits[0].score + 1e-4
-
-
 # By meaning
 
 
