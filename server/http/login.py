@@ -47,7 +47,7 @@ _METADATA = "/.well-known/oauth-protected-resource"
 _RESOURCES = ("", "/mcp", "/sse")
 _CLAIM_CHARS = 1_024
 _LABEL_CHARS = 64
-_TOLD_APART_CHARS = 8
+_TOLD_APART_CHARS, _APART = 8, "·"
 _SLUG_CHARS = 32
 _HASH_CHARS = 26
 #: A secret of the environment: of the page, where it is a client that needs one.
@@ -294,9 +294,16 @@ class ProviderLogin(Login):
     def _of_session(self, held: Held) -> Bearer | None:
         if held.token is not None or held.details.get("issuer") != self._config.issuer:
             return None  # begun before the settings named this issuer
+        if not self._still_has(held.details["user_space"], held.details["label"].rpartition(_APART)[2]):
+            return None
         given = {str(space) for _, space in self._groups}
         shared = tuple(SharedSpace.parse(space) for space in held.details["shared"] if space in given)
         return Bearer(**{name: held.details[name] for name in _OF_SESSION}, shared=shared)
+
+    def _still_has(self, space: str, told_apart: str) -> bool:
+        """Whether the settings still give a user this space: one that they name, else the user's own."""
+        named = {_told_apart(space_of(self._config.issuer, claim)): given for claim, given in self._spaces.items()}
+        return named.get(told_apart, space) == space and (told_apart in named or _told_apart(space) == told_apart)
 
     async def _granted(self, token: str) -> Bearer | None:
         claims = await self.provider.claims(token)
@@ -318,10 +325,9 @@ class ProviderLogin(Login):
         own = space_of(self._config.issuer, value)
         space = self._spaces.get(value) or own
         # What somebody wrote is theirs alone, whatever a token, the page or a longer claim is called.
-        told_apart = own.rpartition("-")[2][:_TOLD_APART_CHARS]
         return Bearer(
             f"oauth {space}",
-            f"{value[:_LABEL_CHARS]}·{told_apart}",
+            f"{value[:_LABEL_CHARS]}{_APART}{_told_apart(own)}",
             space,
             space,
             shared=self._shared(claims),
@@ -366,6 +372,11 @@ def granted(claims: Mapping[str, Any]) -> frozenset[str]:
         words = value.split(" ") if isinstance(value, str) else value if isinstance(value, list) else ()
         found.update(word for word in words if isinstance(word, str))
     return frozenset(found)
+
+
+def _told_apart(own: str) -> str:
+    """What tells a user of an own space from all others."""
+    return own.rpartition("-")[2][:_TOLD_APART_CHARS]
 
 
 def space_of(issuer: str, claim: str) -> str:

@@ -542,13 +542,15 @@ def test_a_session_of_the_own_server_is_none_at_a_provider(tmp_path: Path, issue
 def test_a_session_holds_for_its_issuer_and_for_spaces_that_are_still_given(tmp_path: Path, issuer: Issuer) -> None:
     with office_at(tmp_path / "home", issuer, **GROUPS) as office, ledger_of(tmp_path / "home") as ledger:
         space = space_of(issuer.url, "bob")
-        bob = {"id": "x", "label": "bob", "user_space": space, "agent_space": space, "read_only": False}
+        label = f"bob·{space.rpartition('-')[2][:8]}"
+        bob = {"id": "x", "label": label, "user_space": space, "agent_space": space, "read_only": False}
         begun: list[str | None] = [
             Logins(ledger.tokens.database).begin_session({**bob, **more}, timedelta(hours=1))
             for more in (
                 {"shared": ["team:read", "ops:read", "gone"], "issuer": issuer.url},
                 {"shared": ["team"], "issuer": "https://before.example"},
                 {"shared": ["team"]},
+                {"shared": [], "issuer": issuer.url, "user_space": "named-before"},
             )
         ]
         held, *others = map(str, begun)
@@ -564,6 +566,23 @@ def test_the_owner_may_name_a_users_space(tmp_path: Path, issuer: Issuer) -> Non
         assert verified.facts("GET", "/about")["user_space"] == "anna"
         assert not office.opens(issuer.token(aud=HERE, email="anna@example.com"))
         assert not office.opens(issuer.token(aud=HERE, email="anna@example.com", email_verified="true"))
+
+
+def test_a_session_in_a_space_that_the_owner_named_holds_while_it_is_named(tmp_path: Path, issuer: Issuer) -> None:
+    own = space_of(issuer.url, "anna")
+    held = {
+        "id": "x",
+        "label": f"anna·{own.rpartition('-')[2][:8]}",
+        "user_space": "annas",
+        "agent_space": "annas",
+        "read_only": False,
+        "shared": [],
+        "issuer": issuer.url,
+    }
+    for named, opens in (("anna=annas", True), ("anna=others", False), ("bob=annas", False)):
+        home = tmp_path / named
+        with office_at(home, issuer, user_spaces=[named]) as office, ledger_of(home) as ledger:
+            assert office.opens(str(Logins(ledger.tokens.database).begin_session(held, timedelta(hours=1)))) is opens
 
 
 @pytest.mark.parametrize(
