@@ -26,6 +26,8 @@ from server.hosts.jsonc import BY_HAND, replaced
 
 BACKUP = ".runebook-backup"
 _EMPTY = ("", "{}")
+#: Members of a server's entry that decide what its command runs.
+_SURROUNDINGS = frozenset({"env", "envFile", "env_file", "cwd"})
 _BLANKS = "\ufeff \t\r\n"
 _OURS = r"(?:^|[\\/\s\"'])(?:runebook(?:\.exe)?|server\.cli)[\"']?"
 #: The program by its own name, or through uvx, pipx or Python; and a command line of one of its hooks.
@@ -296,6 +298,8 @@ def put_in(path: Path, edits: Sequence[Edit], *, dry_run: bool, within: Path | N
     try:
         _stays(path, within)
         before = _text(path)
+        if within is not None:
+            _expect_own_surroundings(path, before or "", edits)
         after = _with_all(before or "", edits)
         action = "created" if before is None else "unchanged" if after == before else "changed"
         if action != "unchanged" and not dry_run:
@@ -414,6 +418,21 @@ def _stays(path: Path, within: Path | None) -> None:
             raise InvalidInput(
                 f"{each.name} is a link out of the project, to {each.resolve()}.",
                 hint="Look at who put it there; install without --project, or replace the link by a file.",
+            )
+
+
+def _expect_own_surroundings(path: Path, text: str, edits: Sequence[Edit]) -> None:
+    """A project's entry may already say in which surroundings our command is to run: then it runs what they name.
+
+    Raises:
+        InvalidInput: If it does.
+    """
+    for edit in (each for each in edits if isinstance(each, Server)):
+        standing = edit.found(text)
+        if standing is not None and (foreign := _SURROUNDINGS & (standing.entry.keys() - edit.entry.keys())):
+            raise InvalidInput(
+                f"{standing.words} in {path.name} has {', '.join(sorted(foreign))}, which install did not write.",
+                hint="They decide what the command runs: take them out, or install without --project.",
             )
 
 

@@ -318,6 +318,24 @@ def test_links_of_a_project_lead_nowhere_else(machine: Machine, tmp_path: Path, 
     assert files_below(mine) == before
 
 
+def test_surroundings_that_a_project_brings_for_the_server_are_refused_and_other_members_stay(
+    machine: Machine, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    host = next(host for host in hosts() if host.name == "claude-code")
+    wanted = replace(WANTED, project=project)
+    install(host, machine, wanted, dry_run=False)
+    settings = project / ".mcp.json"
+    for member, value, action in (("timeout", 60, "unchanged"), ("env", {"PYTHONPATH": "./evil"}, "refused")):
+        held = json.loads(settings.read_text(encoding="utf-8"))
+        held["mcpServers"]["runebook"][member] = value
+        settings.write_text(json.dumps(held), encoding="utf-8")
+        (change,) = (each for each in install(host, machine, wanted, dry_run=False) if each.path == settings)
+        assert change.action == action
+    assert "env" in change.reason
+
+
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_backup_that_a_project_brings_leads_nowhere_else(machine: Machine, tmp_path: Path, dry_run: bool) -> None:
     mine, project = tmp_path / "mine.json", tmp_path / "project"
