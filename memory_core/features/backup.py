@@ -88,6 +88,11 @@ class Backup:
     notes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
+    @property
+    def note_lines(self) -> list[str]:
+        """The notes as a person reads them."""
+        return [f"not as committed: {uri} (it is in the backup as it is on disk)" for uri in self.notes]
+
 
 def back_up(
     store: Store,

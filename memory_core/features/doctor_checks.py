@@ -197,9 +197,8 @@ def _folder(subject: ExaminedStore) -> Iterator[Finding]:
         yield from _found("space", str(root), mib=free // 1024**2)
     exposed = list(open_to_others(root))
     yield from _found("open", each=(_shown(root, path) for path in exposed if _is_ours(root, path)))
-    if inside := [
-        _shown(root, path) for path in exposed if not _is_ours(root, path)
-    ]:  # in a copied store every file is open: one finding
+    inside = [_shown(root, path) for path in exposed if not _is_ours(root, path)]
+    if inside:  # in a copied store every file is open: one finding
         yield from _found("open file", inside[0] + (f" and {len(inside) - 1:,} more" if inside[1:] else ""))
     yield from _found("temporary", each=(_shown(root, path) for path in stale_files(root)))
     yield from _found("cut-off restore", each=map(str, cut_off_restores(root)))

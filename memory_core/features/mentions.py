@@ -142,15 +142,19 @@ def without(text: str, gone: Iterable[str]) -> str:
     return re.sub(r"\n{3,}", "\n\n", kept).strip("\n")
 
 
-def _places_of(sentence: str, text: str) -> Iterator[tuple[int, int]]:
-    """Where a sentence stands for itself in a text: start and end."""
-    at = text.find(sentence) if sentence else -1
+def _stands_in(words: str, text: str) -> bool:
+    return next(_places_of(words, text), None) is not None
+
+
+def _places_of(words: str, text: str) -> Iterator[tuple[int, int]]:
+    """Where words stand for themselves in a text, start and end: "tea" is not in "team"."""
+    at = text.find(words) if words else -1
     while at >= 0:
-        end = at + len(sentence)
+        end = at + len(words)
         alone = not (_is_word(text[at - 1 : at]) or _is_word(text[end : end + 1]))
         if alone:
             yield at, end
-        at = text.find(sentence, end if alone else at + 1)
+        at = text.find(words, end if alone else at + 1)
 
 
 def _is_word(character: str) -> bool:
@@ -176,7 +180,7 @@ def _value_without(value: Any, gone: Sequence[str]) -> Any:
         return {name: _value_without(each, gone) for name, each in value.items()}
     if isinstance(value, list):
         return [_value_without(each, gone) for each in value]
-    holds = isinstance(value, str) and any(next(_places_of(sentence, value), None) for sentence in gone)
+    holds = isinstance(value, str) and any(_stands_in(sentence, value) for sentence in gone)
     return without(value, gone) if holds else value
 
 
@@ -290,14 +294,9 @@ def name_tells(name: str, said: Sequence[str]) -> bool:
     return made or _sentence_tells(name, [needle for sentence in said for needle in _exact_references(sentence)], ())
 
 
-def _alone(words: str) -> re.Pattern[str]:
-    """These words where they stand for themselves: "tea" is not in "team"."""
-    return re.compile(rf"(?<![A-Za-z0-9]){re.escape(words)}(?![A-Za-z0-9])")
-
-
 def _sentence_tells(sentence: str, needles: Sequence[str], wholes: Sequence[frozenset[str]]) -> bool:
     folded = simplified(sentence).casefold()
-    if any(_alone(simplified(needle).casefold()).search(folded) for needle in needles):
+    if any(_stands_in(simplified(needle).casefold(), folded) for needle in needles):
         return True
     words = distinct_words(sentence)
     return any(len(words & whole) >= _SAME_SHARE * len(whole) for whole in wholes)
@@ -348,9 +347,8 @@ def _closeness(memory: Runebook, asked: str, said: Sequence[str]) -> Mapping[str
     question = read_question(asked, memory.retriever.owner_names())
     wanted = frozenset(_stem(word) for word in distinct_words(question.rest) if len(word) > 1 or word.isascii())
     whole = simplified(asked).casefold()
-    as_asked = _alone(whole)
     near = {
-        each: 1.0 if as_asked.search(simplified(each).casefold()) else _share(each, wanted, question) for each in said
+        each: 1.0 if _stands_in(whole, simplified(each).casefold()) else _share(each, wanted, question) for each in said
     }
     embedder = memory.indexer.embedder
     if embedder is None or not said or not embedder.ready():

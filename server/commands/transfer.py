@@ -146,7 +146,7 @@ def backup(arguments: argparse.Namespace) -> int:
             with_index=arguments.with_index,
         )
     lines = [f"{done.counts['files']:,} files up to commit {done.seq} in {done.path}, read back and verified."]
-    lines += [f"not as committed: {uri} (it is in the backup as it is on disk)" for uri in done.notes]
+    lines += done.note_lines
     lines += [f"left out: {name} ({_why_left_out(name)})" for name in done.left_out]
     lines += [f"removed {name}" for name in done.removed]
     show(arguments, done, "\n".join(lines))

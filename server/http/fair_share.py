@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from server.foreign_json import json_object
 from server.http.authentication import identity, respond
 from server.http.connections import connection_of, peeked
-from server.protocol.turns import Answers, Share, TurnHolder, Turns, through
+from server.protocol.turns import Answers, Share, TurnHolder, Turns, take_one, through
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -62,9 +62,8 @@ class FairShare:
             else:
                 await self._request(client, share, scope, receive, send)
         finally:
-            self._requests[client] -= 1
-            if not self._requests[client]:
-                del self._requests[client], self._shares[client]
+            if take_one(self._requests, client):
+                del self._shares[client]
 
     async def _stream(self, client: str, share: Share, scope: Scope, receive: Receive, send: Send) -> None:
         answers = Answers(share)

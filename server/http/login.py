@@ -303,7 +303,7 @@ class ProviderLogin(Login):
     def _still_has(self, space: str, told_apart: str) -> bool:
         """Whether the settings still give a user this space: one that they name, else the user's own."""
         named = {_told_apart(space_of(self._config.issuer, claim)): given for claim, given in self._spaces.items()}
-        return named.get(told_apart, space) == space and (told_apart in named or _told_apart(space) == told_apart)
+        return space == named[told_apart] if told_apart in named else _told_apart(space) == told_apart
 
     async def _granted(self, token: str) -> Bearer | None:
         claims = await self.provider.claims(token)

@@ -27,7 +27,7 @@ from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import SCHEME, MemoryUri
 from memory_core.core.search.context_sources import source_lines, words_said
 from memory_core.core.search.memory_list import LIMIT_MOST, EntryFilter, EntrySummary
-from memory_core.core.text.analysis import fold
+from memory_core.core.text.analysis import fold, holds_all
 from memory_core.core.text.text_diff import Row, side_by_side
 from memory_core.features.doctor import DOCTOR, DoctorRequest
 from memory_core.features.graph import GRAPH, NODES_MOST, RELATE, GraphRequest, RelateRequest
@@ -195,7 +195,7 @@ def conversation(
     log, messages = _conversation(memory, session_id)
     memory.indexer.follow()
     wanted = set(fold(words).split())
-    shown = [(line, each) for line, each in messages if not wanted or _holds(fold(_message_text(each)), wanted)]
+    shown = [(line, each) for line, each in messages if not wanted or holds_all(fold(_message_text(each)), wanted)]
     segments = segments_in(memory.store, log).used
     return {
         "session_id": session_id,
@@ -207,10 +207,6 @@ def conversation(
         "total": len(shown),
         "offset": offset,
     }
-
-
-def _holds(text: str, words: Iterable[str]) -> bool:
-    return all(word in text for word in words)
 
 
 @route(conversations, "GET", "/sessions/{session_id}/memories", "ToldAnswer", 404)

@@ -121,8 +121,8 @@ def begin_backup(memory: Reader, transfers: OwnersTransfers) -> Any:
 
     def work(transfer: Transfer) -> dict[str, Any]:
         done = back_up(memory.store, transfer.path)
-        notes = [f"not as committed: {uri} (it is in the backup as it is on disk)" for uri in done.notes[:_SHOWN]]
-        return {"counts": done.counts, "left_out": done.left_out[:_SHOWN], "notes": notes}
+        shown = {"left_out": done.left_out[:_SHOWN], "notes": done.note_lines[:_SHOWN]}
+        return {"counts": done.counts, **shown}
 
     return transfers.make("runebook-backup.zip", work)
 
@@ -169,11 +169,7 @@ def _report(done: ImportReport) -> dict[str, Any]:
         "counts": as_json(done.sorted_counts),
         "left_out": [f"{each.place}: {each.reason}" for each in done.left_out[:_SHOWN]],
         "kept": [f"{each.place}: {each.reason}" for each in done.kept[:_SHOWN]],
-        "notes": [
-            *done.notes,
-            *([f"extracted from conversations: {done.extracted:,} files changed"] if done.extracted else []),
-            *(f"skipped: {count:,} {what}" for what, count in done.skipped.most_common()),
-        ],
+        "notes": [*done.notes, *done.extracted_lines, *done.skipped_lines],
         "commits": done.commits,
     }
 

@@ -50,6 +50,7 @@ from pydantic import BaseModel
 
 from server.protocol.json_frames import Refusal, encode_frame, parse_frame, scrub
 from server.protocol.stdio_pipes import Line, LinePipe
+from server.protocol.turns import take_one
 from server.terminal import termination_signals
 
 _logger = logging.getLogger(__name__)
@@ -276,9 +277,7 @@ class _Owed:
 
     def _answered(self, request_id: object) -> None:
         if isinstance(request_id, int | str) and self._by_us[request_id] > 0:
-            self._by_us[request_id] -= 1
-            if not self._by_us[request_id]:
-                del self._by_us[request_id]
+            take_one(self._by_us, request_id)
 
     async def room(self) -> None:
         """Return when the next request may begin."""

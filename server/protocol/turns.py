@@ -13,10 +13,11 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
+Key = TypeVar("Key")
 #: Requests of a bearer of a token that run, wait for their turn, or whose answers are not read yet; and of the owner,
 #: who may be several programs.
 OPEN_LIMIT, OWNER_OPEN_LIMIT = 16, 64
@@ -109,13 +110,13 @@ class Turns:
 
     def free_place(self, bearer: str) -> None:
         """A place is free; the request goes on without."""
-        _take_one(self._holding_places, bearer)
+        take_one(self._holding_places, bearer)
         self._free_places += 1
         self._go_on()
 
     def ended(self, bearer: str, *, holds_place: bool) -> None:
         """A request is no longer worked at."""
-        _take_one(self._worked_at, bearer)
+        take_one(self._worked_at, bearer)
         if holds_place:
             self.free_place(bearer)
         else:
@@ -142,10 +143,13 @@ class Turns:
                 mine.set_result(Turn(self, bearer))
 
 
-def _take_one(counts: Counter[str], bearer: str) -> None:
-    counts[bearer] -= 1
-    if not counts[bearer]:
-        del counts[bearer]
+def take_one(counts: Counter[Key], key: Key) -> bool:
+    """Count one less; whether none is left, and then the key is gone."""
+    counts[key] -= 1
+    if counts[key]:
+        return False
+    del counts[key]
+    return True
 
 
 class Share:

@@ -54,10 +54,10 @@ def with_added(standing: str, given: str, *, label: bool = False) -> str:
     headings = [block for block in blocks(standing) if _HEADING.match(block)]
     if headings and _HEADING.match(added[0]) and _key(added[0]) == _key(headings[-1]):
         added = added[1:]
-    bullet = _BULLET.match(standing.rstrip().rpartition("\n")[2])
-    if bullet:
+    pieces = [standing.rstrip()]
+    last = pieces[0].rpartition("\n")[2]
+    if bullet := _BULLET.match(last):
         added = [block if _has_own_form(block) else bullet[0] + block for block in added]
-    pieces, last = [standing.rstrip()], standing.rstrip().rpartition("\n")[2]
     blank = "\n\n" in f"{standing}{given}"
     for block in added:
         listed = _BULLET.match(last) and _BULLET.match(block)

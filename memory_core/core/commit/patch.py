@@ -29,11 +29,14 @@ _LIST_FORM = "or give the patch as a list of {search, replace}, whose texts may 
 _READINGS_LIMIT = 20
 _OCCURRENCES_LIMIT = 1_000
 _TOLERANT_LIMIT_CHARS = 2_000
-#: What the blocks of a patch may cost, by the length of the text.
+#: What the blocks of a patch may cost: so much for each character of the text, and beside it.
 _WORK_A_CHARACTER, _WORK_LEAST = 80, 100_000
-#: What a place costs where SEARCH stands; so many times faster is a text read for an exact SEARCH, and for a character
-#: of one that need fit only nearly.
-_OCCURRENCE_WORK, _EXACT_SPEED, _NEAR_SPEED = 100, 10, 20
+#: What each place costs where SEARCH stands.
+_OCCURRENCE_WORK = 100
+#: Characters of the text that cost 1 when an exact SEARCH is looked for.
+_EXACT_SPEED = 10
+#: Characters of a SEARCH that need fit only nearly, for which each character of the text costs 1.
+_NEAR_SPEED = 20
 _HINT_LIMIT_CHARS = 600
 _EXCERPT_LIMIT_CHARS = 120
 

@@ -399,9 +399,7 @@ class ChromaIndex(VectorIndex):
         if sending.failures_in_row % _MOST_FAILURES or isinstance(error, RowsLost):
             return
         sent = read_sent(connection, self._place, sending.space, sending.fingerprint)
-        if (
-            error.status == _SERVER_ERROR and sent is not None
-        ):  # files that a kill left torn, in this collection's folder
+        if error.status == _SERVER_ERROR and sent is not None:  # files of this collection that a kill left torn
             _log.warning("the vector server fails about a collection, which is made anew")
             write_sent(connection, self._place, sending.space, sending.fingerprint, sent._replace(seq=0))
         elif self._own is not None:

@@ -19,7 +19,7 @@ Promises: pure, never raises on any ``str`` (NUL and lone surrogates included), 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 
@@ -54,6 +54,11 @@ def fold(text: str) -> str:
     """One form for all spellings: NFKC (full width, half-width kana), case, simplified Chinese; storable in SQLite."""
     folded = unicode_form("NFKC", compiled(_UNSTORABLE).sub(" ", text)).casefold()
     return simplified(unicode_form("NFKC", folded))
+
+
+def holds_all(folded: str, words: Iterable[str]) -> bool:
+    """Whether a text, folded once, holds each of these words, folded likewise."""
+    return all(word in folded for word in words)
 
 
 def folded_words(text: str) -> str:

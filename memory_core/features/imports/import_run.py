@@ -172,21 +172,29 @@ class ImportReport:
         """The counts, types and actions in their order."""
         return {kind: dict(sorted(counted.items())) for kind, counted in sorted(self.counts.items())}
 
+    @property
+    def skipped_lines(self) -> list[str]:
+        """What was skipped, a line each."""
+        return [f"skipped: {number:,} {what}" for what, number in self.skipped.most_common()]
+
+    @property
+    def extracted_lines(self) -> list[str]:
+        """What became of conversations, in a line where anything did."""
+        return [f"extracted from conversations: {self.extracted:,} files changed"] if self.extracted else []
+
     def lines(self) -> Iterator[str]:
         """Text form: what needs a look, then the counts."""
         yield from _listed("left out: ", [f"{found.place}: {found.reason}" for found in self.left_out])
         yield from _listed("kept: ", [f"{found.place}: {found.reason}" for found in self.kept])
         yield from _listed("", self.notes)
-        for what, number in self.skipped.most_common():
-            yield f"skipped: {number:,} {what}"
+        yield from self.skipped_lines
         would = "would be " if self.dry_run else ""
         for kind, counted in sorted(self.counts.items()):
             parts = (
                 f"{number:,} {would * (action is not Action.UNCHANGED)}{action}" for action, number in counted.items()
             )
             yield f"{kind}: {', '.join(parts)}"
-        if self.extracted:
-            yield f"extracted from conversations: {self.extracted:,} files changed"
+        yield from self.extracted_lines
         yield from (f"renamed to {name}" for name in self.moved)
         yield (
             f"all from {self.format}: {self.total(Action.CREATED):,} {would}created, "

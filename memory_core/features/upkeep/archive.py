@@ -23,6 +23,7 @@ from memory_core.core.memory.requests import CommitRequest, Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
+from memory_core.core.text.analysis import holds_all
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -145,8 +146,7 @@ def archived(memory: Runebook, request: ArchiveListRequest = ArchiveListRequest(
             if uri.is_summary or not uri.name.endswith(".md"):
                 continue
             text = files.text(uri)  # as ls reads it: a file that is not UTF-8 is listed, too
-            folded = f"{uri}\n{text}".casefold()
-            if text is not None and all(word in folded for word in wanted):
+            if text is not None and (not wanted or holds_all(f"{uri}\n{text}".casefold(), wanted)):
                 yield _archived(memory, uri, text)
 
 
