@@ -45,9 +45,9 @@ _TEXT = attrgetter("text")
 _PROMPT_ROLES = frozenset({"system", "developer"})
 #: Bounds for the comparison in order, which otherwise could take minutes: of equal pairs, of repetitions that are
 #: looked at where there are more pairs, and of all pairs. What is not compared counts as new.
-_EQUAL_PAIRS_LIMIT = 40_000
+_EQUAL_PAIRS_LIMIT = 20_000
 _REPEATED_LIMIT = 8
-_PAIRS_LIMIT = 25_000_000
+_PAIRS_LIMIT = 6_000_000
 #: Candidates for an overlap, longest first; more than one matters only where some messages lack times or ids.
 _TRIES = 8
 
