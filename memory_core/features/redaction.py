@@ -68,7 +68,9 @@ def find_secrets(text: str) -> list[Secret]:
 
     What JSON, URLs, HTML and programs write as escapes is read, too, also where it is escaped again.
     """
-    found = [*_secrets_in(text), *_secrets_behind_escapes(text)]
+    found = _secrets_in(text)
+    if _holds_escapes(text):
+        found += _secrets_behind_escapes(text)
     chosen: list[Secret] = []
     for secret in sorted(found, key=lambda item: (item.start, -item.end)):
         if chosen and secret.start < chosen[-1].end:
@@ -86,15 +88,18 @@ def _secrets_in(text: str) -> list[Secret]:
     return [secret for source in (_tokens, _numbers, _assignments) for secret in source(text)]
 
 
-_ESCAPE_SIGNS = ("\\", "%", "&")
 _ESCAPED_TIMES = 3
+
+
+def _holds_escapes(text: str) -> bool:
+    return "\\" in text or "%" in text or "&" in text
 
 
 def _secrets_behind_escapes(text: str) -> Iterator[Secret]:
     places: Sequence[int] = range(len(text) + 1)
     plain = text
     for _ in range(_ESCAPED_TIMES):
-        if not any(sign in plain for sign in _ESCAPE_SIGNS):
+        if not _holds_escapes(plain):
             return
         plain, starts = _unescaped(plain)
         if len(starts) == len(places):

@@ -198,11 +198,11 @@ class Retriever:
                     terms, _SIMILAR + len(uris) + 2, bounds, indexed=uri not in unseen
                 )
                 for other, own in (*sharing, *near):
-                    if other not in uris:
-                        score = jaccard(words, _compared_words(own[:_SIMILAR_CHARS]))
-                        found[other] = max(found.get(other, 0.0), round(score, 3))
+                    score = round(jaccard(words, _compared_words(own[:_SIMILAR_CHARS])), 3)
+                    if score >= _SIMILAR_FROM and other not in uris:
+                        found[other] = max(found.get(other, 0.0), score)
         best = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-        return tuple(Similar(uri, score) for uri, score in best if score >= _SIMILAR_FROM)[:_SIMILAR]
+        return tuple(Similar(uri, score) for uri, score in best[:_SIMILAR])
 
     @property
     def near_from(self) -> float:

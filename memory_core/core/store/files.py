@@ -99,7 +99,8 @@ def is_settled(mtime_ns: int) -> bool:
 def is_still(path: Path, seen: Seen) -> bool:
     """Whether the file at ``path`` holds what was seen; raises OSError where the system refuses to tell."""
     try:
-        if seen.looks is not None and looks_of(path.stat()) == seen.looks:
+        found = looks_of(path.stat())  # a missing file, as every new memory's, is told here
+        if found == seen.looks:
             return True
         with opened(os.path.realpath(path)) as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
