@@ -28,6 +28,8 @@ _SHOWN_CHARS = 400
 _SHOWN_LINES = 6
 _HEADER_LINES = 8
 _LAST_LINES = 15
+#: A longer line is none that a host puts around an answer.
+_WRAPPING_CHARS = 400
 _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[\u4e00-\u9fff]+")
 _STATUS_KEYS = ("exit_code", "exitCode", "exit_status", "exitStatus", "returncode", "return_code", "returnCode")
 _TEXT_KEYS = ("output", "content", "text", "result", "stdout", "stderr")
@@ -89,7 +91,7 @@ def without_wrapping(text: str) -> str:
     if members is not None and not any(members.get(key) for key in _REASON_KEYS):
         text = "\n".join(_texts(members)) or text
     lines = text.strip().splitlines()
-    kept = [line for line in lines if not _pattern("wrapping").fullmatch(line.strip())]
+    kept = [line for line in lines if len(line) > _WRAPPING_CHARS or not _pattern("wrapping").fullmatch(line.strip())]
     return "\n".join(kept or lines)
 
 

@@ -36,7 +36,7 @@ _pattern = partial(word_pattern, __file__)
 _ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|s|y|ies)$")
 #: Where a sentence was, at the begin of a line and inside it.
 _FIRST_GAP = re.compile(r"^([ \t]*(?:(?:[-*+•]|\d+[.)])[ \t]+)?)\x00[ \t]*")
-_GAP = re.compile(r"[ \t]*\x00(?=[ \t]|$)|\x00")
+_GAP = re.compile(r"(?<![ \t])[ \t]*+\x00(?=[ \t]|$)|\x00")
 _TOKEN = re.compile(r"\w+")
 _PLACE = re.compile(r"(?P<file>.+\.(?:jsonl|md))#(?P<line>\d{1,9})")
 #: A sentence is meant if it comes so near to what was asked as this share of the nearest one.

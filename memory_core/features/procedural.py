@@ -66,7 +66,7 @@ _REMARKS = frozenset({"description", "explanation", "reason", "thought", "commen
 #: Statuses that are nobody's mistake: there is nothing to learn for the next call.
 _STOPPED = frozenset({"cancelled", "canceled", "aborted", "interrupted", "skipped"})
 
-_OPEN = re.compile(r"[ \t]*<!--[ \t]*occurrences\b[ \t]*:?[ \t]*(\d{1,9})?.*-->[ \t]*\r?")
+_OPEN = re.compile(r"[ \t]*+<!--[ \t]*+occurrences\b[ \t]*+:?[ \t]*+(\d{1,9})?.*-->[ \t]*+\r?")
 _CLOSE = re.compile(r"[ \t]*<!--[ \t]*/occurrences[ \t]*-->[ \t]*\r?")
 _DAY = r"\d{4}-\d{2}-\d{2}"
 _LINE = re.compile(rf"- (?:({_DAY}): )?.*")

@@ -444,7 +444,6 @@ def _may_be_secret(value: str) -> bool:
 
 _REFUSED_HINT = "Leave the secret out, or let the owner change the settings secrets or secrets_allowed."
 _NAME_HINT = "Use another name: one that is no key, token or password."
-_SEARCH = r"(?ms)^<<<<<<< SEARCH[ \t]*\r?$.*?^=======[ \t]*\r?$"
 _NOTES_LIMIT = 20
 #: Of numbers in JSON: shorter ones are no password, longer ones nobody's number.
 _LEAST_NUMBER, _NUMBERS_END = 10 ** (_LEAST_CHARS - 1), 10**20
@@ -668,7 +667,7 @@ class Redaction(Cleaner):
             return blocks
         if not isinstance(patch, str) or "<<<<<<< SEARCH" not in patch:
             return self.value(patch, where, places, name)
-        return self._marked(patch, where, places, known="\n".join(re.findall(_SEARCH, patch)))
+        return self._marked(patch, where, places, known=_looked_for(patch))
 
     def _notes(self, places: Sequence[Place]) -> tuple[str, ...]:
         """A line for each place."""
@@ -676,6 +675,22 @@ class Redaction(Cleaner):
         lines = list(dict.fromkeys(f"{told}: {place.kind} in {place.where}" for place in places))
         more = len(lines) - _NOTES_LIMIT
         return (*lines[:_NOTES_LIMIT], *((f"and {more} more places with secrets",) if more > 0 else ()))
+
+
+def _looked_for(patch: str) -> str:
+    """What the SEARCH parts of a patch hold, as far as they are closed."""
+    closed: list[str] = []
+    part: list[str] | None = None
+    for line in patch.split("\n"):
+        mark = line.rstrip(" \t\r")
+        if part is None:
+            part = [] if mark == "<<<<<<< SEARCH" else None
+        elif mark == "=======":
+            closed += part
+            part = None
+        else:
+            part.append(line)
+    return "\n".join(closed)
 
 
 def _other_than(members: Mapping[Any, Any], shown: Any, name: Any) -> Any:

@@ -6,9 +6,10 @@ one counted for. Knows nothing of files: what is stored already is asked of a ca
 
 *Which result answers which call.* By the call's id; where ids repeat, the latest call that still waits. A result
 without an id answers the oldest waiting call of the latest message that has one, of its name where it is named; so does
-a result with an id that is nobody's, among the calls without an id. A result that no call in the log waits for stands
-for a call of its own, if it is named and its id was not answered. Statuses such as ``running`` are no result yet. A
-call failed if its status says so, or if its answer does (``failures``).
+a result with an id that is nobody's, among the calls without an id; of more than 256 that wait, only among the latest.
+A result that no call in the log waits for stands for a call of its own, if it is named and its id was not answered.
+Statuses such as ``running`` are no result yet. A call failed if its status says so, or if its answer does
+(``failures``).
 
 *What an execution of a skill is.* A run of calls with that skill's name, up to another skill's call or a new message
 of the user. Where the run begins with the call that loads the skill's instructions, calls that name no skill belong
@@ -19,11 +20,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, TypeAlias
 
 from memory_core.core.caches import tallied
@@ -44,6 +47,10 @@ _FAILED = "error"
 FLOW = "recommended_flow"
 _FLOW_SALIENCE = 0.7
 _FLOW_STEPS_LIMIT = 20
+#: In one commit no more skills learn; a plan refuses as many writes.
+_SKILLS_LIMIT = 1_000
+#: So many waiting calls are looked at for a result without an id of theirs.
+_WAITING_LIMIT = 256
 _UNFINISHED = frozenset({"running", "pending", "in_progress", "in progress", "queued", "started", "working"})
 
 
@@ -154,9 +161,13 @@ def growth(
         for name, counts in tool_counts(new).items():
             writes += _write(tools, {"tool_name": name}, counts)
     if skills is not None:
-        executions, runs = (skill_counts(before), skill_counts(calls)), (_runs(before), _runs(calls))
-        for name in dict.fromkeys(call.skill for call in new if call.skill is not None):
-            writes += _skill_write(skills, name, executions, runs, existing)
+        executions, earlier = (skill_counts(before), skill_counts(calls)), _runs(before)
+        runs: dict[str | None, _Runs] = {}
+        for run, made in _runs(calls).items():
+            runs.setdefault(made[0].skill, {})[run] = made
+        names = dict.fromkeys(call.skill for call in new if call.skill is not None)
+        for name in islice(names, _SKILLS_LIMIT):
+            writes += _skill_write(skills, name, executions, (earlier, runs.get(name, {})), existing)
     return Added(writes, new)
 
 
@@ -173,7 +184,7 @@ def _skill_write(
         skills: The type.
         name: The skill.
         counts: Of all skills, before and now.
-        runs: Of all skills, before and now.
+        runs: Of all skills before, and of this one now.
         existing: Fields of a stored memory.
     """
     before, now = counts
@@ -186,22 +197,27 @@ def _skill_write(
         added = {"total_executions": succeeded + failed, "success_count": succeeded, "fail_count": failed}
     flow, stored = None, str((known or {}).get(FLOW) or "")
     if (field := skills.field(FLOW)) is not None and field.type is FieldType.STRING:
-        flow = _flow(name, *runs, stored)
+        flow = _flow(*runs, stored)
     if not any(added.values()) and flow is None:
         return []
     is_first = flow is not None and not stored.strip()
     return _write(skills, {"skill_name": name}, added, flow, _FLOW_SALIENCE if is_first else None)
 
 
-def _flow(skill: str, earlier: _Runs, now: _Runs, stored: str) -> str | None:
+def _flow(earlier: _Runs, now: _Runs, stored: str) -> str | None:
     """The steps of a new successful execution, if none are stored, or those of the same run when it was shorter.
+
+    Args:
+        earlier: The executions before.
+        now: Those of one skill.
+        stored: The steps that its memory holds.
 
     Returns:
         The text, or None where it must not change.
     """
     for run, made in now.items():
         old = earlier.get(run, [])
-        if made[0].skill != skill or len(old) == len(made) or not made[-1].succeeded:
+        if len(old) == len(made) or not made[-1].succeeded:
             continue
         steps, shorter = _steps(made), _steps(old)
         if steps and steps != stored and (not stored.strip() or stored == shorter):
@@ -287,7 +303,8 @@ class _Reader:
         self.slots: list[_Slot] = []
         self.answers: dict[_Slot, FinishedCall] = {}
         self._place = -1
-        self._waiting: list[_Slot] = []
+        self._waiting: deque[_Slot] = deque(maxlen=_WAITING_LIMIT)
+        self._waiting_by_id: dict[str, dict[_Slot, None]] = {}
         self._answered: set[str] = set()
         self._keys: set[str] = set()
         self._skill: str | None = None
@@ -299,6 +316,7 @@ class _Reader:
         twin = copy(self)
         twin.slots, twin.answers = self.slots.copy(), self.answers.copy()
         twin._waiting, twin._answered, twin._keys = self._waiting.copy(), self._answered.copy(), self._keys.copy()
+        twin._waiting_by_id = {call_id: slots.copy() for call_id, slots in self._waiting_by_id.items()}
         return twin
 
     def add(self, message: Message) -> None:
@@ -324,11 +342,13 @@ class _Reader:
         if call.name.strip():
             self.slots.append(slot)
         self._waiting.append(slot)
+        if call.call_id:
+            self._waiting_by_id.setdefault(call.call_id, {})[slot] = None
 
     def _close(self, result: ToolResult, place: int, time: datetime | None) -> None:
         slot = self._awaiting(result)
         if slot is not None:
-            self._waiting.remove(slot)
+            self._answer(slot)
         elif not (result.name or "").strip() or result.call_id in self._answered:
             return
         else:
@@ -341,17 +361,23 @@ class _Reader:
             self.answers[slot] = answer
             self._keys.add(answer.key or "")
 
+    def _answer(self, slot: _Slot) -> None:
+        """Let a call wait no longer."""
+        with suppress(ValueError):  # later ones took its place
+            self._waiting.remove(slot)
+        if same := self._waiting_by_id.get(slot.call.call_id):
+            del same[slot]
+            if not same:
+                del self._waiting_by_id[slot.call.call_id]
+
     def _awaiting(self, result: ToolResult) -> _Slot | None:
         """The call that a result answers."""
         if result.call_id:
-            same = [slot for slot in self._waiting if slot.call.call_id == result.call_id]
-            if same:
-                return same[-1]
+            if same := self._waiting_by_id.get(result.call_id):
+                return next(reversed(same))
             if result.call_id in self._answered:
                 return None
-            candidates = [slot for slot in self._waiting if not slot.call.call_id]
-        else:
-            candidates = self._waiting
+        candidates = (slot for slot in self._waiting if not (result.call_id and slot.call.call_id))
         named = [slot for slot in candidates if result.name in (None, slot.call.name)]
         latest = max((slot.made_at for slot in named), default=-1)
         return next((slot for slot in named if slot.made_at == latest), None)

@@ -22,15 +22,19 @@ from memory_core.core.errors import RunebookError
 from memory_core.core.index.filter import compile_filter
 from memory_core.core.llm.json_text import find_answer
 from memory_core.core.memory.directory_page import abstract_line, parse_page
-from memory_core.core.memory.memory_type import MemoryTypeRegistry
+from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
 from memory_core.core.memory.message import dump_lines, parse_lines
 from memory_core.core.memory.message_shapes import parse_messages
+from memory_core.core.memory.operations import EditOp, MemoryData, MemoryOperations, WriteOp
 from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest
 from memory_core.core.memory.results import as_json
+from memory_core.core.memory.template import recover
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.time_expressions import time_spans
 from memory_core.features.daily_logs import entries
+from memory_core.features.failures import says_failed, without_wrapping
+from memory_core.features.mentions import without
 from memory_core.features.redaction import Redaction
 from memory_core.runebook import Runebook, open_memory
 
@@ -77,6 +81,50 @@ YAML = (
     *("  - {name: a, type: string, description: d}\n", "filename_template: '{a}.md'\n", "&x ", "*x", "\t", "- ", "{}"),
     *("  - name: b\n    type: int64\n    merge_op: sum\n", "content_template: '{a.__class__}'\n", "<<: *x\n", "...\n"),
 )
+REPEATED = (
+    *(
+        " ",
+        "\t",
+        "a",
+        "a ",
+        "1,",
+        ". ",
+        "- ",
+        "/a",
+        "' ",
+        "`",
+        "<",
+        "](",
+        "**a",
+        "# ",
+        "> ",
+        "!",
+        "= ",
+        "a:",
+        "a@",
+        "@a",
+    ),
+    *(
+        "a_",
+        "“中",
+        "？",
+        "12:",
+        "+",
+        "&#",
+        "%2",
+        "sk-",
+        "ha",
+        "Error: ",
+        "<a>",
+        "a|b|\n",
+        "never ",
+        "A and ",
+        "下次不要",
+    ),
+)
+TYPES = MemoryTypeRegistry()
+TYPES.load_from_dir(builtin_schema_dir())
+TOOLS = TYPES.get("tools")
 texts = st.text(max_size=200) | st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 keys = st.sampled_from(
     ["role", "content", "type", "text", "tool_calls", "tool_results", "function", "name", "arguments", "input", "id",
@@ -174,6 +222,36 @@ def test_any_commit_and_question_is_answered_or_refused(
             json.dumps(as_json(call()))
 
 
+def _cleaned(edit: EditOp) -> object:
+    return Redaction().operations(MemoryOperations(edit_operations=[edit]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", [*PIECES, *YAML, *REPEATED])
+def test_nothing_repeated_keeps_a_store_busy(memory: Runebook, unit: str) -> None:
+    for begin in ("", "exit code", "<!-- occurrences"):
+        text = begin + unit * (30_000 // len(unit)) + "x"
+        call = {"id": "1", "name": "Bash", "arguments": {"command": text}}
+        result = {"id": "1", "content": text, "is_error": True}
+        pattern = MemoryData(memory_type="patterns", fields={"title": "Bash: error", "content": text})
+        for commit in (
+            CommitRequest(text),
+            CommitRequest(messages=[{"role": "user", "content": text}, {"role": "assistant", "content": text}]),
+            CommitRequest(operations=MemoryOperations(write_operations=[WriteOp(memory_data=pattern)])),
+            CommitRequest(
+                messages=[
+                    {"role": "assistant", "content": "", "tool_calls": [call]},
+                    {"role": "tool", "content": "", "tool_results": [result]},
+                ]
+            ),
+            FindRequest(text[:8_000]),
+        ):
+            started = time.thread_time()
+            with contextlib.suppress(RunebookError):
+                memory.find(commit) if isinstance(commit, FindRequest) else memory.commit(commit)
+            assert time.thread_time() - started < 10  # measured: 1.4 s at most
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("unit", "read"),
@@ -188,6 +266,16 @@ def test_any_commit_and_question_is_answered_or_refused(
         ("* 12:00 text\n", entries),
         ("/a", READERS["URI"][1]),
         ("password is ", READERS["secrets"][1]),
+        (
+            "<<<<<<< SEARCH\n",
+            lambda text: _cleaned(EditOp(uri="viking://user/a/memories/b.md", patches={"content": text})),
+        ),
+        (" ", lambda text: without_wrapping(f"exit code{text}x")),
+        (" ", lambda text: says_failed("Bash", {}, f"退出码{text}x")),
+        (" ", lambda text: without(f"It is 7.{text}Kept.", ["It is 7."])),
+        (" ", lambda text: find_answer(f'{{"reasoning": ""}}{text}x', {"reasoning"})),
+        (" \n", lambda text: recover(TOOLS, f"Tool: x{text}z")),
+        (f"{'y' * 99} \n", lambda text: recover(TOOLS, f"Tool: x{text}z")),
     ],
     ids=lambda value: str(value)[:12] if isinstance(value, str) else "",
 )

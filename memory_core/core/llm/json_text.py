@@ -35,7 +35,7 @@ _AFTER_STRING = re.compile(
     r"""\s*(?:[}\]:]|\Z|//|/\*|```|,\s*(?:["'{\[\]}]|-?\d|[tTfFnN][a-z]{3}|//|/\*|[A-Za-z_]\w*\s*:|\Z)"""
     r"""|["'][^"'\n]{1,80}["']\s*:)"""
 )
-_STRING_FOLLOWS = re.compile(r"""[\s}\]]*,?\s*["']""")
+_STRING_FOLLOWS = re.compile(r"""[\s}\]]*+,?\s*+["']""")
 _MEMBER = re.compile(r"""["']([A-Za-z_]\w*)["']\s*:""")
 _GOES_ON = re.compile(r"""\s*["',:]""")
 _QUOTE = re.compile(r"[\"']")

@@ -163,6 +163,8 @@ def _filled(line: str, texts: Mapping[str, str]) -> str:
 
 
 _SPACE = re.compile(r"(\s+)")
+#: No rendering holds so much white space at once, and looking for literals would try each part of it.
+_LONG_SPACE = re.compile(r"\s{200}")
 
 _NUMBER = re.compile(r"([+-]?(?:\d[\d,]*)?\.?\d+)\s*(ms|s|%|)")
 
@@ -182,6 +184,8 @@ def captured(memory_type: MemoryType, body: str) -> dict[str, str] | None:
     Returns:
         None if the body is not of the template's shape, or shows two values for one field.
     """
+    if _LONG_SPACE.search(body):
+        return None
     literals = PLACEHOLDER.split(memory_type.content_template or "")
     names = literals[1::2]
     del literals[1::2]
@@ -210,7 +214,10 @@ def recover(memory_type: MemoryType, body: str) -> dict[str, FieldValue] | None:
     Returns:
         None if the body is not a rendering of this type, or shows words where a number belongs.
     """
-    shown = captured(memory_type, body)
+    return _recovered(memory_type, captured(memory_type, body))
+
+
+def _recovered(memory_type: MemoryType, shown: Mapping[str, str] | None) -> dict[str, FieldValue] | None:
     if shown is None:
         return None
     values: dict[str, FieldValue] = {}
@@ -236,7 +243,8 @@ def behind(memory_type: MemoryType, fields: Mapping[str, FieldValue], body: str)
     Returns:
         None if the body is no rendering, or shows another value than ``fields``: a person changed one of them.
     """
-    shown, recovered = captured(memory_type, body), recover(memory_type, body)
+    shown = captured(memory_type, body)
+    recovered = _recovered(memory_type, shown)
     if shown is None or not recovered:
         return None
     for name, value in fields.items():
@@ -325,8 +333,7 @@ def _literal(text: str) -> re.Pattern[str]:
         if index % 2 == 0:
             patterns.append(re.escape(piece))
         elif "\n" in piece:
-            blank = r"\s*\n\s*" if piece.count("\n") > 1 else ""
-            patterns.append(r"[ \t\r]*\n[ \t\r]*" + blank)
+            patterns.append(r"[ \t\r]*\n" + (r"(?:[^\S\n]*+\n)++\s*+" if piece.count("\n") > 1 else r"[ \t\r]*+"))
         else:
             outer = (index == 1 and not pieces[0]) or (index == len(pieces) - 2 and not pieces[-1])
             patterns.append(r"[ \t]*" if outer else r"\s+")
