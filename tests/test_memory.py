@@ -18,7 +18,7 @@ from memory_core.core.memory.results import Action, Status
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
 from tests.stores import remember, trailer, words_only
-from tests.waiting import PATIENCE_SECONDS, at_once
+from tests.waiting import PATIENCE_SECONDS, at_once, soon
 
 USER = "viking://user/default/memories"
 TOOL = "viking://agent/default/memories/tools/web_search.md"
@@ -224,21 +224,20 @@ def test_a_receipt_names_the_look_alike_also_without_a_model(
 
 def test_long_conversations_are_stored_by_turns_of_their_users(tmp_path: Path) -> None:
     long, order = [{"content": "x" * 300_000}], []
-    asking = threading.Semaphore(0)
     with open_memory(words_only(tmp_path)) as memory:
         by_turns = memory.opened.by_turns
 
         def store(user: str) -> None:
-            asking.release()
             with by_turns(long, user):
                 order.append(user)
+                time.sleep(0.1)
 
         with by_turns(long, "anna"):
             threads = [threading.Thread(target=store, args=(user,)) for user in ("anna", "anna", "anna", "bob")]
             for thread in threads:
                 thread.start()
-                asking.acquire()
-            time.sleep(0.5)  # until the last one waits, too
+            assert soon(memory.opened._large_of["bob"].locked)  # he waits, too
+            time.sleep(0.1)
         for thread in threads:
             thread.join(PATIENCE_SECONDS)
     assert order.index("bob") < 3  # who came last is not last
