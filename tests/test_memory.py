@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import EmbeddingConfig, IndexConfig
-from memory_core.core.errors import ConfigInvalid, InvalidInput
+from memory_core.core.errors import ConfigInvalid, InvalidInput, TooLarge
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status
+from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
 from tests.stores import remember, trailer, words_only
@@ -241,3 +242,21 @@ def test_long_conversations_are_stored_by_turns_of_their_users(tmp_path: Path) -
         for thread in threads:
             thread.join(PATIENCE_SECONDS)
     assert order.index("bob") < 3  # who came last is not last
+
+
+def test_what_takes_too_long_to_plan_is_refused_before_anybody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "A long story about the old harbour. " * 1_000
+    with open_memory(words_only(tmp_path)) as memory:
+        kept = memory.commit(CommitRequest("The harbour opens at six.")).commit_id
+        monkeypatch.setattr("memory_core.core.store.local._PLAN_SECONDS", 0.0)
+        monkeypatch.setattr(memory.store._lock, "held", lambda *_args: pytest.fail("the lock was taken"))
+        for request in (CommitRequest(long), CommitRequest(messages=[{"role": "user", "content": long}])):
+            with pytest.raises(TooLarge, match="others would wait"):
+                memory.commit(request)
+        with pytest.raises(TooLarge):
+            memory.run(UNDO, UndoRequest(kept))
+        monkeypatch.undo()
+        assert memory.commit(CommitRequest("The harbour closes at nine.")).status == "committed"
+        assert len(memory.find(FindRequest("harbour")).memories) == 2

@@ -102,6 +102,7 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
         kind=KIND,
         request_id=request_id,
         now=moment,
+        is_large=True,
     )
     memory.after_commit(receipt, moment)
     return memory.indexed(receipt)

@@ -89,6 +89,7 @@ def undo(memory: Runebook, request: UndoRequest) -> CommitReceipt:
         now=moment,
         dry_run=request.dry_run,
         undoes=past.commit_id,
+        is_large=True,
     )
     memory.after_commit(receipt, moment)
     return memory.indexed(receipt)

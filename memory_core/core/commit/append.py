@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar
 
-from memory_core.core.commit.commits import Commits
+from memory_core.core.commit.commits import LARGE_CHARS, Commits
 from memory_core.core.commit.forgotten import with_forgotten
 from memory_core.core.commit.overlap import unseen
 from memory_core.core.commit.plan import plan
@@ -103,7 +103,7 @@ class Learned:
 
 
 #: So many messages take long enough to be read that other writers notice.
-_REHEARSED_FROM = 500
+_LARGE_MESSAGES = 500
 
 
 @frozen
@@ -151,7 +151,8 @@ class MessageRecorder:
         messages, redactions = self.commits.cleaner.messages(parse_messages(raw))
         if not messages:
             raise InvalidInput("messages is empty.", hint="Send at least one {role, content}.")
-        self.commits.check_size(dump_lines(messages), len(messages))
+        sent = dump_lines(messages)
+        self.commits.check_size(sent, len(messages))
         session = session_id or session_id_for(messages)
         log = self.commits.session_uri(session)
         moment = now or datetime.now(UTC)
@@ -191,9 +192,14 @@ class MessageRecorder:
                 ),
             )
 
-        if len(messages) >= _REHEARSED_FROM and not dry_run:
-            self.store.rehearse(planned)
-        return self.store.commit(planned, kind="messages", request_id=request_id, now=moment, dry_run=dry_run)
+        return self.store.commit(
+            planned,
+            kind="messages",
+            request_id=request_id,
+            now=moment,
+            dry_run=dry_run,
+            is_large=len(messages) >= _LARGE_MESSAGES or len(sent) >= LARGE_CHARS,
+        )
 
     def _decided(
         self, learned: Sequence[Learned], snapshot: Snapshot, context: PlanContext, moment: datetime

@@ -69,6 +69,8 @@ DEFAULT_TYPE = "notes"
 #: The setting ``review`` under which what a model proposes waits for the owner.
 _REVIEWED = "automatic"
 _CATEGORY_LIMIT_CHARS = 200
+#: A commit that brings so much may take long to plan.
+LARGE_CHARS = 32_768
 #: Metadata that a commit of one memory may give.
 _GIVEN = frozenset(field.name for field in METADATA if "commit" in field.given_by)
 
@@ -218,7 +220,8 @@ class Commits:
                 "operations holds no operation.",
                 hint="Send at least one write, edit, delete or overview operation; types and fields: runebook types.",
             )
-        self.check_size(json.dumps(parsed.model_dump(), ensure_ascii=False))
+        sent = json.dumps(parsed.model_dump(), ensure_ascii=False)
+        self.check_size(sent)
         if session_id is not None:
             self.session_uri(session_id)
         self.cleaner.check_names(session_id=session_id, request_id=request_id, project=assignment.project)
@@ -260,7 +263,14 @@ class Commits:
                 return settlement.settled(decided, snapshot)
             return decided if span is None else _settled(decided, span, parsed.reasoning)
 
-        return self._store.commit(planned, kind=kind, request_id=request_id, now=moment, dry_run=dry_run)
+        return self._store.commit(
+            planned,
+            kind=kind,
+            request_id=request_id,
+            now=moment,
+            dry_run=dry_run,
+            is_large=len(sent) >= LARGE_CHARS,
+        )
 
     def remember(self, request: CommitRequest, request_id: str | None, assignment: ProjectAssignment) -> CommitReceipt:
         """Store one explicit memory as it was given, or what a feature stores under its name.

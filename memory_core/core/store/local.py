@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -19,7 +20,7 @@ from typing import NamedTuple, Protocol
 
 from memory_core.core.background import await_quiet
 from memory_core.core.caller import current_author
-from memory_core.core.errors import RunebookError
+from memory_core.core.errors import RunebookError, TooLarge
 from memory_core.core.memory.directory_page import recorded
 from memory_core.core.memory.results import (
     Action,
@@ -53,6 +54,8 @@ _SAVED_MEANWHILE = "changed by hand in the same moment: the hand edit stands, an
 #: Of a commit, where other writers come in between because somebody deleted the lock's file.
 _ATTEMPTS = 3
 _TOLD_FROM = 100  # changes of one commit
+#: Processor time that planning one commit may take.
+_PLAN_SECONDS = 10.0
 #: Note of a receipt that a repeated request got.
 REPEATED = "repeated request_id"
 
@@ -274,6 +277,7 @@ class Store:
         now: datetime | None = None,
         dry_run: bool = False,
         undoes: str | None = None,
+        is_large: bool = False,
     ) -> CommitReceipt:
         """Plan and apply one change set.
 
@@ -284,8 +288,10 @@ class Store:
             now: Time of the commit; default the clock's.
             dry_run: Plan only.
             undoes: The commit that this one takes back.
+            is_large: Whether planning may take long. It is planned once before, while others may write.
 
         Raises:
+            TooLarge: If others would wait too long for a large one. Nothing was stored.
             StoreBusy: If the lock was not free in time. Nothing was stored.
             StorageFailed: If the ledger could not be written, or the folder can only be read. Nothing was stored.
         """
@@ -294,6 +300,8 @@ class Store:
                 self._delivery.recover()
             return _receipt("", Status.DRY_RUN, self._planned(plan)[0])
         moment = now or datetime.now(UTC)
+        if is_large and (request_id is None or self.first_receipt(request_id) is None):
+            self._rehearse(plan)
         for attempt in range(_ATTEMPTS):
             with self._lock.held():
                 newest = self._delivery.recover()
@@ -306,9 +314,15 @@ class Store:
                         raise
         raise AssertionError("the last attempt returns or raises")
 
-    def rehearse(self, plan: Plan) -> None:
-        """Plan while others may write, so that what a plan remembers of its input is there when they have to wait."""
+    def _rehearse(self, plan: Plan) -> None:
+        """Plan while others may write, to know how long they would wait; what a plan remembers makes them wait less."""
+        started = time.thread_time()
         plan(Snapshot(self))
+        if (took := time.thread_time() - started) > _PLAN_SECONDS:
+            raise TooLarge(
+                f"planning this takes {took:.0f} s of processor time, and others would wait as long.",
+                hint="Send it in several smaller parts.",
+            )
 
     def _commit(
         self,

@@ -252,7 +252,7 @@ def _move(memory: Runebook, request: ArchiveRequest, kind: str, move: Move) -> C
         results = [moved(uri, draft) for uri in request.uris]
         return memory.features.completed(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
 
-    return memory.indexed(memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run))
+    return memory.indexed(memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run, is_large=True))
 
 
 def _archived(memory: Runebook, uri: MemoryUri, text: str) -> Archived:
