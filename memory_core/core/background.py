@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 
+_log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.1
 _LIMIT_SECONDS = 1.0
 
@@ -39,7 +41,10 @@ class Background:
         """Do now what waits, and wait for what is being done."""
         with self._turn:
             while (job := self._next()) is not None:
-                job()
+                try:
+                    job()
+                except Exception:  # noqa: BLE001 - what waits behind it is done all the same
+                    _log.exception("background work failed")
 
     def close(self) -> None:
         """Do what waits, and end; safe to call twice."""

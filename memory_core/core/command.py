@@ -198,7 +198,10 @@ def _as(value: Any, hint: Any) -> Any:
     if origin is Literal:
         return value if value in inner else _NO
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            return _NO
     if hint is datetime and isinstance(value, str):
         try:
             return datetime.fromisoformat(value)
@@ -235,5 +238,5 @@ def _described(hint: Any) -> str:
 
 def _bounds(low: float | None, high: float | None) -> str:
     if low is None or high is None:
-        return f"at least {low:g}" if low is not None else f"at most {high:g}"
-    return f"{low:g} to {high:g}"
+        return f"at least {low:.10g}" if low is not None else f"at most {high:.10g}"
+    return f"{low:.10g} to {high:.10g}"

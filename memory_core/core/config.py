@@ -465,7 +465,7 @@ def _refusal(
         hint, marks = _annotated(dotted)
         wrong = f"setting '{dotted}' takes {_accepted(dotted, hint, marks)}"
         if hint in (bool, int, float) or get_origin(hint) is Literal:  # nobody's secret
-            given = f"{fault.given:g}" if isinstance(fault.given, float) else str(fault.given)
+            given = f"{fault.given:.10g}" if isinstance(fault.given, float) else str(fault.given)
             wrong += f", not {given[:_GIVEN_CHARS]}"
     if flags.get(dotted) is not None:
         place = f"Correct --{dotted}" if dotted == "home" else f"Correct --set {dotted}=…"
@@ -487,9 +487,9 @@ def _accepted(dotted: str, hint: Any, marks: tuple[Any, ...]) -> str:
         return f"settings of its own, such as {dotted}.{hint.names()[0]}"
     for mark in marks:
         if isinstance(mark, Within):
-            bounds = [f"from {mark.least:,g}"] if mark.least is not None else []
-            bounds += [f"above {mark.above:,g}"] if mark.above is not None else []
-            bounds += [f"up to {mark.most:,g}"] if mark.most is not None else []
+            bounds = [f"from {mark.least:,.10g}"] if mark.least is not None else []
+            bounds += [f"above {mark.above:,.10g}"] if mark.above is not None else []
+            bounds += [f"up to {mark.most:,.10g}"] if mark.most is not None else []
             return " ".join([_KINDS[hint], *bounds])
         if isinstance(mark, Shaped):
             return mark.words or f"at most {mark.most_chars:,} characters"

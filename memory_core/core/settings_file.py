@@ -248,6 +248,10 @@ def _put(values: dict[str, Any], path: list[str], value: Any) -> None:
     name, *rest = path
     if rest:
         below = values.setdefault(name, {})
+        if not isinstance(below, dict):
+            raise ConfigInvalid(
+                f"'{name}' in the settings file is no section.", hint="Write an object there, or remove it."
+            )
         _put(below, rest, value)
         if not below:
             del values[name]

@@ -154,6 +154,11 @@ def test_home_is_expanded_and_absolute(tmp_path: Path, monkeypatch: pytest.Monke
         ({"http": {"oauth": {"issuer": "https://user@login.example.com"}}}, "without user, query or fragment"),
         ({"http": {"oauth": {"issuer": "https://login.example.com/a?b"}}}, "without user, query or fragment"),
         ({"schema_dirs": "one"}, "setting 'schema_dirs'"),
+        ({"http": {"max_body_bytes": 1}}, "takes a whole number from 4,096 up to 67,108,864, not 1."),
+        ({"tiers": {"mid_term_capacity": 0}}, "takes a whole number from 1 up to 1,000,000, not 0."),
+        ({"hooks": {"patience_seconds": 10**400}}, "takes a number from 0.1 up to 300, not 1000"),
+        ({"hooks": {"patience_seconds": 1234567.5}}, "takes a number from 0.1 up to 300, not 1234567.5."),
+        ({"self": 1}, "there is no setting 'self'"),
         (["home"], "must hold one JSON object"),
     ],
 )

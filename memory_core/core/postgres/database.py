@@ -399,7 +399,7 @@ class PostgresServer:
         self._role = f"SET LOCAL ROLE {ROLE}; " if privileged else ""
         self._pools = {half: self._pool(f"runebook {half}") for half in _HALVES}
         # A lock is held by a connection of its own while a model thinks: it takes none from those who only ask.
-        self._locks = self._pool("runebook locks")
+        self._locks = self._pool("runebook locks", ConnectionPool.check_connection)
         self._guard = threading.Lock()
         self._writers: dict[tuple[Half, str], threading.Lock] = {}
 
@@ -481,7 +481,7 @@ class PostgresServer:
                 raw.execute("SELECT pg_advisory_unlock_all()")
             self._locks.putconn(raw)
 
-    def _pool(self, name: str) -> ConnectionPool[Connection]:
+    def _pool(self, name: str, check: Callable[[Connection], None] | None = None) -> ConnectionPool[Connection]:
         options = f"-c lock_timeout={_LOCK_SECONDS}s -c statement_timeout={_STATEMENT_SECONDS}s"
         options += f" -c hnsw.ef_search={CANDIDATES}"
         return ConnectionPool(
@@ -493,6 +493,7 @@ class PostgresServer:
             timeout=_CONNECT_SECONDS,
             reconnect_timeout=_CONNECT_SECONDS,  # who asks later tries anew
             configure=configured,
+            check=check,
             open=True,
         )
 
@@ -515,7 +516,8 @@ class PostgresLock:
         patience = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         with self._server.locked(self._name, patience) as held:
             if not held:
-                raise StoreBusy(f"another server has been at it for {patience:g} s.", hint=AGAIN)
+                after = f" for {patience:g} s" if patience else ""
+                raise StoreBusy(f"another server is at it{after}.", hint=AGAIN)
             yield
 
 
