@@ -212,7 +212,6 @@ class LimitsConfig(Record):
 
 
 _ORIGIN = r"(https?)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
-_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 def is_loopback(host: str) -> bool:
@@ -260,7 +259,7 @@ class OAuthConfig(Record):
                 return name, f"it should look like {wanted}"
             if (rest := value[found.end() :]) and (rest[0] != "/" or re.search(r"[\s?#]", rest)):
                 return name, "it should look like https://login.example.com/tenant, without user, query or fragment"
-            if found[1] == "http" and found[2].lower() not in _LOOPBACK:
+            if found[1] == "http" and not is_loopback(found[2].lower().strip("[]")):
                 return name, "beyond this machine it has to be https"
         for pair in self.user_spaces:
             if not is_space(pair.rpartition("=")[2]) or not pair.rpartition("=")[0]:
@@ -344,7 +343,6 @@ class Config(Record):
         return self.model_copy(update={"user_space": user_space, "agent_space": agent_space, "owner_names": names})
 
 
-ENV_PREFIX = "RUNEBOOK_"
 CONFIG_NAME = "config.json"
 _COMMAND = "llm.command"
 #: Values in words; and of a wrong one, so much is shown.
@@ -370,7 +368,7 @@ def _defaults(record: type[Record] = Config, prefix: str = "") -> Iterator[tuple
 
 def environment_name(dotted: str) -> str:
     """The variable that sets ``index.mode``: ``RUNEBOOK_INDEX_MODE``."""
-    return ENV_PREFIX + dotted.replace(".", "_").upper()
+    return "RUNEBOOK_" + dotted.replace(".", "_").upper()
 
 
 def load(
@@ -460,7 +458,7 @@ def _refusal(
     if fault.kind == "extra_forbidden":
         return _unknown(dotted)
     if fault.kind == "value_error":
-        wrong = f"setting '{dotted}': {fault.message.removeprefix('Value error, ')}"
+        wrong = f"setting '{dotted}': {fault.message}"
     else:
         hint, marks = _annotated(dotted)
         wrong = f"setting '{dotted}' takes {_accepted(dotted, hint, marks)}"

@@ -85,7 +85,7 @@ def waited(wait: Callable[[float], bool], timeout_seconds: float, what: str) -> 
         timeout_seconds: For all of it.
         what: Told once, where somebody listens.
     """
-    if _listener.get() is None or timeout_seconds <= QUICK_SECONDS:
+    if not listened() or timeout_seconds <= QUICK_SECONDS:
         return wait(timeout_seconds)
     if wait(QUICK_SECONDS):
         return True

@@ -143,7 +143,7 @@ class Record:
         if len(faults) == before and (found := self.problem()) is not None:
             name, message = found
             where = (*place, name) if name else place
-            faults.append(Fault(where, "value_error", f"Value error, {message}", given.get(name)))
+            faults.append(Fault(where, "value_error", message, given.get(name)))
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen")

@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 import psycopg
@@ -165,8 +164,6 @@ class Transaction:
         newest: The number of the last commit, of a writer of the ledger.
     """
 
-    in_transaction = True
-
     def __init__(self, raw: Connection, *, kept: dict[Any, Any] | None = None, newest: int | None = None) -> None:
         self._raw = raw
         self._queue: list[Queued] = []
@@ -241,7 +238,6 @@ class Transaction:
 class Alone:
     """A connection outside of transactions: each statement is one."""
 
-    in_transaction = False
     newest = None
     kept = None
 
@@ -282,7 +278,6 @@ class PostgresDatabase:
     def __init__(self, server: PostgresServer, half: Half, tenant: str) -> None:
         if not is_space(tenant.removeprefix("_")):  # it is written into statements
             raise ValueError(f"{tenant!r} is no space")
-        self.path = Path(f"postgresql/{half}")
         self.tenant = tenant
         self._server = server
         self._half: Half = half
@@ -297,10 +292,6 @@ class PostgresDatabase:
     def is_current(self) -> bool:
         """Whether it is the database that was opened; always."""
         return True
-
-    def renew(self, _generation: int | None = None) -> bool:
-        """Nothing is put in the place of a database."""
-        return False
 
     def close(self) -> None:
         """Nothing is held between transactions."""

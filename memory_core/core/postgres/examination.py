@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.core.index.catalog import words_of
 from memory_core.core.postgres import schema
 from memory_core.core.postgres.catalog import PostgresCatalog
 from memory_core.core.postgres.database import PostgresServer
 from memory_core.core.postgres.store import PostgresFiles, PostgresLedger
-from memory_core.core.store.ledger import stored_text
 
 if TYPE_CHECKING:
     from memory_core.core.index.documents import Document
@@ -97,23 +96,6 @@ class ExaminedDatabase:
                 (_LENGTH_TOLERANCE,),
             )
         ]
-
-    def finish_commits(self) -> int:
-        """Note sizes and times of the texts of commits that were recorded and not finished; how many there were."""
-        ledger = self._parts().ledger
-        with ledger.rows.writing() as connection:
-            waiting = connection.execute("SELECT seq FROM commits WHERE settled = 0 ORDER BY seq").fetchall()
-            connection.native(
-                "UPDATE files f SET mtime_ns = (extract(epoch FROM c.at::timestamptz) * 1000)::bigint * 1000000 "
-                "FROM commits c WHERE c.settled = 0 AND c.seq = f.seq"
-            )
-            for (uri,) in connection.execute(
-                "SELECT uri FROM files WHERE seq IN (SELECT seq FROM commits WHERE settled = 0)"
-            ).fetchall():
-                text = stored_text(cast("Any", connection), uri) or ""
-                connection.execute("UPDATE files SET size_bytes = ? WHERE uri = ?", (len(text.encode()), uri))
-            connection.execute("UPDATE commits SET settled = 1 WHERE settled = 0")
-        return len(waiting)
 
     def _parts(self) -> Parts:
         assert self.parts is not None, "asked for only where there is a tenant"

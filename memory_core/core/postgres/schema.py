@@ -133,7 +133,7 @@ def connected(url: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
             hint="Let its owner run runebook db migrate once, or let the user of store.url create schemas.",
         ) from error
     except psycopg.ProgrammingError as error:
-        if isinstance(error, psycopg.errors.Error) and error.sqlstate is not None:
+        if error.sqlstate is not None:
             raise StorageFailed(f"the database: {said(error)}.", hint="Check store.url.") from error
         raise ConfigInvalid(f"setting 'store.url': {error}.", hint="Write postgresql://user@host/name.") from error
 

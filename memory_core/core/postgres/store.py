@@ -115,10 +115,6 @@ class PostgresFiles(FileStore):
                     return _stat(*row)
         return None
 
-    def quick_stat(self, uri: MemoryUri) -> FileStat | None:
-        """As ``stat``."""
-        return self.stat(uri)
-
     def is_dir(self, uri: MemoryUri) -> bool:
         """Whether something is below; the root always is there."""
         if not uri.parts:
@@ -128,10 +124,6 @@ class PostgresFiles(FileStore):
             (str(uri), f"{uri}/", f"{uri}0"),  # "0" is the character after "/"
         )
         return found.fetchone() is not None
-
-    def is_still(self, uri: MemoryUri, seen: Seen) -> bool:
-        """Whether the text is what it was."""
-        return self.look(uri)[1].sha256 == seen.sha256
 
     def entries(self, directory: MemoryUri) -> list[Entry]:
         """The entries of a directory by name.
@@ -384,7 +376,6 @@ class _NoHandEdits:
 
     def __init__(self) -> None:
         self.times = self
-        self.left = False
 
     def writing(self, _directories: Collection[MemoryUri]) -> AbstractContextManager[None]:
         return nullcontext()

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from memory_core.core.index.catalog_file import WORDS_DDL
@@ -75,7 +75,7 @@ class _Spots(NamedTuple):
 
     own: str
     previous: str
-    tokens: int = 0
+    tokens: int
 
 
 #: By word, then by document.
@@ -296,7 +296,6 @@ class _Space:
             self._ids = ([int(scope.removeprefix("space")) for scope in scopes],)
         self._postings: dict[str, dict[int, _Spots]] = {}
         self._prefixes: set[str] = set()
-        self._whole: tuple[int, float] | None = None
         #: About how many documents hold a word, of those that were counted.
         self._seen: dict[str, int] = {}
 
@@ -312,16 +311,20 @@ class _Space:
             own: Whether only a document's own text counts.
         """
         single = {each.terms[0] for each in operands.values() if each.is_word and each.terms[0] not in self._postings}
-        rows = self._connection.execute(
-            "SELECT asked.term, held.count, held.last FROM unnest(?::text[]) AS asked (term), LATERAL ("
-            "SELECT count(*) AS count, max(document) AS last FROM (SELECT document FROM words w "
-            f"WHERE term = asked.term{_OWN if own else ''}{self._within} ORDER BY document LIMIT ?) one) held "
-            "WHERE held.count > 0",
-            (list(single), *self._ids, most),
+        rows = (
+            ()
+            if not single
+            else self._connection.execute(
+                "SELECT asked.term, held.count, held.last FROM unnest(?::text[]) AS asked (term), LATERAL ("
+                "SELECT count(*) AS count, max(document) AS last FROM (SELECT document FROM words w "
+                f"WHERE term = asked.term{_OWN if own else ''}{self._within} ORDER BY document LIMIT ?) one) held "
+                "WHERE held.count > 0",
+                (list(single), *self._ids, most),
+            )
         )
         counted = {
             str(term): self._estimated(int(count), last, documents) if count == most and documents else int(count)
-            for term, count, last in (rows if single else ())
+            for term, count, last in rows
         }
         self.fetch(each for each in operands.values() if not each.is_word)
         self._seen |= {term: max(count, self._seen.get(term, 0)) for term, count in counted.items()}
@@ -337,9 +340,15 @@ class _Space:
 
     def _estimated(self, count: int, last: int, documents: int) -> int:
         """How many documents hold a word, from how densely those lie that were counted, as numbers go."""
+        lowest, highest = self._ends
+        density = count / max(last - lowest + 1, 1)
+        return max(count, min(int(density * (highest - lowest + 1)), documents))
+
+    @cached_property
+    def _ends(self) -> tuple[int, int]:
+        """The lowest and the highest number of a document."""
         (ends,) = self._connection.execute("SELECT min(id), max(id) FROM documents")
-        density = count / max(last - ends[0] + 1, 1)
-        return max(count, min(int(density * (ends[1] - ends[0] + 1)), documents))
+        return ends[0], ends[1]
 
     def fetch(self, operands: Iterable[_Operand]) -> None:
         """Read the postings of words, each once."""
@@ -425,7 +434,7 @@ class _Space:
         matched = self.passing(matched, condition)
         if not matched:
             return {}
-        rows, average = self._totals()
+        rows, average = self._totals
         scores: dict[int, float] = {}
         for held, matching in found:
             weight = idf(rows, matching)
@@ -455,7 +464,7 @@ class _Space:
             joint: Whether all of the words must be held.
             columns: Of ``documents d``, each after a comma.
         """
-        rows, average = self._totals()
+        rows, average = self._totals
         terms = [term for term, _ in words]
         weights = [idf(rows, matching) for _, matching in words]
         others = terms[1:] if joint else []
@@ -519,17 +528,15 @@ class _Space:
         )
         return list(rows.fetchall())
 
+    @cached_property
     def _totals(self) -> tuple[int, float]:
         """How many rows there are, fillers included, and words of a row on average."""
-        if self._whole is None:
-            fillers = _fillers()[1]
-            counted = f"SELECT count(*), coalesce(sum(tokens), 0) FROM word_counts w WHERE 1{self._within}"
-            if not self._ids:
-                counted = "SELECT coalesce(sum(documents), 0), coalesce(sum(tokens), 0) FROM word_totals"
-            (total,) = self._connection.execute(counted, self._ids)
-            rows = int(total[0]) + FILLER_ROWS
-            self._whole = rows, (int(total[1]) + fillers) / rows
-        return self._whole
+        counted = f"SELECT count(*), coalesce(sum(tokens), 0) FROM word_counts w WHERE 1{self._within}"
+        if not self._ids:
+            counted = "SELECT coalesce(sum(documents), 0), coalesce(sum(tokens), 0) FROM word_totals"
+        (total,) = self._connection.execute(counted, self._ids)
+        rows = int(total[0]) + FILLER_ROWS
+        return rows, (int(total[1]) + _fillers()[1]) / rows
 
     def _read(self, where: str, *values: Any) -> None:
         rows = self._connection.execute(
