@@ -583,8 +583,8 @@ def _set(target: dict[str, Any], dotted: str, value: Any) -> None:
 
 
 def _overlaid(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
+    overlaid = dict(base)
     for name, value in over.items():
-        below = merged.get(name)
-        merged[name] = _overlaid(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-    return merged
+        below = overlaid.get(name)
+        overlaid[name] = _overlaid(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return overlaid

@@ -141,11 +141,11 @@ def test_connections_from_before_do_not_count_however_many_there_are(
 
 def test_a_lock_is_got_at_once_after_a_restart(rows: Place, control: Control) -> None:
     memory = rows.open()
-    with memory.store.turn("extract-s1").held():
+    with memory.store.lock("extract-s1").held():
         pass
     control("restart", "-m", "immediate")
-    with memory.store.turn("extract-s1").held():
-        second = memory.store.turn("extract-s1")
+    with memory.store.lock("extract-s1").held():
+        second = memory.store.lock("extract-s1")
         with pytest.raises(StoreBusy, match="another server is at it\\."), second.held():
             pass
 

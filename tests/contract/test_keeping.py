@@ -294,7 +294,7 @@ class TestDatabase:
         memory = filled(rows.open())
         log = "viking://session/default/s1/messages.jsonl"
         assert rows_of_ledger(memory, "SELECT log FROM extractions WHERE stored > extracted") == [(log,)]
-        with memory.store.turn(f"extract-{short_hash(log)}").held():
+        with memory.store.lock(f"extract-{short_hash(log)}").held():
             assert examined(memory).clean  # it is young
             monkeypatch.setattr(doctor_checks, "_HELD_SECONDS", 0.0)
             assert ("queue", log) in told(examined(memory))  # as may be the index, which is worked on just then

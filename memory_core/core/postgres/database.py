@@ -28,7 +28,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from memory_core.core.config import is_space
 from memory_core.core.errors import StoreBusy
 from memory_core.core.postgres.dialect import translated
-from memory_core.core.postgres.faults import AGAIN, UNREACHABLE, translating
+from memory_core.core.postgres.faults import AGAIN, UNREACHABLE, store_errors
 from memory_core.core.postgres.schema import ROLE, ready
 
 _log = logging.getLogger(__name__)
@@ -211,7 +211,7 @@ class Transaction:
         queue, self._queue = self._queue, []
         if last:
             queue.append(Queued("COMMIT", [()], self.send))
-        with translating(), nullcontext() if len(queue) == 1 else self._raw.pipeline():
+        with store_errors(), nullcontext() if len(queue) == 1 else self._raw.pipeline():
             cursors = [self._sent(each) for each in queue]
         for each, cursor in zip(queue, cursors, strict=True):
             each.answered(cursor)
@@ -435,7 +435,7 @@ class PostgresServer:
         while True:
             raw = _taken(pool)
             try:
-                with translating():
+                with store_errors():
                     answer = first(raw)
                 break
             except BaseException as error:
@@ -463,7 +463,7 @@ class PostgresServer:
         """
         raw = _taken(self._locks)
         try:
-            with translating():
+            with store_errors():
                 raw.execute(f"SET lock_timeout = {max(1, int(timeout_seconds * 1000))}", prepare=False)
                 held = acquire_lock(raw, name, wait=timeout_seconds > 0.0)
             yield held

@@ -56,7 +56,7 @@ class ExaminedDatabase:
         if self.parts is None:
             yield None, None
             return
-        with self.parts.ledger.rows.reading() as ledger, self.parts.catalog.rows.reading() as catalog:
+        with self.parts.ledger.half.reading() as ledger, self.parts.catalog.half.reading() as catalog:
             yield ledger, catalog
 
     def held_longer(self, names: Sequence[str], seconds: float) -> list[HeldLock]:
@@ -126,5 +126,5 @@ def examined_database(url: str, tenant: str, state_folder: Path) -> Iterator[Exa
         if state.version == state.wanted:
             server = opened.enter_context(closing(PostgresServer(url)))
             ledger, catalog = PostgresLedger(server, tenant), PostgresCatalog(server, tenant)
-            parts = Parts(ledger, catalog, PostgresFiles(ledger, catalog.rows, state_folder))
+            parts = Parts(ledger, catalog, PostgresFiles(ledger, catalog.half, state_folder))
         yield ExaminedDatabase(url, tenant, parts, state)

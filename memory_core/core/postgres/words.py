@@ -186,18 +186,18 @@ class PostgresWords(Words):
         if not terms:
             return LexicalHits({}, weigh_question(rows, (), 0))
         operands = {term: _TOKENIZER.operand(term) for term in terms}
-        with self._space(bounds.scopes) as space:
-            counted = space.counts(operands, COUNTED, bounds.documents)
+        with self._words_read(bounds.scopes) as read:
+            counted = read.counts(operands, COUNTED, bounds.documents)
             matching = [sum(counted[term]) for term in terms]
             telling = telling_terms(terms, matching, rows)
             if all(operands[term].is_word for term in telling):
                 words = [(operands[term].terms[0], sum(counted[term])) for term in telling]
-                best = space.best(words, limit, bounds.condition)
+                best = read.best(words, limit, bounds.condition)
                 scores = {int(document): float(score) for document, score in best}
             else:
-                space.fetch(operands[term] for term in telling)
-                found = [(space.found(operands[term]), sum(counted[term])) for term in telling]
-                scores = space.ranked(found, limit, bounds.condition)
+                read.fetch(operands[term] for term in telling)
+                found = [(read.found(operands[term]), sum(counted[term])) for term in telling]
+                scores = read.ranked(found, limit, bounds.condition)
             few = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= RARE_DOCUMENTS * VIEWS]
             rare = frozenset(self.holding(few, RARE_DOCUMENTS, bounds))
         known = sum(count > 0 for count, _ in counted.values())
@@ -207,10 +207,10 @@ class PostgresWords(Words):
     def holding(self, terms: Sequence[str], limit: int, bounds: Bounds) -> dict[int, float]:
         """Documents that hold a term which at most ``limit`` documents hold."""
         best: dict[int, float] = {}
-        with self._space(bounds.scopes) as space:
-            space.fetch(map(_TOKENIZER.operand, terms))
+        with self._words_read(bounds.scopes) as read:
+            read.fetch(map(_TOKENIZER.operand, terms))
             for term in terms:
-                for document, score in space.holders([term], limit, bounds.condition).items():
+                for document, score in read.holders([term], limit, bounds.condition).items():
                     best[document] = max(score, best.get(document, 0.0))
         return best
 
@@ -218,21 +218,21 @@ class PostgresWords(Words):
         """Documents that hold every term, if at most ``limit`` do."""
         if not terms:
             return {}
-        with self._space(bounds.scopes) as space:
-            return space.holders(terms, limit, bounds.condition)
+        with self._words_read(bounds.scopes) as read:
+            return read.holders(terms, limit, bounds.condition)
 
     def holding_any(self, topic: Sequence[str], limit: int, bounds: Bounds) -> list[int]:
         """Documents that hold any of the operands of a topic, best first."""
         operands = [_TOKENIZER.operand(term) for term in topic]
-        with self._space(bounds.scopes) as space:
-            space.fetch(operands)
-            return list(space.ranked([space.own(operand) for operand in operands], limit, bounds.condition))
+        with self._words_read(bounds.scopes) as read:
+            read.fetch(operands)
+            return list(read.ranked([read.own(operand) for operand in operands], limit, bounds.condition))
 
     def sharing(self, terms: Sequence[str], limit: int, bounds: Bounds, *, indexed: bool) -> list[tuple[str, str]]:
         """``(uri, own text)`` of memories that share rare terms with another."""
         operands = {term: _TOKENIZER.operand(term) for term in terms}
-        with self._space(bounds.scopes) as space:
-            counted = space.counts(operands, SHARED_FROM, own=True)
+        with self._words_read(bounds.scopes) as read:
+            counted = read.counts(operands, SHARED_FROM, own=True)
             ordered = sorted((min(SHARED_FROM, sum(counted[term])), term) for term in terms)
             rarest = [(count, operands[term]) for count, term in ordered if count > indexed][:RAREST_TERMS]
             if not rarest:
@@ -241,50 +241,50 @@ class PostgresWords(Words):
             joint = sum(count for count, _ in rarest) > SHARED_FROM
             if all(operand.is_word for _, operand in rarest):
                 words = [(operand.terms[0], count) for count, operand in rarest]
-                best = space.best(words, limit, memories, joint=joint, columns=", d.uri, d.own")
+                best = read.best(words, limit, memories, joint=joint, columns=", d.uri, d.own")
                 return [(uri, own) for _, _, uri, own in best]
-            space.fetch(operand for _, operand in rarest)
-            found = [(space.found(operand), count) for count, operand in rarest]
-            return space.texts(list(space.ranked(found, None, None, joint=joint)), limit, memories)
+            read.fetch(operand for _, operand in rarest)
+            found = [(read.found(operand), count) for count, operand in rarest]
+            return read.texts(list(read.ranked(found, None, None, joint=joint)), limit, memories)
 
     def linked(self, terms: Sequence[str], bounds: Bounds) -> dict[int, float]:
         """Documents that share the rarest terms of a text that others use, too, with their share of them."""
         operands = {term: _TOKENIZER.operand(term) for term in terms}
         found: dict[int, float] = {}
-        with self._space(bounds.scopes) as space:
-            counted = space.counts(operands, COMMON_FROM, own=True)
+        with self._words_read(bounds.scopes) as read:
+            counted = read.counts(operands, COMMON_FROM, own=True)
             shared = sorted((sum(each), term) for term, each in counted.items())
             shared = [(count, term) for count, term in shared if 1 < count <= most_linked(bounds.documents)]
             weights = {term: idf(bounds.documents + FILLER_ROWS, count) for count, term in shared[:LINK_TERMS]}
-            space.fetch(operands[term] for term in weights)
-            held = {term: space.own(operands[term]) for term in weights}
-            passing = space.passing({document for term in weights for document in held[term][0]}, bounds.condition)
+            read.fetch(operands[term] for term in weights)
+            held = {term: read.own(operands[term]) for term in weights}
+            passing = read.passing({document for term in weights for document in held[term][0]}, bounds.condition)
         for term, weight in weights.items():
             for document in held[term][0].keys() & passing:
                 found[document] = found.get(document, 0.0) + weight / sum(weights.values())
         return found
 
     @contextmanager
-    def _space(self, scopes: Sequence[str] | None) -> Iterator[_Space]:
+    def _words_read(self, scopes: Sequence[str] | None) -> Iterator[_WordsRead]:
         """The words of these scopes in one transaction, which remembers what was read of them."""
         with self._connect().together() as reading:
-            space = _Space(reading, scopes)
+            read = _WordsRead(reading, scopes)
             if reading.kept is not None:
-                space = reading.kept.setdefault(None if scopes is None else tuple(scopes), space)
-            yield space
+                read = reading.kept.setdefault(None if scopes is None else tuple(scopes), read)
+            yield read
 
     def turns_with(self, term: str, spaces: Sequence[str]) -> list[tuple[str, str, str]]:
         """``(uri, speaker, own)`` of some turns that hold a term."""
-        with self._space(None) as space:
-            return space.turns(_TOKENIZER.operand(term), spaces)
+        with self._words_read(None) as read:
+            return read.turns(_TOKENIZER.operand(term), spaces)
 
     def is_held(self, term: str, bounds: Bounds) -> bool:
         """Whether any document within the scopes holds the term."""
-        with self._space(bounds.scopes) as space:
-            return space.counts({term: _TOKENIZER.operand(term)}, 1)[term][0] > 0
+        with self._words_read(bounds.scopes) as read:
+            return read.counts({term: _TOKENIZER.operand(term)}, 1)[term][0] > 0
 
 
-class _Space:
+class _WordsRead:
     """The words that searches of one state see: of all documents of the tenant, or of some spaces."""
 
     def __init__(self, connection: Any, scopes: Sequence[str] | None) -> None:
