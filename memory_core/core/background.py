@@ -27,7 +27,7 @@ class Background:
         """Have a job done soon; one that waits already, an equal one, is done once.
 
         Args:
-            job: Deals with its own errors.
+            job: Deals with its own errors; another one is logged.
         """
         with self._guard:
             if job not in self._jobs:

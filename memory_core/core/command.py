@@ -5,7 +5,7 @@ channel between processes and the MCP tools are made from the declaration: the r
 its fields is an argument with a type, a default and an ``Arg``. ``read_request`` is how a surface turns what came in
 into a request; nothing below it reads a mapping.
 
-Knows no surface, and imports nothing but the standard library.
+Knows no surface, and, beside errors and ``frozen``, imports only the standard library.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Where settings come from: one JSON file < environment (``RUNEBOOK_…``) < command-line flags.
 
-What a setting means is said in the table beside this module, which only documentation and ``runebook config`` read.
+What a setting means is said in the table beside this module, which only documentation, ``runebook config`` and
+the page read.
 """
 
 from __future__ import annotations
@@ -345,8 +346,9 @@ class Config(Record):
 
 CONFIG_NAME = "config.json"
 _COMMAND = "llm.command"
-#: Values in words; and of a wrong one, so much is shown.
+#: Values in words.
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", Path: "a path"}
+#: Of a wrong value, so many characters are shown.
 _GIVEN_CHARS = 40
 
 

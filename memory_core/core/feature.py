@@ -42,7 +42,7 @@ class RecordKind:
         name: Memory type of its documents and of its writes.
         names: Memory types and categories whose writes are for a file of this kind, folded.
         has_entries: Whether ``<uri>#<line>`` is a part of such a file.
-        is_appended: Whether a write leaves what is there as it is.
+        is_appended: Whether a write only adds at the end.
     """
 
     name: str = ""
@@ -110,7 +110,7 @@ class RecordKind:
             moment: Its time.
 
         Raises:
-            RunebookError: If the write is refused; others are not.
+            RunebookError: If this write is refused; the commit's other writes go on.
         """
         raise NotImplementedError
 

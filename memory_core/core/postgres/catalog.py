@@ -83,7 +83,7 @@ class PostgresVectors(VectorIndex):
 
     Args:
         indexes: Those of the tenant.
-        exact_below: So many rows of a space and model are scanned.
+        exact_below: With fewer rows of a space and model than this, all are scanned.
     """
 
     def __init__(self, indexes: HnswIndexes, exact_below: int = EXACT_BELOW) -> None:

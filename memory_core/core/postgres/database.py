@@ -43,7 +43,7 @@ _ATTEMPTS = 3
 #: So many candidates each search of an HNSW index has, and as many rows it answers with at most.
 CANDIDATES = 400
 #: Fails at once where nothing can be written: before anything was planned, so that another connection may be tried.
-#: What the last statement answers is what a writer asks first.
+#: The ledger's last statement reads the newest commit's number; the index's reads nothing.
 _EXPECT_WRITES: Mapping[Half, str] = {
     "ledger": "DELETE FROM commits WHERE false; SELECT coalesce(max(seq), 0) FROM commits",
     "index": "DELETE FROM documents WHERE false; SELECT 0",
@@ -426,8 +426,9 @@ class PostgresServer:
     def connection(self, half: Half, first: Callable[[Connection], Answer]) -> Iterator[tuple[Connection, Answer]]:
         """A connection and what ``first`` answered on it.
 
-        A connection that was lost meanwhile, or that takes no writes, is replaced, and ``first`` runs again. What was
-        asked for before this call counts for nothing: only new connections decide that the database is gone.
+        A connection that was lost meanwhile, or that takes no writes, is replaced, and ``first`` runs again. Only
+        attempts on connections made since this call count towards ``_ATTEMPTS``; older ones from the pool are replaced
+        without limit.
         """
         pool = self._pools[half]
         began = time.monotonic()

@@ -102,7 +102,7 @@ class ExaminedDatabase:
         return self.parts
 
 
-#: Numbers of half precision.
+#: How far a length may be from 1: numbers are of half precision.
 _LENGTH_TOLERANCE = 0.01
 
 

@@ -21,7 +21,7 @@ from memory_core.core.postgres.faults import said
 from memory_core.core.postgres.schema import connected
 
 _log = logging.getLogger(__name__)
-#: So many rows of a space are scanned: that takes 40 ms on the machine of docs/measured.md.
+#: With fewer rows than this, all of a space are scanned: that takes 40 ms at most on the machine of docs/measured.md.
 EXACT_BELOW = 20_000
 _CANCEL_SECONDS = 0.2
 
