@@ -34,7 +34,7 @@ _PARTIAL = ".moving"
 _COMMITS_AT_ONCE = 500
 #: Triggers fill ``directories``, ``_copy_tokens`` copies ``tokens``, and users log in again.
 _SKIPPED_TABLES = frozenset({"directories", "tokens", *TABLES})
-_SKIPPED_COLUMNS = {"commits": {"settled"}, "files": {"size_bytes", "mtime_ns"}, "trail": {"id"}}
+_SKIPPED_COLUMNS = {"commits": {"settled"}, "trail": {"id"}}
 _BATCHED_TABLES = frozenset({"commits", "changes", "progress"})
 
 

@@ -175,7 +175,7 @@ class OpenedSpace(OpenedStore):
         first, tenant = self._first, config.user_space
         catalog = PostgresCatalog(first._server, tenant)
         state = config.root / STATE_NAME
-        store = PostgresStore(first._server, tenant, catalog.rows, state, self.background, step)
+        store = PostgresStore(first._server, tenant, catalog.half, state, self.background, step)
         indexes = HnswIndexes(config.store.url, tenant)
         vectors, background = PostgresVectors(indexes, min(config.index.exact_below, EXACT_BELOW)), self.background
         return store, Indexer(store.ledger, catalog, self.registry, first._embedder, vectors, features, background)
@@ -186,15 +186,15 @@ class _DatabaseMark:
 
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
-        self._rows = PostgresDatabase(server, "ledger", _TOKENS)
+        self._half = PostgresDatabase(server, "ledger", _TOKENS)
 
-    def turn(self) -> PostgresLock:
+    def lock(self) -> PostgresLock:
         return PostgresLock(self._server, "maintenance", 0.0)
 
     def read(self) -> str:
-        row = self._rows.connection().execute("SELECT value FROM meta WHERE name = ?", (_MARK,)).fetchone()
+        row = self._half.connection().execute("SELECT value FROM meta WHERE name = ?", (_MARK,)).fetchone()
         return "" if row is None else str(row[0])
 
     def write(self, mark: str) -> None:
-        with self._rows.writing() as connection:
+        with self._half.writing() as connection:
             connection.execute(SET_META, (_MARK, mark))

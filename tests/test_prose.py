@@ -31,7 +31,7 @@ _PASSIVE = re.compile(
     r"(?:\w+ed|kept|made|found|told|given|shown|sent|taken|read|written|known|left|held|built|run|done|brought|said)\b"
 )
 #: Members of code and names of figures that begin like a setting, and ends of files.
-_OTHERS = frozenset({"store.turn", "store.files"})
+_OTHERS = frozenset({"store.lock", "store.files"})
 _ENDINGS = (".py", ".json", ".jsonl", ".md", ".sh")
 _SPAN = re.compile(r"`([^`\n]+)`")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 
+_log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.1
 _LIMIT_SECONDS = 1.0
 
@@ -25,7 +27,7 @@ class Background:
         """Have a job done soon; one that waits already, an equal one, is done once.
 
         Args:
-            job: Deals with its own errors.
+            job: Deals with its own errors; another one is logged.
         """
         with self._guard:
             if job not in self._jobs:
@@ -39,7 +41,10 @@ class Background:
         """Do now what waits, and wait for what is being done."""
         with self._turn:
             while (job := self._next()) is not None:
-                job()
+                try:
+                    job()
+                except Exception:  # noqa: BLE001 - what waits behind it is done all the same
+                    _log.exception("background work failed")
 
     def close(self) -> None:
         """Do what waits, and end; safe to call twice."""

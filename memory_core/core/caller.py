@@ -38,7 +38,7 @@ _NAME_CHARS = 80
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
 
 _author: ContextVar[str] = ContextVar("author", default="")
-_looking: ContextVar[bool] = ContextVar("looking", default=False)
+_owner_looking: ContextVar[bool] = ContextVar("owner looking", default=False)
 
 
 @contextmanager
@@ -62,19 +62,19 @@ def current_author() -> str:
 
 
 @contextmanager
-def looking(*, only: bool = True) -> Iterator[None]:
+def owner_looking(*, when: bool) -> Iterator[None]:
     """What is found and read in the body is looked at by its owner, which is no use of it: nothing is counted or noted.
 
     Args:
-        only: False leaves it as it is outside.
+        when: False leaves it as it is outside.
     """
-    token = _looking.set(only or _looking.get())
+    token = _owner_looking.set(when or _owner_looking.get())
     try:
         yield
     finally:
-        _looking.reset(token)
+        _owner_looking.reset(token)
 
 
-def is_looking() -> bool:
+def owner_is_looking() -> bool:
     """Whether the owner looks; what an agent finds and reads is used."""
-    return _looking.get()
+    return _owner_looking.get()

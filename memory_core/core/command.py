@@ -5,7 +5,7 @@ channel between processes and the MCP tools are made from the declaration: the r
 its fields is an argument with a type, a default and an ``Arg``. ``read_request`` is how a surface turns what came in
 into a request; nothing below it reads a mapping.
 
-Knows no surface, and imports nothing but the standard library.
+Knows no surface, and, beside errors and ``frozen``, imports only the standard library.
 """
 
 from __future__ import annotations
@@ -198,7 +198,10 @@ def _as(value: Any, hint: Any) -> Any:
     if origin is Literal:
         return value if value in inner else _NO
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            return _NO
     if hint is datetime and isinstance(value, str):
         try:
             return datetime.fromisoformat(value)
@@ -235,5 +238,5 @@ def _described(hint: Any) -> str:
 
 def _bounds(low: float | None, high: float | None) -> str:
     if low is None or high is None:
-        return f"at least {low:g}" if low is not None else f"at most {high:g}"
-    return f"{low:g} to {high:g}"
+        return f"at least {low:.10g}" if low is not None else f"at most {high:.10g}"
+    return f"{low:.10g} to {high:.10g}"

@@ -1,6 +1,7 @@
 """Where settings come from: one JSON file < environment (``RUNEBOOK_…``) < command-line flags.
 
-What a setting means is said in the table beside this module, which only documentation and ``runebook config`` read.
+What a setting means is said in the table beside this module, which only documentation, ``runebook config`` and
+the page read.
 """
 
 from __future__ import annotations
@@ -212,7 +213,6 @@ class LimitsConfig(Record):
 
 
 _ORIGIN = r"(https?)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
-_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 def is_loopback(host: str) -> bool:
@@ -260,7 +260,7 @@ class OAuthConfig(Record):
                 return name, f"it should look like {wanted}"
             if (rest := value[found.end() :]) and (rest[0] != "/" or re.search(r"[\s?#]", rest)):
                 return name, "it should look like https://login.example.com/tenant, without user, query or fragment"
-            if found[1] == "http" and found[2].lower() not in _LOOPBACK:
+            if found[1] == "http" and not is_loopback(found[2].lower().strip("[]")):
                 return name, "beyond this machine it has to be https"
         for pair in self.user_spaces:
             if not is_space(pair.rpartition("=")[2]) or not pair.rpartition("=")[0]:
@@ -344,11 +344,11 @@ class Config(Record):
         return self.model_copy(update={"user_space": user_space, "agent_space": agent_space, "owner_names": names})
 
 
-ENV_PREFIX = "RUNEBOOK_"
 CONFIG_NAME = "config.json"
 _COMMAND = "llm.command"
-#: Values in words; and of a wrong one, so much is shown.
+#: Values in words.
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", Path: "a path"}
+#: Of a wrong value, so many characters are shown.
 _GIVEN_CHARS = 40
 
 
@@ -370,7 +370,7 @@ def _defaults(record: type[Record] = Config, prefix: str = "") -> Iterator[tuple
 
 def environment_name(dotted: str) -> str:
     """The variable that sets ``index.mode``: ``RUNEBOOK_INDEX_MODE``."""
-    return ENV_PREFIX + dotted.replace(".", "_").upper()
+    return "RUNEBOOK_" + dotted.replace(".", "_").upper()
 
 
 def load(
@@ -460,12 +460,12 @@ def _refusal(
     if fault.kind == "extra_forbidden":
         return _unknown(dotted)
     if fault.kind == "value_error":
-        wrong = f"setting '{dotted}': {fault.message.removeprefix('Value error, ')}"
+        wrong = f"setting '{dotted}': {fault.message}"
     else:
         hint, marks = _annotated(dotted)
         wrong = f"setting '{dotted}' takes {_accepted(dotted, hint, marks)}"
         if hint in (bool, int, float) or get_origin(hint) is Literal:  # nobody's secret
-            given = f"{fault.given:g}" if isinstance(fault.given, float) else str(fault.given)
+            given = f"{fault.given:.10g}" if isinstance(fault.given, float) else str(fault.given)
             wrong += f", not {given[:_GIVEN_CHARS]}"
     if flags.get(dotted) is not None:
         place = f"Correct --{dotted}" if dotted == "home" else f"Correct --set {dotted}=…"
@@ -487,9 +487,9 @@ def _accepted(dotted: str, hint: Any, marks: tuple[Any, ...]) -> str:
         return f"settings of its own, such as {dotted}.{hint.names()[0]}"
     for mark in marks:
         if isinstance(mark, Within):
-            bounds = [f"from {mark.least:,g}"] if mark.least is not None else []
-            bounds += [f"above {mark.above:,g}"] if mark.above is not None else []
-            bounds += [f"up to {mark.most:,g}"] if mark.most is not None else []
+            bounds = [f"from {mark.least:,.10g}"] if mark.least is not None else []
+            bounds += [f"above {mark.above:,.10g}"] if mark.above is not None else []
+            bounds += [f"up to {mark.most:,.10g}"] if mark.most is not None else []
             return " ".join([_KINDS[hint], *bounds])
         if isinstance(mark, Shaped):
             return mark.words or f"at most {mark.most_chars:,} characters"
@@ -585,8 +585,8 @@ def _set(target: dict[str, Any], dotted: str, value: Any) -> None:
 
 
 def _overlaid(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
+    overlaid = dict(base)
     for name, value in over.items():
-        below = merged.get(name)
-        merged[name] = _overlaid(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-    return merged
+        below = overlaid.get(name)
+        overlaid[name] = _overlaid(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return overlaid

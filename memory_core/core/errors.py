@@ -7,6 +7,7 @@ The tree::
     │   ├── InvalidUri      a URI that is malformed or leaves its space
     │   ├── InvalidFilter   a search filter that does not parse
     │   ├── TooLarge        over a documented size limit
+    │   ├── NeedsFolder     it works on a folder of files, and the store is in a database
     │   └── ContentRejected blank text, NUL characters
     ├── AccessDenied        the caller may read, but not write
     ├── NotFound            the URI or memory type does not exist
@@ -15,14 +16,17 @@ The tree::
     ├── MemoryChanged       a file is no longer what the author of an operation saw
     ├── SchemaInvalid       a memory type's YAML is broken
     ├── ConfigInvalid       a setting is unknown or out of range
-    ├── StoreBusy           a lock was not free in time
-    ├── StorageFailed       the disk refused a write or read
+    ├── StoreBusy           a lock was not free in time, or the database does not answer
+    ├── StorageFailed       the disk or the database refused a write or read
     ├── EmbeddingFailed     the embedding model could not be loaded or run
     └── ModelFailed         a language model gave no answer that can be used
         ├── ModelUnavailable    unreachable, overloaded, out of time, or not configured
         ├── ModelRefused        it declined to answer
         ├── AnswerCut           the answer ended at the token limit
         └── AnswerUnusable      no JSON of the asked shape in it
+
+Some have kinds that are declared beside what raises them, such as ``Overtaken`` (a ``StoreBusy``), ``DatabaseDamaged``,
+``DatabaseNewer`` and ``ServerFailed`` (each a ``StorageFailed``), and ``features.migrate.Refused``.
 
 Each carries ``hint``: the caller's next step, in one sentence.
 """
@@ -110,11 +114,11 @@ class ConfigInvalid(RunebookError):
 
 
 class StoreBusy(RunebookError):
-    """Another process held a lock longer than the caller may wait."""
+    """Another process held a lock longer than the caller may wait, or the database does not answer."""
 
 
 class StorageFailed(RunebookError):
-    """The operating system refused a read or a write."""
+    """The operating system or the database refused a read or a write."""
 
 
 class EmbeddingFailed(RunebookError):

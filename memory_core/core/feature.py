@@ -42,7 +42,7 @@ class RecordKind:
         name: Memory type of its documents and of its writes.
         names: Memory types and categories whose writes are for a file of this kind, folded.
         has_entries: Whether ``<uri>#<line>`` is a part of such a file.
-        is_appended: Whether a write leaves what is there as it is.
+        is_appended: Whether a write only adds at the end.
     """
 
     name: str = ""
@@ -63,7 +63,7 @@ class RecordKind:
         """Whether files of this kind have documents."""
         return type(self).documents is not RecordKind.documents
 
-    def owner(self, uri: MemoryUri) -> MemoryUri | None:
+    def privacy_source(self, uri: MemoryUri) -> MemoryUri | None:
         """The file whose privacy a file shares; None where it has its own."""
         return None
 
@@ -71,7 +71,7 @@ class RecordKind:
         """Project and privacy of each entry; None where the trailer says it of the whole."""
         return None
 
-    def line(self, text: str) -> str | None:
+    def listing_line(self, text: str) -> str | None:
         """What a file says, for a listing; None where that is what a memory's would be."""
         return None
 
@@ -83,7 +83,7 @@ class RecordKind:
         """The entry that begins at a line; empty where the text has no such line."""
         return "\n".join(text.split("\n")[line : line + self.entry_lines(text, line)])
 
-    def at_rest(self, uri: MemoryUri, text: str) -> tuple[MemoryUri, Sequence[tuple[int, int]]] | None:
+    def resting_lines(self, uri: MemoryUri, text: str) -> tuple[MemoryUri, Sequence[tuple[int, int]]] | None:
         """A log and its lines, first and last, that are not in use while this file is archived; None for none."""
         return None
 
@@ -110,7 +110,7 @@ class RecordKind:
             moment: Its time.
 
         Raises:
-            RunebookError: If the write is refused; others are not.
+            RunebookError: If this write is refused; the commit's other writes go on.
         """
         raise NotImplementedError
 
@@ -137,13 +137,13 @@ class Cleaner:
         """Messages as they may be stored, and notes for the receipt."""
         return tuple(messages), ()
 
-    def operations(self, operations: MemoryOperations) -> Cleared:
+    def operations(self, operations: MemoryOperations) -> Cleaned:
         """Operations as they may be planned."""
-        return Cleared(operations)
+        return Cleaned(operations)
 
 
 @frozen
-class Cleared:
+class Cleaned:
     """Operations without secrets.
 
     Attributes:

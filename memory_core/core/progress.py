@@ -28,14 +28,14 @@ class Stage:
         done: Items that are through, of ``total``; None where nothing is counted.
         total: Items in all, where that is known.
         unit: What the items are, in the plural.
-        at_least: Of work that goes on over several calls: steps that were behind it before this one.
+        steps_before: Of work that goes on over several calls: steps that were behind it before this one.
     """
 
     what: str
     done: int | None = None
     total: int | None = None
     unit: str = "items"
-    at_least: int = 0
+    steps_before: int = 0
 
     def __str__(self) -> str:
         if self.done is None:
@@ -50,12 +50,12 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def tell(
-    what: str, done: int | None = None, total: int | None = None, *, unit: str = "items", at_least: int = 0
+    what: str, done: int | None = None, total: int | None = None, *, unit: str = "items", steps_before: int = 0
 ) -> None:
     """Tell whoever listens; see ``Stage``. Never fails and never waits."""
     listener = _listener.get()
     if listener is not None:
-        listener(Stage(what, done, total, unit, at_least))
+        listener(Stage(what, done, total, unit, steps_before))
 
 
 def listened() -> bool:
@@ -85,7 +85,7 @@ def waited(wait: Callable[[float], bool], timeout_seconds: float, what: str) -> 
         timeout_seconds: For all of it.
         what: Told once, where somebody listens.
     """
-    if _listener.get() is None or timeout_seconds <= QUICK_SECONDS:
+    if not listened() or timeout_seconds <= QUICK_SECONDS:
         return wait(timeout_seconds)
     if wait(QUICK_SECONDS):
         return True

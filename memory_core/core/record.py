@@ -56,11 +56,11 @@ class Within(NamedTuple):
     def problem(self, value: Any) -> str | None:
         """What is wrong with a value, or None."""
         if self.least is not None and not value >= self.least:
-            return f"Input should be greater than or equal to {self.least:g}"
+            return f"Input should be greater than or equal to {self.least:.10g}"
         if self.above is not None and not value > self.above:
-            return f"Input should be greater than {self.above:g}"
+            return f"Input should be greater than {self.above:.10g}"
         if self.most is not None and not value <= self.most:
-            return f"Input should be less than or equal to {self.most:g}"
+            return f"Input should be less than or equal to {self.most:.10g}"
         return None
 
 
@@ -88,7 +88,7 @@ class Record:
         RecordInvalid: If a value is unknown, missing, or not what its annotation says.
     """
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, /, **given: Any) -> None:
         faults: list[Fault] = []
         self._fill(given, (), faults)
         if faults:
@@ -143,7 +143,7 @@ class Record:
         if len(faults) == before and (found := self.problem()) is not None:
             name, message = found
             where = (*place, name) if name else place
-            faults.append(Fault(where, "value_error", f"Value error, {message}", given.get(name)))
+            faults.append(Fault(where, "value_error", message, given.get(name)))
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen")
@@ -218,7 +218,7 @@ def _flag(value: Any) -> bool:
 def _number(value: Any) -> float:
     try:
         return float(_expect(value, str | int | float, "a valid number"))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         unread = "Input should be a valid number, unable to parse string as a number"
         raise ValueError(unread if isinstance(value, str) else str(error)) from None
 

@@ -1,7 +1,7 @@
 """What is said of each setting where people see and change them, and the JSON file in which they are changed.
 
-A change is checked together with all that is in force before anything is written. Does not: apply it; what has opened
-a store decides what it can follow at once.
+A change is checked together with all that is in force before anything is written. Does not: apply it; ``followed``
+says what an open store can take over.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _AT_START = frozenset(
     }
 )
 _ALSO_AT_START = "search.rerank_model"
-#: Of a pair of characters that JSON may give alone, and UTF-8 cannot write.
+#: Half of a surrogate pair: JSON may hold it alone, UTF-8 cannot.
 _HALF = re.compile(r"[\ud800-\udfff]")
 #: Of a database, in its address.
 _PASSWORD = re.compile(r"(?<=:)[^/@][^@]*(?=@)|(?<=password=)[^&]*")
@@ -248,6 +248,10 @@ def _put(values: dict[str, Any], path: list[str], value: Any) -> None:
     name, *rest = path
     if rest:
         below = values.setdefault(name, {})
+        if not isinstance(below, dict):
+            raise ConfigInvalid(
+                f"'{name}' in the settings file is no section.", hint="Write an object there, or remove it."
+            )
         _put(below, rest, value)
         if not below:
             del values[name]

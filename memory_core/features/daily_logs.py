@@ -290,7 +290,7 @@ class DailyLogs(RecordKind):
         """Those of the entries."""
         return [(entry.project, entry.private) for entry in entries(text)]
 
-    def line(self, text: str) -> str:
+    def listing_line(self, text: str) -> str:
         """The entries, one after the other."""
         return "; ".join(entry.text for entry in entries(text))
 

@@ -258,6 +258,4 @@ def _database_repaired(
             with ledger.database.writing() as connection:
                 names = names_anew(connection, registry)
             yield f"the name table was built anew: {names:,} files"
-        if finished := database.finish_commits():
-            yield f"{finished:,} commits were finished from what was recorded"
         yield from _filled(ledger, database.parts.catalog, registry, found, features, database.unsound)

@@ -323,7 +323,7 @@ class _Run:
                 f"its trailer names the unknown memory type '{named[:64]}'", hint="Declare that type in YAML."
             )
         stat, modified_at = self._store.files.stat(uri), None
-        if stat is not None and stat.mtime_ns > 0:  # of a text that was moved to a database nobody knows it
+        if stat is not None and stat.mtime_ns > 0:  # older versions moved texts to a database without it
             modified_at = datetime.fromtimestamp(stat.mtime_ns / 1e9, UTC).isoformat(timespec="seconds")
         return convert(memory_type, uri, text, modified_at)
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected
-from memory_core.core.feature import Cleaner, Cleared, Feature
+from memory_core.core.feature import Cleaned, Cleaner, Feature
 from memory_core.core.memory.message import Message, ToolCall, ToolResult, dump_lines, parse_lines
 from memory_core.core.memory.results import Action, OperationResult
 from memory_core.core.memory.trailer import join, split
@@ -560,10 +560,10 @@ class Redaction(Cleaner):
         notes = self._notes([Place(place.kind, where) for place in places])
         return (text if self._mode == "warn" or not places else clean), notes
 
-    def operations(self, operations: MemoryOperations) -> Cleared:
+    def operations(self, operations: MemoryOperations) -> Cleaned:
         """Operations as they may be planned."""
         if self._mode == "off":
-            return Cleared(operations)
+            return Cleaned(operations)
         places: list[Place] = []
         refused: list[OperationResult] = []
         kept: dict[str, Any] = {
@@ -573,7 +573,7 @@ class Redaction(Cleaner):
         kept["reasoning"] = self.value(operations.reasoning, "reasoning", places)
         is_same = self._mode == "warn" or not (places or refused)
         changed = operations if is_same else operations.model_copy(update=kept)
-        return Cleared(changed, tuple(refused), self._notes(places))
+        return Cleaned(changed, tuple(refused), self._notes(places))
 
     def _secrets(self, text: str, known: str = "") -> list[Secret]:
         """What is to be kept secret in a text, but not what another text holds already."""

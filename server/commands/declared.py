@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from memory_core.core.caller import looking
+from memory_core.core.caller import owner_looking
 from memory_core.core.command import Argument, Command, arguments
 from memory_core.core.errors import InvalidInput
 from server.commands.opening import (
@@ -230,7 +230,7 @@ def answer(memory: Runebook, command: Command[Any, Any], given: Mapping[str, Any
     if command.name in _OF_THE_PAST:
         with suppress(StorageFailed, StoreBusy):  # the past can be read all the same
             memory.store.adopt()
-    with looking(only=command.name in _LOOKS):
+    with owner_looking(when=command.name in _LOOKS):
         found = memory.run(command, command.request(**given, **place))
         if isinstance(found, Iterator):
             found = tuple(found)

@@ -24,7 +24,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from memory_core.core.caller import authored, looking
+from memory_core.core.caller import authored, owner_looking
 from memory_core.core.commit.conflicts import ABSENT
 from memory_core.core.errors import (
     AccessDenied,
@@ -328,7 +328,7 @@ class ApiDoor:
             scope, sent = {**scope, "method": "GET", "headers": kept}, _headless(sent)
         bearer = identity()
         on_page = Headers(scope=scope).get("sec-fetch-site") == "same-origin"
-        with authored(PAGE_AUTHOR if bearer is None else bearer.label), looking(only=bearer is None or on_page):
+        with authored(PAGE_AUTHOR if bearer is None else bearer.label), owner_looking(when=bearer is None or on_page):
             await self._app(scope, receive, sent)
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:

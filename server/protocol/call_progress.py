@@ -104,5 +104,5 @@ class _Reports:
             self._quiet.set()
 
     async def _report(self, ctx: Context[Any, Any], stage: Stage) -> None:
-        self._figure = max(self._figure, stage.at_least) + 1
+        self._figure = max(self._figure, stage.steps_before) + 1
         await ctx.report_progress(self._figure, message=scrub(str(stage)))

@@ -241,7 +241,7 @@ class _WaitingLoop(Generic[Outcome]):
         """
         with self._lock:
             if self._request is not None and (answer := (answers or {}).get(self._question_key())) is not None:
-                tell("the client's model answered", at_least=_STEPS_A_ROUND * self._asked)
+                tell("the client's model answered", steps_before=_STEPS_A_ROUND * self._asked)
                 self._advance(_read(answer))
             if self._request is not None:
                 return InputRequiredResult(

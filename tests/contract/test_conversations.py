@@ -77,13 +77,13 @@ def test_what_waits_is_handed_in_once_and_waits_again_when_that_is_undone(place:
 
 def test_one_server_at_a_time_works_on_a_conversation(place: Place) -> None:
     one, other = place.open(), place.open()
-    with one.store.turn("extract-s1").held():
+    with one.store.lock("extract-s1").held():
         for each in (one, other):
-            with pytest.raises(StoreBusy), each.store.turn("extract-s1").held():
+            with pytest.raises(StoreBusy), each.store.lock("extract-s1").held():
                 pass
-        with other.store.turn("extract-s2").held():
+        with other.store.lock("extract-s2").held():
             pass
-    with other.store.turn("extract-s1").held():
+    with other.store.lock("extract-s1").held():
         pass
 
 

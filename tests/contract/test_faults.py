@@ -139,6 +139,17 @@ def test_connections_from_before_do_not_count_however_many_there_are(
     assert met > rows_module._ATTEMPTS, "it met too few of them to show anything"
 
 
+def test_a_lock_is_got_at_once_after_a_restart(rows: Place, control: Control) -> None:
+    memory = rows.open()
+    with memory.store.lock("extract-s1").held():
+        pass
+    control("restart", "-m", "immediate")
+    with memory.store.lock("extract-s1").held():
+        second = memory.store.lock("extract-s1")
+        with pytest.raises(StoreBusy, match="another server is at it\\."), second.held():
+            pass
+
+
 def test_a_statement_that_takes_too_long_is_given_up_and_stores_nothing(
     rows: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -14,6 +15,7 @@ from memory_core.runebook import Runebook
 from tests.contract.conftest import Place
 
 psycopg = pytest.importorskip("psycopg")
+from memory_core.core.postgres.hnsw import HnswIndexes  # noqa: E402 - what it imports may be missing
 
 THINGS = ("tea", "boats", "maps", "dogs", "chess", "bread", "rivers", "trains", "clocks", "songs", "gloves", "roses")
 PLACES = ("the harbour", "a mountain hut", "the old library", "my grandmother's kitchen")
@@ -128,8 +130,33 @@ def test_where_none_may_be_made_all_rows_are_scanned(rows: Place, caplog: pytest
         assert backend(memory) == "exact"
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    assert "db migrate" not in caplog.text  # the schema is current: that would change nothing
     assert backend(memory) == "exact"
     assert all(answers(memory))
+
+
+def test_closing_gives_up_an_index_whatever_statement_the_first_cancel_meets(
+    rows: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows.open(embedding=SETTINGS["embedding"])
+    began, ends = threading.Event(), list[str]()
+
+    def made(_self: HnswIndexes, raw: Any, *_place: Any) -> bool:
+        for _ in range(2):  # the first cancel does not reach what is second
+            began.set()
+            try:
+                raw.execute("SELECT pg_sleep(5)")
+                ends.append("done")
+            except psycopg.errors.QueryCanceled:
+                ends.append("given up")
+        return False
+
+    monkeypatch.setattr(HnswIndexes, "_is_made", made)
+    indexes = HnswIndexes(rows.url, "default")
+    indexes.want("user/default", "model", 3)
+    assert began.wait(60)
+    indexes.close()
+    assert ends == ["given up", "given up"]
 
 
 def test_vectors_of_another_size_are_refused_with_what_to_do(rows: Place) -> None:

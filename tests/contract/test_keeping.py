@@ -274,17 +274,15 @@ class TestDatabase:
         assert memory.run(DOCTOR, DoctorRequest(repair=True)).clean
         assert answers(memory) == found
 
-    def test_commits_that_are_not_finished_and_files_that_are_not_listed(self, rows: Place) -> None:
+    def test_files_that_are_not_listed(self, rows: Place) -> None:
         memory = filled(rows.open())
         asked = "SELECT uri, sha256, size_bytes, memory_type, key, seq FROM files ORDER BY uri"
         before = memory.store.ledger.database.connection().execute(asked).fetchall()
         with memory.store.ledger.database.writing() as connection:
-            connection.execute("UPDATE commits SET settled = 0 WHERE seq = 1")
-            connection.execute("UPDATE files SET size_bytes = NULL WHERE seq = 1")
             connection.execute("DELETE FROM files WHERE uri LIKE '%/tea.md'")
         report = examined(memory)
         tea = "viking://user/default/memories/notes/tea.md"
-        assert {("commits", "commit 1"), ("names", tea)} <= told(report)
+        assert ("names", tea) in told(report)
         mended = memory.run(DOCTOR, DoctorRequest(repair=True))
         assert mended.clean, mended
         after = memory.store.ledger.database.connection().execute(asked).fetchall()
@@ -296,7 +294,7 @@ class TestDatabase:
         memory = filled(rows.open())
         log = "viking://session/default/s1/messages.jsonl"
         assert rows_of_ledger(memory, "SELECT log FROM extractions WHERE stored > extracted") == [(log,)]
-        with memory.store.turn(f"extract-{short_hash(log)}").held():
+        with memory.store.lock(f"extract-{short_hash(log)}").held():
             assert examined(memory).clean  # it is young
             monkeypatch.setattr(doctor_checks, "_HELD_SECONDS", 0.0)
             assert ("queue", log) in told(examined(memory))  # as may be the index, which is worked on just then

@@ -12,7 +12,7 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, StoreConfig
 from memory_core.core.errors import InvalidInput
-from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Status, as_json
 from memory_core.features.history import HISTORY, HistoryRequest
 from memory_core.features.purge import PURGE, PurgeRequest
@@ -69,6 +69,12 @@ def recalled(memory: Runebook) -> list[Any]:
     return [[(hit.uri, hit.score) for hit in memory.find(FindRequest(question)).hits] for question in QUESTIONS]
 
 
+def sizes(memory: Runebook) -> list[tuple[str, int, str]]:
+    """Size and time of each note, as a listing shows them."""
+    listed = memory.ls(ListRequest("viking://user/default/memories/notes", "original"))
+    return [(entry.uri, entry.size, entry.updated_at) for entry in listed.entries]
+
+
 def files_of(home: Path) -> dict[str, bytes]:
     found = ((path.relative_to(home), content) for path, content in files_below(home))
     return {path.as_posix(): content for path, content in found if path.parts[0] != ".state"}
@@ -89,11 +95,13 @@ def test_there_and_back_are_the_same_files_the_same_past_and_the_same_recall(
         token, _ = memory.opened.tokens().issue("anna", user_space="default", agent_space="default")
         hits = recalled(memory)
         memory.store.usage.flush()
-        past = known(memory)
+        past, texts = known(memory), sizes(memory)
+        assert all(size and changed_at for _, size, changed_at in texts)
     there = move(config_of(lived_in), database)
     with open_memory(config_of(tmp_path / "cache", database)) as memory:
         assert known(memory) == past
         assert recalled(memory) == hits
+        assert sizes(memory) == texts
         assert memory.opened.tokens().verify(token) is not None
         again = CommitRequest("The boat is in the harbour. 小林住在杭州。", fields={"title": "boat"}, request_id="r-1")
         assert memory.commit(again).notes == ("repeated request_id",)

@@ -143,7 +143,7 @@ from pathlib import Path
 from memory_core.core.config import Config, StoreConfig
 from memory_core.runebook import open_memory
 memory = open_memory(Config(home=Path(sys.argv[1]), store=StoreConfig(url=sys.argv[2])))
-with memory.opened.upkeep_mark().turn().held():
+with memory.opened.upkeep_mark().lock().held():
     print("held", flush=True)
     sys.stdin.read()
 """

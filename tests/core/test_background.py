@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from functools import partial
 
+import pytest
+
 from memory_core.core.background import Background, await_quiet
 
 
@@ -66,6 +68,17 @@ def test_a_job_that_waits_already_is_done_once() -> None:
         assert done == ["job", "job"]
     finally:
         background.close()
+
+
+def test_a_job_that_fails_is_logged_and_keeps_none_behind_it_from_being_done(caplog: pytest.LogCaptureFixture) -> None:
+    done: list[str] = []
+    background = Background()
+    background.later(lambda: [][0])
+    background.later(lambda: done.append("second"))
+    background.close()
+    assert done == ["second"]
+    assert "background work failed" in caplog.text
+    assert "IndexError" in caplog.text
 
 
 def test_the_background_works_unasked() -> None:

@@ -151,9 +151,15 @@ def test_home_is_expanded_and_absolute(tmp_path: Path, monkeypatch: pytest.Monke
         ({"user_space": "anna\n"}, "setting 'user_space'"),
         ({"agent_space": ""}, "setting 'agent_space'"),
         ({"store": {"url": "postgresql://h/d\n"}}, "setting 'store.url'"),
+        ({"http": {"oauth": {"issuer": "http://login.example.com"}}}, "beyond this machine it has to be https."),
         ({"http": {"oauth": {"issuer": "https://user@login.example.com"}}}, "without user, query or fragment"),
         ({"http": {"oauth": {"issuer": "https://login.example.com/a?b"}}}, "without user, query or fragment"),
         ({"schema_dirs": "one"}, "setting 'schema_dirs'"),
+        ({"http": {"max_body_bytes": 1}}, "takes a whole number from 4,096 up to 67,108,864, not 1."),
+        ({"tiers": {"mid_term_capacity": 0}}, "takes a whole number from 1 up to 1,000,000, not 0."),
+        ({"hooks": {"patience_seconds": 10**400}}, "takes a number from 0.1 up to 300, not 1000"),
+        ({"hooks": {"patience_seconds": 1234567.5}}, "takes a number from 0.1 up to 300, not 1234567.5."),
+        ({"self": 1}, "there is no setting 'self'"),
         (["home"], "must hold one JSON object"),
     ],
 )
@@ -163,6 +169,13 @@ def test_wrong_setting_in_the_file_is_named_alone_with_what_it_takes(tmp_path: P
     assert "object" in words or said.endswith("All settings: runebook config.")
     assert "limits.commit_bytes" not in said
     assert "secret" not in said
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1", "127.0.0.2:80", "[::1]:443"])
+def test_a_login_server_on_this_machine_may_speak_http(tmp_path: Path, host: str) -> None:
+    issuer = f"http://{host}/tenant"
+    file = write(tmp_path / "c.json", {"http": {"oauth": {"issuer": issuer}}})
+    assert load(file, environment={}).http.oauth.issuer == issuer
 
 
 def test_an_error_says_where_the_wrong_value_was_given_and_which_setting_may_be_meant(tmp_path: Path) -> None:

@@ -588,7 +588,7 @@ class Extractor:
         return OperationResult(EXTRACTION, str(row.log), Action.QUEUED, note=note, hint=hint)
 
     def _lock(self, log: MemoryUri) -> Lock:
-        return self.store.turn(f"extract-{short_hash(str(log))}")
+        return self.store.lock(f"extract-{short_hash(str(log))}")
 
 
 def _for_client(conversation: Conversation) -> Conversation:

@@ -228,7 +228,7 @@ class Catalog:
             self.put(connection, document)
         self._note_use(connection, uri)
 
-    def put_at_rest(
+    def put_resting_lines(
         self, connection: sqlite3.Connection, uri: MemoryUri, log: MemoryUri, lines: Sequence[tuple[int, int]]
     ) -> None:
         """Note the lines of a log, first and last, that an archived file stands for, in place of those it had.

@@ -295,7 +295,7 @@ class Follower:
             self._files.popleft()
 
     def _index(self, connection: sqlite3.Connection, row: ChangeRow, *, filling: bool) -> None:
-        self._put_at_rest(connection, row.uri, row.after)
+        self._put_resting_lines(connection, row.uri, row.after)
         if row.uri.is_summary and page_rows.has_page(row.uri):
             page_rows.mark(connection, row.uri.parent, page_rows.EVERY_LINE)
         if not is_searchable(row.uri, self._features):
@@ -311,16 +311,16 @@ class Follower:
     def _put_whole(self, connection: sqlite3.Connection, text: str, seq: int) -> None:
         uri = MemoryUri.parse(text)
         if uri.scope is Scope.ARCHIVE:
-            self._put_at_rest(connection, uri, self._ledger.text_at(uri, seq))
+            self._put_resting_lines(connection, uri, self._ledger.text_at(uri, seq))
         if is_searchable(uri, self._features):
             self._put(connection, uri, self._ledger.text_at(uri, seq))
 
-    def _put_at_rest(self, connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
+    def _put_resting_lines(self, connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
         """Note which lines of a log are at rest with an archived file; None is a file that left the archive."""
         kind = self._features.kind_of(uri) if uri.scope is Scope.ARCHIVE else None
-        found = None if kind is None else kind.at_rest(uri, text or "")
+        found = None if kind is None else kind.resting_lines(uri, text or "")
         if found is not None:
-            self._catalog.put_at_rest(connection, uri, *found)
+            self._catalog.put_resting_lines(connection, uri, *found)
 
     def _put(self, connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
         """Index a file's whole text in place of what is indexed of it."""

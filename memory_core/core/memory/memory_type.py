@@ -532,7 +532,7 @@ def _fault_of(document: _Document, fault: Fault) -> SchemaInvalid:
         allowed = ", ".join(_record_at(location).names())
         problem = f"the key '{key}' is {'missing' if fault.kind == 'missing' else 'unknown'}"
         return _broken(document.path, document.line_of(location), problem, f"Keys allowed here: {allowed}.")
-    message = fault.message.removeprefix("Value error, ")
+    message = fault.message
     if fault.kind == "value_error":
         return _broken(document.path, document.line_of(location or _cause(document, message)), message)
     shown = f" (it is {fault.given[:40]!r})" if isinstance(fault.given, str) else ""

@@ -42,11 +42,11 @@ class PostgresCatalog(Catalog):
     """
 
     def __init__(self, server: PostgresServer, tenant: str) -> None:
-        self.rows = PostgresDatabase(server, "index", tenant)
+        self.half = PostgresDatabase(server, "index", tenant)
         self._server = server
         self._tenant = tenant
-        self.file = cast("CatalogFile", self.rows)
-        self.words = self.postgres_words = PostgresWords(self.rows.connection)
+        self.file = cast("CatalogFile", self.half)
+        self.words = self.postgres_words = PostgresWords(self.half.connection)
 
     def lock(self, name: str) -> PostgresLock:
         """A lock of this tenant's index by its name, shared by all servers."""
@@ -54,14 +54,14 @@ class PostgresCatalog(Catalog):
 
     def together(self) -> AbstractContextManager[object]:
         """Several reads of one state."""
-        return self.rows.reading()
+        return self.half.reading()
 
     def _meta(self) -> dict[str, str]:
-        kept = self.rows.connection().kept
+        kept = self.half.connection().kept
         return super()._meta() if kept is None else dict(kept["meta"])
 
     def _numbers(self) -> dict[str, int]:
-        kept = self.rows.connection().kept
+        kept = self.half.connection().kept
         return super()._numbers() if kept is None else dict(kept["spaces"])
 
     def append_vectors(self, connection: Any, rows: Iterable[VectorRow]) -> None:
@@ -83,7 +83,7 @@ class PostgresVectors(VectorIndex):
 
     Args:
         indexes: Those of the tenant.
-        exact_below: So many rows of a space and model are scanned.
+        exact_below: With fewer rows of a space and model than this, all are scanned.
     """
 
     def __init__(self, indexes: HnswIndexes, exact_below: int = EXACT_BELOW) -> None:

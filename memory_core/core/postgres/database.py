@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 import psycopg
@@ -29,7 +28,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from memory_core.core.config import is_space
 from memory_core.core.errors import StoreBusy
 from memory_core.core.postgres.dialect import translated
-from memory_core.core.postgres.faults import AGAIN, UNREACHABLE, translating
+from memory_core.core.postgres.faults import AGAIN, UNREACHABLE, store_errors
 from memory_core.core.postgres.schema import ROLE, ready
 
 _log = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ _ATTEMPTS = 3
 #: So many candidates each search of an HNSW index has, and as many rows it answers with at most.
 CANDIDATES = 400
 #: Fails at once where nothing can be written: before anything was planned, so that another connection may be tried.
-#: What the last statement answers is what a writer asks first.
+#: The ledger's last statement reads the newest commit's number; the index's reads nothing.
 _EXPECT_WRITES: Mapping[Half, str] = {
     "ledger": "DELETE FROM commits WHERE false; SELECT coalesce(max(seq), 0) FROM commits",
     "index": "DELETE FROM documents WHERE false; SELECT 0",
@@ -165,8 +164,6 @@ class Transaction:
         newest: The number of the last commit, of a writer of the ledger.
     """
 
-    in_transaction = True
-
     def __init__(self, raw: Connection, *, kept: dict[Any, Any] | None = None, newest: int | None = None) -> None:
         self._raw = raw
         self._queue: list[Queued] = []
@@ -214,7 +211,7 @@ class Transaction:
         queue, self._queue = self._queue, []
         if last:
             queue.append(Queued("COMMIT", [()], self.send))
-        with translating(), nullcontext() if len(queue) == 1 else self._raw.pipeline():
+        with store_errors(), nullcontext() if len(queue) == 1 else self._raw.pipeline():
             cursors = [self._sent(each) for each in queue]
         for each, cursor in zip(queue, cursors, strict=True):
             each.answered(cursor)
@@ -241,7 +238,6 @@ class Transaction:
 class Alone:
     """A connection outside of transactions: each statement is one."""
 
-    in_transaction = False
     newest = None
     kept = None
 
@@ -282,7 +278,6 @@ class PostgresDatabase:
     def __init__(self, server: PostgresServer, half: Half, tenant: str) -> None:
         if not is_space(tenant.removeprefix("_")):  # it is written into statements
             raise ValueError(f"{tenant!r} is no space")
-        self.path = Path(f"postgresql/{half}")
         self.tenant = tenant
         self._server = server
         self._half: Half = half
@@ -297,10 +292,6 @@ class PostgresDatabase:
     def is_current(self) -> bool:
         """Whether it is the database that was opened; always."""
         return True
-
-    def renew(self, _generation: int | None = None) -> bool:
-        """Nothing is put in the place of a database."""
-        return False
 
     def close(self) -> None:
         """Nothing is held between transactions."""
@@ -399,7 +390,7 @@ class PostgresServer:
         self._role = f"SET LOCAL ROLE {ROLE}; " if privileged else ""
         self._pools = {half: self._pool(f"runebook {half}") for half in _HALVES}
         # A lock is held by a connection of its own while a model thinks: it takes none from those who only ask.
-        self._locks = self._pool("runebook locks")
+        self._locks = self._pool("runebook locks", ConnectionPool.check_connection)
         self._guard = threading.Lock()
         self._writers: dict[tuple[Half, str], threading.Lock] = {}
 
@@ -435,8 +426,9 @@ class PostgresServer:
     def connection(self, half: Half, first: Callable[[Connection], Answer]) -> Iterator[tuple[Connection, Answer]]:
         """A connection and what ``first`` answered on it.
 
-        A connection that was lost meanwhile, or that takes no writes, is replaced, and ``first`` runs again. What was
-        asked for before this call counts for nothing: only new connections decide that the database is gone.
+        A connection that was lost meanwhile, or that takes no writes, is replaced, and ``first`` runs again. Only
+        attempts on connections made since this call count towards ``_ATTEMPTS``; older ones from the pool are replaced
+        without limit.
         """
         pool = self._pools[half]
         began = time.monotonic()
@@ -444,7 +436,7 @@ class PostgresServer:
         while True:
             raw = _taken(pool)
             try:
-                with translating():
+                with store_errors():
                     answer = first(raw)
                 break
             except BaseException as error:
@@ -472,7 +464,7 @@ class PostgresServer:
         """
         raw = _taken(self._locks)
         try:
-            with translating():
+            with store_errors():
                 raw.execute(f"SET lock_timeout = {max(1, int(timeout_seconds * 1000))}", prepare=False)
                 held = acquire_lock(raw, name, wait=timeout_seconds > 0.0)
             yield held
@@ -481,7 +473,7 @@ class PostgresServer:
                 raw.execute("SELECT pg_advisory_unlock_all()")
             self._locks.putconn(raw)
 
-    def _pool(self, name: str) -> ConnectionPool[Connection]:
+    def _pool(self, name: str, check: Callable[[Connection], None] | None = None) -> ConnectionPool[Connection]:
         options = f"-c lock_timeout={_LOCK_SECONDS}s -c statement_timeout={_STATEMENT_SECONDS}s"
         options += f" -c hnsw.ef_search={CANDIDATES}"
         return ConnectionPool(
@@ -493,6 +485,7 @@ class PostgresServer:
             timeout=_CONNECT_SECONDS,
             reconnect_timeout=_CONNECT_SECONDS,  # who asks later tries anew
             configure=configured,
+            check=check,
             open=True,
         )
 
@@ -515,7 +508,8 @@ class PostgresLock:
         patience = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         with self._server.locked(self._name, patience) as held:
             if not held:
-                raise StoreBusy(f"another server has been at it for {patience:g} s.", hint=AGAIN)
+                after = f" for {patience:g} s" if patience else ""
+                raise StoreBusy(f"another server is at it{after}.", hint=AGAIN)
             yield
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.core.index.catalog import words_of
 from memory_core.core.postgres import schema
 from memory_core.core.postgres.catalog import PostgresCatalog
 from memory_core.core.postgres.database import PostgresServer
 from memory_core.core.postgres.store import PostgresFiles, PostgresLedger
-from memory_core.core.store.ledger import stored_text
 
 if TYPE_CHECKING:
     from memory_core.core.index.documents import Document
@@ -57,7 +56,7 @@ class ExaminedDatabase:
         if self.parts is None:
             yield None, None
             return
-        with self.parts.ledger.rows.reading() as ledger, self.parts.catalog.rows.reading() as catalog:
+        with self.parts.ledger.half.reading() as ledger, self.parts.catalog.half.reading() as catalog:
             yield ledger, catalog
 
     def held_longer(self, names: Sequence[str], seconds: float) -> list[HeldLock]:
@@ -98,29 +97,12 @@ class ExaminedDatabase:
             )
         ]
 
-    def finish_commits(self) -> int:
-        """Note sizes and times of the texts of commits that were recorded and not finished; how many there were."""
-        ledger = self._parts().ledger
-        with ledger.rows.writing() as connection:
-            waiting = connection.execute("SELECT seq FROM commits WHERE settled = 0 ORDER BY seq").fetchall()
-            connection.native(
-                "UPDATE files f SET mtime_ns = (extract(epoch FROM c.at::timestamptz) * 1000)::bigint * 1000000 "
-                "FROM commits c WHERE c.settled = 0 AND c.seq = f.seq"
-            )
-            for (uri,) in connection.execute(
-                "SELECT uri FROM files WHERE seq IN (SELECT seq FROM commits WHERE settled = 0)"
-            ).fetchall():
-                text = stored_text(cast("Any", connection), uri) or ""
-                connection.execute("UPDATE files SET size_bytes = ? WHERE uri = ?", (len(text.encode()), uri))
-            connection.execute("UPDATE commits SET settled = 1 WHERE settled = 0")
-        return len(waiting)
-
     def _parts(self) -> Parts:
         assert self.parts is not None, "asked for only where there is a tenant"
         return self.parts
 
 
-#: Numbers of half precision.
+#: How far a length may be from 1: numbers are of half precision.
 _LENGTH_TOLERANCE = 0.01
 
 
@@ -144,5 +126,5 @@ def examined_database(url: str, tenant: str, state_folder: Path) -> Iterator[Exa
         if state.version == state.wanted:
             server = opened.enter_context(closing(PostgresServer(url)))
             ledger, catalog = PostgresLedger(server, tenant), PostgresCatalog(server, tenant)
-            parts = Parts(ledger, catalog, PostgresFiles(ledger, catalog.rows, state_folder))
+            parts = Parts(ledger, catalog, PostgresFiles(ledger, catalog.half, state_folder))
         yield ExaminedDatabase(url, tenant, parts, state)

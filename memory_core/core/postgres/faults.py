@@ -19,7 +19,7 @@ READ_ONLY = (
 #: What a row is refused with that is no row of its table.
 REFUSED_ROWS = (errors.IntegrityError, errors.DataError, errors.ProgrammingError)
 _BUSY = (errors.LockNotAvailable, errors.QueryCanceled, errors.SerializationFailure, errors.DeadlockDetected)
-_REFUSED = (errors.DiskFull, errors.IoError)
+_DISK = (errors.DiskFull, errors.IoError)
 
 
 def said(error: BaseException) -> str:
@@ -28,7 +28,7 @@ def said(error: BaseException) -> str:
 
 
 @contextmanager
-def translating() -> Iterator[None]:
+def store_errors() -> Iterator[None]:
     """Errors of the connection, of locks, of the disk and of vectors' sizes as the store's own; others stay."""
     try:
         yield
@@ -43,7 +43,7 @@ def translating() -> Iterator[None]:
         ) from error
     except errors.ReadOnlySqlTransaction as error:
         raise StoreBusy(f"the database takes no writes: {said(error)}.", hint=READ_ONLY) from error
-    except _REFUSED as error:
+    except _DISK as error:
         raise StorageFailed(f"the database refuses: {said(error)}.", hint="Check its free space.") from error
     except psycopg.OperationalError as error:
         raise StoreBusy(f"the database does not answer: {said(error)}.", hint=UNREACHABLE) from error

@@ -21,8 +21,9 @@ from memory_core.core.postgres.faults import said
 from memory_core.core.postgres.schema import connected
 
 _log = logging.getLogger(__name__)
-#: So many rows of a space are scanned: that takes 40 ms on the machine of docs/measured.md.
+#: With fewer rows than this, all of a space are scanned: that takes 40 ms at most on the machine of docs/measured.md.
 EXACT_BELOW = 20_000
+_CANCEL_SECONDS = 0.2
 
 
 class HnswIndexes:
@@ -81,11 +82,12 @@ class HnswIndexes:
         """Give up what is being made; another server, or the next start, makes it."""
         with self._guard:
             self._closed = True
-            if self._connection is not None:
-                with suppress(psycopg.Error):
-                    self._connection.cancel()
-        if self._thread is not None:
-            self._thread.join()
+        while self._thread is not None and self._thread.is_alive():
+            with self._guard:
+                if self._connection is not None:
+                    with suppress(psycopg.Error):
+                        self._connection.cancel()  # one that comes between two statements ends neither
+            self._thread.join(_CANCEL_SECONDS)
 
     def _make(self, space: str, fingerprint: str, width: int) -> None:
         digest = hashlib.sha256("\n".join((self._tenant, space, fingerprint)).encode()).hexdigest()
@@ -103,7 +105,9 @@ class HnswIndexes:
             if not self._closed:
                 # A lack of rights does not pass; what else failed is tried again by the next start, not each minute.
                 self._refused.add((space, fingerprint))
-                _log.warning("no HNSW index of %s, all of its rows are scanned: %s", space, said(error))
+                _log.warning(
+                    "no HNSW index of %s, all of its rows are scanned: %s", space, said(error.__cause__ or error)
+                )
             return
         if made:
             self._made.add((space, fingerprint))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from memory_core.core.errors import ConfigInvalid, StorageFailed
-from memory_core.core.postgres.faults import said, translating
+from memory_core.core.postgres.faults import said, store_errors
 from memory_core.core.store.sqlite import DatabaseNewer
 
 _log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ def _newer(version: int) -> str:
 def connected(url: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
     """A connection outside of every pool, as the user of the URL; see ``state`` for what it raises."""
     try:
-        with translating(), psycopg.connect(url, autocommit=True, connect_timeout=10) as raw:
+        with store_errors(), psycopg.connect(url, autocommit=True, connect_timeout=10) as raw:
             raw.execute("SET client_min_messages = warning")
             if raw.info.parameter_status("server_encoding") != "UTF8":
                 raise StorageFailed(
@@ -133,7 +133,7 @@ def connected(url: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
             hint="Let its owner run runebook db migrate once, or let the user of store.url create schemas.",
         ) from error
     except psycopg.ProgrammingError as error:
-        if isinstance(error, psycopg.errors.Error) and error.sqlstate is not None:
+        if error.sqlstate is not None:
             raise StorageFailed(f"the database: {said(error)}.", hint="Check store.url.") from error
         raise ConfigInvalid(f"setting 'store.url': {error}.", hint="Write postgresql://user@host/name.") from error
 

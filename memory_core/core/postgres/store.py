@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from memory_core.core.store.sqlite import Database
 
 _log = logging.getLogger(__name__)
-_NS = 1_000_000
+_NS_PER_MS = 1_000_000
 
 
 class PostgresLedger(Ledger):
@@ -44,8 +44,8 @@ class PostgresLedger(Ledger):
 
     def __init__(self, server: PostgresServer, tenant: str) -> None:
         self._id = f"{server.store_id}/{tenant}"
-        self.rows = PostgresDatabase(server, "ledger", tenant)
-        self._use(cast("Database", self.rows))
+        self.half = PostgresDatabase(server, "ledger", tenant)
+        self._use(cast("Database", self.half))
 
     @property
     def ledger_id(self) -> str:
@@ -54,7 +54,7 @@ class PostgresLedger(Ledger):
 
     def newest_seq(self) -> int:
         """The last commit's number; 0 when there is none."""
-        known = self.rows.connection().newest
+        known = self.half.connection().newest
         return super().newest_seq() if known is None else known
 
     def _append(self, connection: Any, values: Sequence[Any], follows: int | None) -> int:
@@ -89,7 +89,7 @@ class PostgresFiles(FileStore):
 
     def look(self, uri: MemoryUri, *, strict: bool = False) -> tuple[str | None, Seen]:  # noqa: ARG002
         """The text at a URI, a page with its list, and its hash."""
-        text = stored_text(cast("Any", self._ledger.rows.connection()), str(uri), named=True)
+        text = stored_text(cast("Any", self._ledger.half.connection()), str(uri), named=True)
         if uri.is_summary:
             row = self._pages.connection().execute("SELECT text FROM pages WHERE uri = ?", (str(uri),)).fetchone()
             text = _page(uri.name, None if row is None else str(row[0]), text)
@@ -97,7 +97,7 @@ class PostgresFiles(FileStore):
 
     def looks_in(self, directory: MemoryUri) -> dict[str, Looks]:
         """Last commit, size and time of the texts of a directory, by name."""
-        rows = self._ledger.rows.connection().execute(
+        rows = self._ledger.half.connection().execute(
             "SELECT uri, seq, size_bytes, mtime_ns FROM files WHERE directory = ?", (str(directory),)
         )
         return {uri.rpartition("/")[2]: (seq, size or 0, mtime or 0) for uri, seq, size, mtime in rows}
@@ -108,30 +108,22 @@ class PostgresFiles(FileStore):
 
     def stat(self, uri: MemoryUri) -> FileStat | None:
         """Size of the text and time of its last commit; None for none."""
-        for rows, table in ((self._ledger.rows, "files"), (self._pages, "pages")):
+        for half, table in ((self._ledger.half, "files"), (self._pages, "pages")):
             if table == "files" or uri.is_summary:
-                found = rows.connection().execute(f"SELECT {_SIZES[table]} FROM {table} WHERE uri = ?", (str(uri),))
+                found = half.connection().execute(f"SELECT {_SIZES[table]} FROM {table} WHERE uri = ?", (str(uri),))
                 if (row := found.fetchone()) is not None:
                     return _stat(*row)
         return None
-
-    def quick_stat(self, uri: MemoryUri) -> FileStat | None:
-        """As ``stat``."""
-        return self.stat(uri)
 
     def is_dir(self, uri: MemoryUri) -> bool:
         """Whether something is below; the root always is there."""
         if not uri.parts:
             return True
-        found = self._ledger.rows.connection().execute(
+        found = self._ledger.half.connection().execute(
             "SELECT 1 FROM files WHERE directory = ? OR (directory > ? AND directory < ?) LIMIT 1",
             (str(uri), f"{uri}/", f"{uri}0"),  # "0" is the character after "/"
         )
         return found.fetchone() is not None
-
-    def is_still(self, uri: MemoryUri, seen: Seen) -> bool:
-        """Whether the text is what it was."""
-        return self.look(uri)[1].sha256 == seen.sha256
 
     def entries(self, directory: MemoryUri) -> list[Entry]:
         """The entries of a directory by name.
@@ -141,8 +133,8 @@ class PostgresFiles(FileStore):
         """
         found: dict[str, Entry] = {}
         prefix = str(directory) if directory.parts else "viking:/"
-        rows = self._ledger.rows.connection()
-        below = rows.execute(
+        connection = self._ledger.half.connection()
+        below = connection.execute(
             "SELECT directory, max(mtime_ns) FROM files WHERE directory > ? AND directory < ? GROUP BY directory",
             (f"{prefix}/", f"{prefix}0"),
         )
@@ -151,8 +143,8 @@ class PostgresFiles(FileStore):
             known = found.get(child.name)
             stat = _stat(0, max(newest or 0, 0 if known is None else known.stat.mtime_ns))
             found[child.name] = Entry(child, True, stat)
-        for source, table in ((self._pages, "pages"), (self._ledger.rows, "files")):
-            listed = source.connection().execute(
+        for half, table in ((self._pages, "pages"), (self._ledger.half, "files")):
+            listed = half.connection().execute(
                 f"SELECT uri, {_SIZES[table]} FROM {table} WHERE directory = ?", (str(directory),)
             )
             for uri, *sizes in listed:
@@ -205,7 +197,7 @@ _SIZES = {"files": "size_bytes, mtime_ns", "pages": "octet_length(text), mtime_n
 
 
 def _now_ns() -> int:
-    return int(datetime.now(UTC).timestamp() * 1_000) * _NS
+    return int(datetime.now(UTC).timestamp() * 1_000) * _NS_PER_MS
 
 
 def _stat(size_bytes: int | None, mtime_ns: int | None) -> FileStat:
@@ -239,9 +231,9 @@ class PostgresStore(Store):
         self._step = step
         self._background = background
         self.ledger = ledger = PostgresLedger(server, tenant)
-        self._rows = ledger.rows
+        self._half = ledger.half
         self.files = PostgresFiles(ledger, pages, state)
-        self._lock = cast("StoreLock", _Writing(self._rows))
+        self._lock = cast("StoreLock", _Writing(self._half))
         self._receipts: list[CommitReceipt] = []
         self._receipts_guard = threading.Lock()
         self.usage = UsageLog(self.ledger.usage_table, self.ledger.model_calls, self._leave)
@@ -272,13 +264,13 @@ class PostgresStore(Store):
 
     def look(self, uri: MemoryUri) -> tuple[str | None, Seen]:
         """What the ledger keeps of a text, and its hash."""
-        text = stored_text(cast("Any", self._rows.connection()), str(uri), named=True)
+        text = stored_text(cast("Any", self._half.connection()), str(uri), named=True)
         return text, Seen(None if text is None else text_sha256(text))
 
     def foresee(self, uri: MemoryUri, memory_type: str, key: str) -> Foreseen:
         """What a plan asks of a memory, in one question."""
         directory = str(uri.parent)
-        asked = self._rows.connection().native(
+        asked = self._half.connection().native(
             "SELECT EXISTS (SELECT FROM files WHERE uri = %s), (SELECT uri FROM files WHERE directory = %s "
             "AND memory_type = %s AND key = %s LIMIT 1), EXISTS (SELECT FROM files WHERE directory = %s "
             "AND name_fold = %s)",
@@ -291,7 +283,7 @@ class PostgresStore(Store):
         """Whether the name, or a twin of it, is in use in this directory."""
         return self.ledger.name_taken(directory, name)
 
-    def turn(self, name: str, timeout_seconds: float = 0.0) -> PostgresLock:
+    def lock(self, name: str, timeout_seconds: float = 0.0) -> PostgresLock:
         """A lock by its name: one server at a time does something for this tenant."""
         return PostgresLock(self._server, f"{self._tenant}/{name}", timeout_seconds)
 
@@ -343,12 +335,12 @@ class PostgresStore(Store):
 class _Writing:
     """The lock of a tenant's writer: a transaction."""
 
-    def __init__(self, rows: PostgresDatabase) -> None:
-        self._rows = rows
+    def __init__(self, half: PostgresDatabase) -> None:
+        self._half = half
 
     @contextmanager
     def held(self, _timeout_seconds: float | None = None) -> Iterator[None]:
-        with self._rows.writing():
+        with self._half.writing():
             yield
 
 
@@ -369,7 +361,7 @@ class _Recorded:
         """Note size and time of each text, in the transaction that records it."""
         now = _now_ns()
         sizes = {str(change.uri): len(change.after.encode()) for change in changes if change.after is not None}
-        self._ledger.rows.connection().native(
+        self._ledger.half.connection().native(
             "UPDATE files SET size_bytes = bytes, mtime_ns = %s "
             "FROM unnest(%s::text[], %s::bigint[]) AS t (place, bytes) WHERE uri = place",
             (now, list(sizes), list(sizes.values())),
@@ -384,7 +376,6 @@ class _NoHandEdits:
 
     def __init__(self) -> None:
         self.times = self
-        self.left = False
 
     def writing(self, _directories: Collection[MemoryUri]) -> AbstractContextManager[None]:
         return nullcontext()

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from memory_core.core.index.catalog_file import WORDS_DDL
@@ -75,7 +75,7 @@ class _Spots(NamedTuple):
 
     own: str
     previous: str
-    tokens: int = 0
+    tokens: int
 
 
 #: By word, then by document.
@@ -186,18 +186,18 @@ class PostgresWords(Words):
         if not terms:
             return LexicalHits({}, weigh_question(rows, (), 0))
         operands = {term: _TOKENIZER.operand(term) for term in terms}
-        with self._space(bounds.scopes) as space:
-            counted = space.counts(operands, COUNTED, bounds.documents)
+        with self._words_read(bounds.scopes) as read:
+            counted = read.counts(operands, COUNTED, bounds.documents)
             matching = [sum(counted[term]) for term in terms]
             telling = telling_terms(terms, matching, rows)
             if all(operands[term].is_word for term in telling):
                 words = [(operands[term].terms[0], sum(counted[term])) for term in telling]
-                best = space.best(words, limit, bounds.condition)
+                best = read.best(words, limit, bounds.condition)
                 scores = {int(document): float(score) for document, score in best}
             else:
-                space.fetch(operands[term] for term in telling)
-                found = [(space.found(operands[term]), sum(counted[term])) for term in telling]
-                scores = space.ranked(found, limit, bounds.condition)
+                read.fetch(operands[term] for term in telling)
+                found = [(read.found(operands[term]), sum(counted[term])) for term in telling]
+                scores = read.ranked(found, limit, bounds.condition)
             few = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= RARE_DOCUMENTS * VIEWS]
             rare = frozenset(self.holding(few, RARE_DOCUMENTS, bounds))
         known = sum(count > 0 for count, _ in counted.values())
@@ -207,10 +207,10 @@ class PostgresWords(Words):
     def holding(self, terms: Sequence[str], limit: int, bounds: Bounds) -> dict[int, float]:
         """Documents that hold a term which at most ``limit`` documents hold."""
         best: dict[int, float] = {}
-        with self._space(bounds.scopes) as space:
-            space.fetch(map(_TOKENIZER.operand, terms))
+        with self._words_read(bounds.scopes) as read:
+            read.fetch(map(_TOKENIZER.operand, terms))
             for term in terms:
-                for document, score in space.holders([term], limit, bounds.condition).items():
+                for document, score in read.holders([term], limit, bounds.condition).items():
                     best[document] = max(score, best.get(document, 0.0))
         return best
 
@@ -218,21 +218,21 @@ class PostgresWords(Words):
         """Documents that hold every term, if at most ``limit`` do."""
         if not terms:
             return {}
-        with self._space(bounds.scopes) as space:
-            return space.holders(terms, limit, bounds.condition)
+        with self._words_read(bounds.scopes) as read:
+            return read.holders(terms, limit, bounds.condition)
 
     def holding_any(self, topic: Sequence[str], limit: int, bounds: Bounds) -> list[int]:
         """Documents that hold any of the operands of a topic, best first."""
         operands = [_TOKENIZER.operand(term) for term in topic]
-        with self._space(bounds.scopes) as space:
-            space.fetch(operands)
-            return list(space.ranked([space.own(operand) for operand in operands], limit, bounds.condition))
+        with self._words_read(bounds.scopes) as read:
+            read.fetch(operands)
+            return list(read.ranked([read.own(operand) for operand in operands], limit, bounds.condition))
 
     def sharing(self, terms: Sequence[str], limit: int, bounds: Bounds, *, indexed: bool) -> list[tuple[str, str]]:
         """``(uri, own text)`` of memories that share rare terms with another."""
         operands = {term: _TOKENIZER.operand(term) for term in terms}
-        with self._space(bounds.scopes) as space:
-            counted = space.counts(operands, SHARED_FROM, own=True)
+        with self._words_read(bounds.scopes) as read:
+            counted = read.counts(operands, SHARED_FROM, own=True)
             ordered = sorted((min(SHARED_FROM, sum(counted[term])), term) for term in terms)
             rarest = [(count, operands[term]) for count, term in ordered if count > indexed][:RAREST_TERMS]
             if not rarest:
@@ -241,50 +241,50 @@ class PostgresWords(Words):
             joint = sum(count for count, _ in rarest) > SHARED_FROM
             if all(operand.is_word for _, operand in rarest):
                 words = [(operand.terms[0], count) for count, operand in rarest]
-                best = space.best(words, limit, memories, joint=joint, columns=", d.uri, d.own")
+                best = read.best(words, limit, memories, joint=joint, columns=", d.uri, d.own")
                 return [(uri, own) for _, _, uri, own in best]
-            space.fetch(operand for _, operand in rarest)
-            found = [(space.found(operand), count) for count, operand in rarest]
-            return space.texts(list(space.ranked(found, None, None, joint=joint)), limit, memories)
+            read.fetch(operand for _, operand in rarest)
+            found = [(read.found(operand), count) for count, operand in rarest]
+            return read.texts(list(read.ranked(found, None, None, joint=joint)), limit, memories)
 
     def linked(self, terms: Sequence[str], bounds: Bounds) -> dict[int, float]:
         """Documents that share the rarest terms of a text that others use, too, with their share of them."""
         operands = {term: _TOKENIZER.operand(term) for term in terms}
         found: dict[int, float] = {}
-        with self._space(bounds.scopes) as space:
-            counted = space.counts(operands, COMMON_FROM, own=True)
+        with self._words_read(bounds.scopes) as read:
+            counted = read.counts(operands, COMMON_FROM, own=True)
             shared = sorted((sum(each), term) for term, each in counted.items())
             shared = [(count, term) for count, term in shared if 1 < count <= most_linked(bounds.documents)]
             weights = {term: idf(bounds.documents + FILLER_ROWS, count) for count, term in shared[:LINK_TERMS]}
-            space.fetch(operands[term] for term in weights)
-            held = {term: space.own(operands[term]) for term in weights}
-            passing = space.passing({document for term in weights for document in held[term][0]}, bounds.condition)
+            read.fetch(operands[term] for term in weights)
+            held = {term: read.own(operands[term]) for term in weights}
+            passing = read.passing({document for term in weights for document in held[term][0]}, bounds.condition)
         for term, weight in weights.items():
             for document in held[term][0].keys() & passing:
                 found[document] = found.get(document, 0.0) + weight / sum(weights.values())
         return found
 
     @contextmanager
-    def _space(self, scopes: Sequence[str] | None) -> Iterator[_Space]:
+    def _words_read(self, scopes: Sequence[str] | None) -> Iterator[_WordsRead]:
         """The words of these scopes in one transaction, which remembers what was read of them."""
         with self._connect().together() as reading:
-            space = _Space(reading, scopes)
+            read = _WordsRead(reading, scopes)
             if reading.kept is not None:
-                space = reading.kept.setdefault(None if scopes is None else tuple(scopes), space)
-            yield space
+                read = reading.kept.setdefault(None if scopes is None else tuple(scopes), read)
+            yield read
 
     def turns_with(self, term: str, spaces: Sequence[str]) -> list[tuple[str, str, str]]:
         """``(uri, speaker, own)`` of some turns that hold a term."""
-        with self._space(None) as space:
-            return space.turns(_TOKENIZER.operand(term), spaces)
+        with self._words_read(None) as read:
+            return read.turns(_TOKENIZER.operand(term), spaces)
 
     def is_held(self, term: str, bounds: Bounds) -> bool:
         """Whether any document within the scopes holds the term."""
-        with self._space(bounds.scopes) as space:
-            return space.counts({term: _TOKENIZER.operand(term)}, 1)[term][0] > 0
+        with self._words_read(bounds.scopes) as read:
+            return read.counts({term: _TOKENIZER.operand(term)}, 1)[term][0] > 0
 
 
-class _Space:
+class _WordsRead:
     """The words that searches of one state see: of all documents of the tenant, or of some spaces."""
 
     def __init__(self, connection: Any, scopes: Sequence[str] | None) -> None:
@@ -296,7 +296,6 @@ class _Space:
             self._ids = ([int(scope.removeprefix("space")) for scope in scopes],)
         self._postings: dict[str, dict[int, _Spots]] = {}
         self._prefixes: set[str] = set()
-        self._whole: tuple[int, float] | None = None
         #: About how many documents hold a word, of those that were counted.
         self._seen: dict[str, int] = {}
 
@@ -312,16 +311,20 @@ class _Space:
             own: Whether only a document's own text counts.
         """
         single = {each.terms[0] for each in operands.values() if each.is_word and each.terms[0] not in self._postings}
-        rows = self._connection.execute(
-            "SELECT asked.term, held.count, held.last FROM unnest(?::text[]) AS asked (term), LATERAL ("
-            "SELECT count(*) AS count, max(document) AS last FROM (SELECT document FROM words w "
-            f"WHERE term = asked.term{_OWN if own else ''}{self._within} ORDER BY document LIMIT ?) one) held "
-            "WHERE held.count > 0",
-            (list(single), *self._ids, most),
+        rows = (
+            ()
+            if not single
+            else self._connection.execute(
+                "SELECT asked.term, held.count, held.last FROM unnest(?::text[]) AS asked (term), LATERAL ("
+                "SELECT count(*) AS count, max(document) AS last FROM (SELECT document FROM words w "
+                f"WHERE term = asked.term{_OWN if own else ''}{self._within} ORDER BY document LIMIT ?) one) held "
+                "WHERE held.count > 0",
+                (list(single), *self._ids, most),
+            )
         )
         counted = {
             str(term): self._estimated(int(count), last, documents) if count == most and documents else int(count)
-            for term, count, last in (rows if single else ())
+            for term, count, last in rows
         }
         self.fetch(each for each in operands.values() if not each.is_word)
         self._seen |= {term: max(count, self._seen.get(term, 0)) for term, count in counted.items()}
@@ -337,9 +340,15 @@ class _Space:
 
     def _estimated(self, count: int, last: int, documents: int) -> int:
         """How many documents hold a word, from how densely those lie that were counted, as numbers go."""
+        lowest, highest = self._ends
+        density = count / max(last - lowest + 1, 1)
+        return max(count, min(int(density * (highest - lowest + 1)), documents))
+
+    @cached_property
+    def _ends(self) -> tuple[int, int]:
+        """The lowest and the highest number of a document."""
         (ends,) = self._connection.execute("SELECT min(id), max(id) FROM documents")
-        density = count / max(last - ends[0] + 1, 1)
-        return max(count, min(int(density * (ends[1] - ends[0] + 1)), documents))
+        return ends[0], ends[1]
 
     def fetch(self, operands: Iterable[_Operand]) -> None:
         """Read the postings of words, each once."""
@@ -425,7 +434,7 @@ class _Space:
         matched = self.passing(matched, condition)
         if not matched:
             return {}
-        rows, average = self._totals()
+        rows, average = self._totals
         scores: dict[int, float] = {}
         for held, matching in found:
             weight = idf(rows, matching)
@@ -455,7 +464,7 @@ class _Space:
             joint: Whether all of the words must be held.
             columns: Of ``documents d``, each after a comma.
         """
-        rows, average = self._totals()
+        rows, average = self._totals
         terms = [term for term, _ in words]
         weights = [idf(rows, matching) for _, matching in words]
         others = terms[1:] if joint else []
@@ -519,17 +528,15 @@ class _Space:
         )
         return list(rows.fetchall())
 
+    @cached_property
     def _totals(self) -> tuple[int, float]:
         """How many rows there are, fillers included, and words of a row on average."""
-        if self._whole is None:
-            fillers = _fillers()[1]
-            counted = f"SELECT count(*), coalesce(sum(tokens), 0) FROM word_counts w WHERE 1{self._within}"
-            if not self._ids:
-                counted = "SELECT coalesce(sum(documents), 0), coalesce(sum(tokens), 0) FROM word_totals"
-            (total,) = self._connection.execute(counted, self._ids)
-            rows = int(total[0]) + FILLER_ROWS
-            self._whole = rows, (int(total[1]) + fillers) / rows
-        return self._whole
+        counted = f"SELECT count(*), coalesce(sum(tokens), 0) FROM word_counts w WHERE 1{self._within}"
+        if not self._ids:
+            counted = "SELECT coalesce(sum(documents), 0), coalesce(sum(tokens), 0) FROM word_totals"
+        (total,) = self._connection.execute(counted, self._ids)
+        rows = int(total[0]) + FILLER_ROWS
+        return rows, (int(total[1]) + _fillers()[1]) / rows
 
     def _read(self, where: str, *values: Any) -> None:
         rows = self._connection.execute(

@@ -321,7 +321,7 @@ class Browser:
 
     def _owner(self, uri: MemoryUri) -> MemoryUri | None:
         kind = self.features.kind_of(uri)
-        return None if kind is None else kind.owner(uri)
+        return None if kind is None else kind.privacy_source(uri)
 
     def _directory_line(self, uri: MemoryUri) -> str:
         """The directory's abstract, where there is one, else what it holds."""

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from memory_core.core.caller import current_author, is_looking
+from memory_core.core.caller import current_author, owner_is_looking
 from memory_core.core.frozen import frozen
 from memory_core.core.index.documents import STANDING_SALIENCE
 from memory_core.core.index.filter import in_use
@@ -182,7 +182,7 @@ class Recalls:
                 where the setting says so, nor for others who see the space: a search in one's own asks the shared ones
                 too. Of a context without a question the hits are not counted. No rank is the setting's.
         """
-        if not self._traces or is_looking():
+        if not self._traces or owner_is_looking():
             return
         clean = self._cleaner.text
         self._store.usage.recalled(
@@ -207,7 +207,7 @@ class Recalls:
 
     def note_read(self, uri: str, now: datetime | None = None) -> None:
         """Note that a file was read, for the counts, unless the owner looks; written in the background."""
-        if self._traces and not is_looking():
+        if self._traces and not owner_is_looking():
             self._store.usage.read(uri, now or datetime.now(UTC))
 
     def note_call(self, now: datetime | None = None) -> None:

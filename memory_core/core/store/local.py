@@ -119,9 +119,9 @@ Plan = Callable[[Snapshot], ChangeSet]
 
 
 class UpkeepMark(Protocol):
-    """When a store was maintained last, and whose turn it is; shared by all who serve it."""
+    """When a store was maintained last, and the lock of who maintains it; shared by all who serve it."""
 
-    def turn(self) -> Lock:
+    def lock(self) -> Lock:
         """One process or server at a time maintains it; another one takes over where that one died."""
 
     def read(self) -> str:
@@ -146,7 +146,7 @@ class FolderMark:
         self._path = state / "maintained-at"
         self._lock = StoreLock(state / "locks" / "maintenance.lock", timeout_seconds=0.0)
 
-    def turn(self) -> Lock:
+    def lock(self) -> Lock:
         """See ``UpkeepMark``."""
         return self._lock
 
@@ -219,7 +219,7 @@ class Store:
         if self._private is not None:
             self._private.close()
 
-    def turn(self, name: str, timeout_seconds: float = 0.0) -> Lock:
+    def lock(self, name: str, timeout_seconds: float = 0.0) -> Lock:
         """A lock by its name: one process of the store at a time does something."""
         return StoreLock(self.files.state / "locks" / f"{name}.lock", timeout_seconds=timeout_seconds)
 

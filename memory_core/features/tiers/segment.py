@@ -460,11 +460,11 @@ class Segments(RecordKind):
         """Whether this is a segment."""
         return is_segment(uri)
 
-    def owner(self, uri: MemoryUri) -> MemoryUri:
+    def privacy_source(self, uri: MemoryUri) -> MemoryUri:
         """The log that it points at."""
         return log_of(uri)
 
-    def at_rest(self, uri: MemoryUri, text: str) -> tuple[MemoryUri, Sequence[tuple[int, int]]]:
+    def resting_lines(self, uri: MemoryUri, text: str) -> tuple[MemoryUri, Sequence[tuple[int, int]]]:
         """The lines of its exchanges; those of a damaged one as far as they can be read."""
         return log_of(uri), [(exchange.first, exchange.last) for exchange in readable_exchanges(text)]
 

@@ -260,7 +260,7 @@ def _archived(memory: Runebook, uri: MemoryUri, text: str) -> Archived:
     mark = stored.metadata.get(ARCHIVED)
     said = mark if isinstance(mark, dict) else {}
     kind = memory.features.kind_of(uri)
-    line = summary_line((None if kind is None else kind.line(text)) or stored.line, _ABSTRACT_CHARS)
+    line = summary_line((None if kind is None else kind.listing_line(text)) or stored.line, _ABSTRACT_CHARS)
     at, reason = said.get("at"), said.get("reason")
     return Archived(
         str(uri),

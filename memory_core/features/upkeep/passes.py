@@ -431,7 +431,7 @@ class AutomaticMaintenance:
         if self.due_in(now):
             return False
         try:
-            with self._mark.turn().held():
+            with self._mark.lock().held():
                 if self.due_in(now):
                     return False
                 self._run(now, self._stopping)

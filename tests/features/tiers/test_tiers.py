@@ -57,7 +57,7 @@ FACT = json.dumps(
 )
 
 
-class Killed(RuntimeError):
+class Killed(BaseException):
     """The process died here."""
 
 

@@ -219,4 +219,4 @@ def test_messages_of_a_damaged_archived_segment_stay_at_rest() -> None:
     text = dump_segment(Segment("temples", "s1", exchanges=(SegmentExchange(0, 1), SegmentExchange(2, 3))))
     kind = FEATURES.kind_of(uri)
     assert kind is not None
-    assert kind.at_rest(uri, text.replace('"pages": [', '"pages": [,')) == (log(), [(0, 1), (2, 3)])
+    assert kind.resting_lines(uri, text.replace('"pages": [', '"pages": [,')) == (log(), [(0, 1), (2, 3)])
