@@ -220,6 +220,14 @@ def test_tree_is_depth_first_and_stops_at_its_level(filled: Runebook) -> None:
     ]
 
 
+def test_every_uri_that_tree_prints_can_be_read_or_listed(filled: Runebook) -> None:
+    for entry in filled.tree(TreeRequest(level_limit=9, show_all_hidden=True)).entries:
+        if entry.is_dir:
+            filled.ls(ListRequest(entry.uri))
+        else:
+            filled.read(ReadRequest(entry.uri))
+
+
 def test_the_folders_of_all_users_tell_nobody_what_others_do(memory: Runebook) -> None:
     bob, carol = memory.view("bob", "bob"), memory.view("carol", "carol")
     remember(bob, "Bob was here.", "facts", topic="Bob")
