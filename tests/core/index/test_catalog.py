@@ -425,7 +425,10 @@ def _deep(levels: int) -> dict[str, Any]:
         {"tags": None},
         {"active": {"contains": True}},
         {"salience": {"contains": 0.5}},
-        *({"active": "no"}, {"pinned": 1}, {"confidence": 2}, {"expires_at": "soon"}),
+        {"active": "no"},
+        {"pinned": 1},
+        {"confidence": 2},
+        {"expires_at": "soon"},
         {"time": 2026},
         {"time": "yesterday"},
         {"time": "2026-13"},
@@ -520,6 +523,7 @@ def test_catalog_of_an_older_program_is_made_anew_and_keeps_its_vectors(tmp_path
         ({"active": True}, ["plain", "pinned", "doubt"]),
         ({"pinned": True}, ["pinned"]),
         ({"confidence": {"lt": 0.5}}, ["doubt"]),
+        ({"confidence": {"gte": 0.5}}, ["plain", "pinned"]),  # what says nothing is sure
         ({"expires_at": {"gte": "2027"}}, ["plain"]),
     ],
 )
