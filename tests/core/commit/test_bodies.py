@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from memory_core.core.memory.requests import RetrieveRequest
 from memory_core.core.memory.results import OperationResult
-from memory_core.runebook import Runebook, open_memory
-from tests.stores import added, body, edit, edited_by_hand, handed_in, only, words_only
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(words_only(tmp_path)) as store:
-        yield store
+from memory_core.runebook import Runebook
+from tests.stores import added, body, edit, edited_by_hand, handed_in, only, trailer
 
 
 def case(memory: Runebook, **fields: str) -> str:
@@ -75,3 +64,4 @@ def test_a_rendered_body_that_a_person_edited_stays_and_the_difference_is_report
     assert result.note is not None
     assert "edited by hand" in result.note
     assert result.note.endswith(": best_for")
+    assert trailer(memory, uri)["best_for"] == "satellite pictures"

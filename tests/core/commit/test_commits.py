@@ -18,6 +18,7 @@ from tests.kept import kept_files
 from tests.stores import added, by_hand, edit, handed_in, only, trailer, words_only, write
 
 USER = "viking://user/default/memories"
+
 LOG = "viking://session/default/s1/messages.jsonl"
 TALK = [
     {"role": "user", "content": "Caroline went to the support group.", "time": "2023-05-08T13:56:00+00:00"},

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory_core.core.memory.requests import CommitRequest, RetrieveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
-from memory_core.runebook import Runebook, open_memory
-from tests.stores import only, trailer, words_only
+from memory_core.runebook import Runebook
+from tests.stores import only, trailer
 
 #: The day of the import.
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(words_only(tmp_path)) as store:
-        yield store
 
 
 def talk(memory: Runebook, session_id: str, *said: str, time: str | None) -> None:

@@ -203,11 +203,6 @@ def test_immutable_field_that_was_never_set_can_be_set() -> None:
     assert write_fields(KIND, {"place": "", "mood": "x"}, {"place": "西安"}).values["place"] == "西安"
 
 
-def test_write_applies_a_search_replace_block_to_the_stored_text() -> None:
-    merge = write_fields(KIND, STORED, {"content": PATCH})
-    assert merge.values["content"] == "Ate noodles.\n去了宽窄巷子。"
-
-
 def test_new_memory_never_stores_a_patch_but_may_quote_one() -> None:
     merge = write_fields(KIND, None, {"place": "x", "content": PATCH})
     assert "content" not in merge.values

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from memory_core.core.commit.patch import apply_patch, is_patch, opens_as_patch
+from memory_core.core.commit.patch import apply_patch as apply
+from memory_core.core.commit.patch import is_patch, opens_as_patch
 from memory_core.core.errors import PatchRejected
 from memory_core.core.memory.operations import SearchReplace
 
@@ -21,10 +22,6 @@ PIECES = st.lists(
     ),
     max_size=30,
 ).map("".join)
-
-
-def apply(original: str, patch: str | list[SearchReplace]) -> str:
-    return apply_patch(original, patch)
 
 
 def one(search: str, replace: str, start_line: int | None = None) -> list[SearchReplace]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memory_core.core.commit.patch import opens_as_patch
 from memory_core.core.errors import NotFound
 from memory_core.core.memory.metadata import Metadata
-from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status, as_json, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
@@ -76,7 +76,7 @@ REPLACE = {"replace": True}
 
 @pytest.mark.parametrize(("memory_type", "fields", "uri"), EIGHT, ids=[kind for kind, _, _ in EIGHT])
 def test_each_of_the_eight_types_is_a_file_that_holds_every_field(
-    memory: Runebook, memory_type: str, fields: dict[str, Any], uri: str
+    memory: Runebook, tmp_path: Path, memory_type: str, fields: dict[str, Any], uri: str
 ) -> None:
     receipt = memory.commit(CommitRequest(memory_type=memory_type, fields=fields))
     assert (receipt.status, only(receipt).uri) == (Status.COMMITTED, uri)
@@ -84,7 +84,9 @@ def test_each_of_the_eight_types_is_a_file_that_holds_every_field(
     for value in fields.values():
         assert value in text
     assert trailer(memory, uri)["memory_type"] == memory_type
+    before = kept_files(tmp_path)
     assert memory.commit(CommitRequest(memory_type=memory_type, fields=fields)).status is Status.UNCHANGED
+    assert kept_files(tmp_path) == before
 
 
 def test_a_tool_memory_renders_its_averages_and_grows_by_operations(memory: Runebook) -> None:
@@ -124,15 +126,6 @@ def test_an_unknown_type_is_refused_with_a_next_step(memory: Runebook) -> None:
     with pytest.raises(NotFound) as caught:
         added(memory, "nonsense", "x")
     assert caught.value.hint
-
-
-def test_the_same_commit_twice_changes_nothing_the_second_time(memory: Runebook, tmp_path: Path) -> None:
-    added(memory, "facts", "The office closes at six. 办公室六点关门。")
-    before = kept_files(tmp_path)
-    receipt = added(memory, "facts", "The office closes at six. 办公室六点关门。")
-    assert receipt.status is Status.UNCHANGED
-    assert only(receipt).action is Action.UNCHANGED
-    assert kept_files(tmp_path) == before
 
 
 def test_saying_it_again_with_another_priority_renews_the_priority(memory: Runebook) -> None:
@@ -252,15 +245,6 @@ def test_a_hand_edit_of_a_simple_body_becomes_the_field(memory: Runebook) -> Non
     assert body(memory, uri) == "likes 可可"
 
 
-def test_a_hand_edit_of_a_rendered_body_stays_and_is_reported(memory: Runebook) -> None:
-    uri = only(added(memory, "tools", **GOLDEN)).uri
-    edited_by_hand(memory, uri, "Tool: web_search", "My own words.\n\nTool: web_search")
-    receipt = handed_in(memory, edit=[edit(uri, total_calls=1)])
-    assert "by hand" in (only(receipt).note or "")
-    assert body(memory, uri).startswith("My own words.")
-    assert trailer(memory, uri)["total_calls"] == 101
-
-
 def test_unknown_trailer_keys_survive_an_update(memory: Runebook) -> None:
     uri = only(added(memory, "facts", "one", topic="T")).uri
     edited_by_hand(memory, uri, '{\n  "topic"', '{\n  "colour": {"深": ["蓝"]},\n  "topic"')
@@ -352,13 +336,6 @@ def test_one_bad_operation_never_spoils_the_others(memory: Runebook) -> None:
     assert body(memory, uri) == "a\nb\na\n"
 
 
-def test_operations_that_are_all_refused_are_rejected(memory: Runebook, tmp_path: Path) -> None:
-    before = kept_files(tmp_path)
-    receipt = handed_in(memory, delete=[{"uri": f"{USER}/facts/missing.md"}], write=[write("nonsense", content="x")])
-    assert (receipt.status, receipt.commit_id) == (Status.REJECTED, "")
-    assert kept_files(tmp_path) == before
-
-
 def test_operations_on_one_file_build_on_each_other(memory: Runebook) -> None:
     uri = f"{USER}/notes/N.md"
     receipt = handed_in(
@@ -384,21 +361,6 @@ def test_a_delete_names_its_replacement_or_is_refused(memory: Runebook) -> None:
     with pytest.raises(NotFound):
         memory.read(ReadRequest(old))
     assert memory.find(FindRequest("old")).total == 0
-
-
-def test_directory_summaries_are_set_and_patched(memory: Runebook) -> None:
-    added(memory, "facts", "x", topic="T")
-    folder = f"{USER}/facts"
-    handed_in(memory, overview=[{"directory_uri": folder, "abstract": "Facts. 事实。", "overview": "# Facts\n- T"}])
-    patch = "<<<<<<< SEARCH\n- T\n=======\n- T: x\n>>>>>>> REPLACE"
-    receipt = handed_in(memory, overview=[{"directory_uri": f"{folder}/", "overview": patch}])
-    assert receipt.status is Status.COMMITTED
-    assert memory.read(ReadRequest(f"{folder}/.abstract.md")).content == "Facts. 事实。\n"
-    page = memory.read(ReadRequest(f"{folder}/.overview.md")).content
-    assert page.startswith("# Facts\n- T: x\n\n<!-- ")
-    assert page.endswith("- T.md: x\n")
-    (entry,) = [entry for entry in memory.ls(ListRequest(USER)).entries if entry.name == "facts"]
-    assert entry.abstract == "Facts. 事实。"
 
 
 @pytest.mark.parametrize("suffix", ["", "/deeper"])
@@ -633,11 +595,6 @@ def test_an_author_who_may_have_read_more_is_checked_only_where_it_is_known_what
     assert body(memory, f"{USER}/facts/另一个.md") == "read elsewhere"
 
 
-def test_an_author_who_says_nothing_of_what_was_seen_is_not_checked(memory: Runebook) -> None:
-    added(memory, "facts", "one", topic="T")
-    assert handed_in(memory, write=[write("facts", topic="T", content="two") | REPLACE]).status is Status.COMMITTED
-
-
 def test_operations_of_one_author_on_one_file_are_no_conflict(memory: Runebook) -> None:
     uri = only(added(memory, "facts", "one", topic="T")).uri
     receipt = decide(
@@ -694,12 +651,12 @@ def test_a_link_is_kept_at_both_ends_in_one_commit(memory: Runebook, relation: s
     assert old in (only(receipt).note or "")
     assert links(memory, new) == [(old, relation, 0.5)]
     assert links(memory, old) == [(new, reverse, 0.5)]
-    ignored = {"links", "confidence"}  # what a relation does to confidence: tests/update/test_links.py
+    ignored = {"links", "confidence"}  # what a relation does to confidence: tests/features/test_links_planned.py
     assert {name: value for name, value in trailer(memory, old).items() if name not in ignored} == {
         name: value for name, value in before.items() if name not in ignored
     }
     assert body(memory, old) == "Server A has 8 GB"
-    assert [hit.uri for hit in memory.find(FindRequest("8 GB")).memories][:2]
+    assert old in [hit.uri for hit in memory.find(FindRequest("8 GB")).memories]
 
 
 def test_two_new_memories_may_name_each_other_by_the_uris_their_templates_give(memory: Runebook) -> None:

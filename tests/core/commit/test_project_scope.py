@@ -23,7 +23,7 @@ from memory_core.core.memory.requests import (
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, as_json
 from memory_core.core.memory.trailer import join
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import added, body, by_hand, edit, edited_by_hand, handed_in, only, trailer, write
+from tests.stores import added, body, by_hand, edit, edited_by_hand, handed_in, only, remember, said, trailer, write
 
 P, Q = "github.com/acme/backend", "支付系统"
 USER, AGENT = "viking://user/default/memories", "viking://agent/default/memories"
@@ -50,9 +50,7 @@ def case(memory: Runebook, name: str, content: str, **arguments: Any) -> Operati
 
 
 def tell(memory: Runebook, text: str, session_id: str, **arguments: Any) -> CommitReceipt:
-    return memory.commit(
-        CommitRequest(messages=[{"role": "user", "content": text}], session_id=session_id, **arguments)
-    )
+    return said(memory, text, session_id=session_id, **arguments)
 
 
 def answer(*writes: dict[str, Any], **more: Any) -> str:
@@ -461,16 +459,9 @@ def test_counts_of_tools_stay_common_to_all_projects(memory: Runebook) -> None:
 @pytest.mark.parametrize("form", ["blocks", "text"])
 def test_a_context_tells_nothing_private_of_another_project(memory: Runebook, form: str) -> None:
     case(memory, f"{SECRET} → helm", f"{SECRET} deploy with helm", here=Q, private=True)
-    memory.commit(
-        CommitRequest(
-            memory_type="skills", fields={"skill_name": "deploy", "recommendation": SECRET}, project=Q, private=True
-        )
-    )
-    memory.commit(
-        CommitRequest(
-            memory_type="tools", fields={"tool_name": "helm", "recommendation": SECRET}, project=Q, private=True
-        )
-    )
+    ours = {"recommendation": SECRET, "project": Q, "private": True}
+    remember(memory, None, "skills", skill_name="deploy", **ours)
+    remember(memory, None, "tools", tool_name="helm", **ours)
     tell(memory, f"{SECRET} deploy with helm", "secret", here=Q, private=True)
     case(memory, "open → known", "deploy with helm 公开", here=Q)
 

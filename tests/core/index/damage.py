@@ -24,6 +24,8 @@ from pathlib import Path
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.runebook import open_memory
 with open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))) as memory:
+    if "watching" in sys.argv:
+        memory.opened.watch()
     memory.find(FindRequest("warm"))
     print(json.dumps("open"), flush=True)
     for line in sys.stdin:
@@ -61,17 +63,18 @@ class OtherProcess:
 
 
 @contextmanager
-def other_process(home: Path) -> Iterator[OtherProcess]:
+def other_process(home: Path, *, watching: bool = False) -> Iterator[OtherProcess]:
     """Another process on the same store, until the block ends."""
-    process = starter().script(_OTHER, home, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = starter().script(_OTHER, home, *["watching"] * watching, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield OtherProcess(process)
     finally:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.close()
-        process.wait()
+        ended_with = process.wait()
         process.stdout.close()
+    assert ended_with == 0
 
 
 def checkpoint(path: Path) -> None:

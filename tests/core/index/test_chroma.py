@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import numpy as np
 import pytest
 
@@ -81,11 +82,12 @@ def test_frozen_server_costs_one_search_a_second_and_is_used_again_once_it_goes_
     store: Store, process: ChromaProcess
 ) -> None:
     store.index._pause_seconds = 3_600.0
+    store.server._work_timeout = httpx2.Timeout(100.0)
     process.freeze()
     try:
         began = time.monotonic()
         assert store.near(9_000) == store.exact(9_000)
-        assert time.monotonic() - began < 9.0  # what is no search waits ten
+        assert time.monotonic() - began < 60.0  # what is no search waits a hundred
         assert store.backend() == "exact"
         assert "does not answer in time" in (store.index.trouble or "")
         asked = store.index._retry_at

@@ -16,7 +16,7 @@ from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import StorageFailed
 from memory_core.core.index import vector_scan, vectors
 from memory_core.core.index.encoder import BundledEmbedder
-from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest, TreeRequest
+from memory_core.core.memory.requests import FindRequest, RetrieveRequest, TreeRequest
 from memory_core.core.store.sqlite import Database, DatabaseDamaged
 from memory_core.features.doctor import repair
 from memory_core.features.metrics import STATS, StatsRequest
@@ -25,7 +25,7 @@ from memory_core.open_store import load_registry
 from memory_core.runebook import Runebook, open_memory
 from tests.core.index import damage
 from tests.core.index.damage import other_process
-from tests.stores import remember, words_only
+from tests.stores import handed_in, remember, said, words_only, write
 from tests.waiting import at_once
 
 SAID = {
@@ -50,9 +50,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
             remember(memory, text, "facts")
         for number in range(30):
             remember(memory, f"Filler {number} 填充 {number}: " + "lorem ipsum " * 40, "notes")
-        memory.commit(
-            CommitRequest(messages=[{"role": "user", "content": "苍鹭 and heron in a conversation"}], session_id="s1")
-        )
+        said(memory, "苍鹭 and heron in a conversation")
         memory.find(FindRequest("heron"))
     return folder
 
@@ -282,16 +280,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("many")
     with open_memory(words_only(folder)) as memory:
         for start in range(0, 900, 300):
-            writes = [
-                {
-                    "memory_data": {
-                        "memory_type": "facts",
-                        "fields": {"topic": f"T{n} 主题{n}", "content": f"c{n} " * 20},
-                    }
-                }
-                for n in range(start, start + 300)
-            ]
-            memory.commit(CommitRequest(operations={"write_operations": writes}))
+            numbers = range(start, start + 300)
+            handed_in(memory, write=[write("facts", topic=f"T{n} 主题{n}", content=f"c{n} " * 20) for n in numbers])
     damage.deleted_with_log(index_of(folder))
     return folder
 
@@ -331,18 +321,15 @@ def test_filling_and_following_number_documents_alike(large: Path) -> None:
 
 
 def test_a_conversation_that_grows_while_the_index_is_filled_is_whole(large: Path) -> None:
-    def say(memory: Runebook, *texts: str) -> None:
-        memory.commit(CommitRequest(messages=[{"role": "user", "content": text} for text in texts], session_id="long"))
-
     with open_memory(words_only(large)) as memory:
-        say(memory, "the first word 第一句", "the second word 第二句")
+        said(memory, "the first word 第一句", "the second word 第二句", session_id="long")
         memory.indexer.follow(None)
     damage.deleted_with_log(index_of(large))
     with open_memory(words_only(large)) as memory:
         memory.indexer.follow(0.0)
-        say(memory, "the third word 第三句")
+        said(memory, "the third word 第三句", session_id="long")
         memory.indexer.follow(None)
-        say(memory, "the fourth word 第四句")
+        said(memory, "the fourth word 第四句", session_id="long")
         for query in ("第一句", "第二句", "第三句", "第四句"):
             assert memory.find(FindRequest(query)).resources, query
         parts = memory.indexer.catalog.connection().execute(

@@ -21,9 +21,11 @@ from memory_core.core.index.encoder import BackgroundModel, BundledEmbedder, Sca
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
 from server.cli import main
+from tests.stores import fact, handed_in, said, write
 from tests.waiting import soon
 
 USER = "viking://user/default/memories"
+
 OWN = ["user/default", "agent/default", "session/default"]
 TOPICS = ("bees and honey", "养蜂和蜂蜜", "the night train", "夜班火车", "a cracked violin", "一把旧小提琴")
 
@@ -93,16 +95,8 @@ def opened(home: Path, wait_seconds: float = 30.0) -> Runebook:
 
 
 def remember(memory: Runebook, count: int) -> None:
-    writes = [
-        {
-            "memory_data": {
-                "memory_type": "facts",
-                "fields": {"topic": f"fact {number}", "content": f"{TOPICS[number % 6]}, number {number}"},
-            }
-        }
-        for number in range(count)
-    ]
-    memory.commit(CommitRequest(operations={"write_operations": writes}))
+    texts = {f"fact {number}": f"{TOPICS[number % 6]}, number {number}" for number in range(count)}
+    handed_in(memory, write=[write("facts", topic=topic, content=text) for topic, text in texts.items()])
     memory.indexer.follow()
 
 
@@ -142,12 +136,7 @@ def test_two_processes_with_two_models_leave_each_other_alone(tmp_path: Path, lo
         one.indexer.progress()
         two.indexer.progress()
         for number in range(5):
-            fields = {"topic": f"T{number}", "content": f"{TOPICS[number]} {number}"}
-            one.commit(
-                CommitRequest(
-                    operations={"write_operations": [{"memory_data": {"memory_type": "facts", "fields": fields}}]}
-                )
-            )
+            fact(one, f"T{number}", f"{TOPICS[number]} {number}")
             assert one.find(FindRequest(TOPICS[number])).hits[0].uri == f"{USER}/facts/T{number}.md"
             assert two.find(FindRequest(TOPICS[number])).hits[0].uri == f"{USER}/facts/T{number}.md"
         one.indexer.embed_all()
@@ -315,21 +304,10 @@ def test_a_search_answers_at_once_while_much_waits_and_says_how_far_it_is(
     assert memory.find(FindRequest("a cracked violin", rank="relevance")).notes == ()
 
 
-def test_a_search_embeds_the_little_that_waits_before_it_answers(memory: Runebook, loaded: BundledEmbedder) -> None:
-    memory.indexer.embedder = counting(loaded)
-    remember(memory, 6)
-    assert memory.find(FindRequest("蜜蜂", rank="relevance")).notes == ()
-    assert queued(memory) == set()
-
-
 @pytest.mark.parametrize("mark", ["\x1d", "\x1e"])
 def test_a_text_with_control_characters_has_a_vector(memory: Runebook, loaded: BundledEmbedder, mark: str) -> None:
-    fields = {"topic": f"bees{mark}honey", "content": "\n\n".join(f"{topic}. " * 60 for topic in TOPICS)}
-    memory.commit(
-        CommitRequest(operations={"write_operations": [{"memory_data": {"memory_type": "facts", "fields": fields}}]})
-    )
-    turns = [f"abc{mark}\n{mark}def", "a cracked violin", f"{mark}xyz{mark} {mark}"]
-    memory.commit(CommitRequest(messages=[{"role": "user", "content": turn} for turn in turns], session_id="s1"))
+    fact(memory, f"bees{mark}honey", "\n\n".join(f"{topic}. " * 60 for topic in TOPICS))
+    said(memory, f"abc{mark}\n{mark}def", "a cracked violin", f"{mark}xyz{mark} {mark}")
     memory.indexer.follow()
     memory.indexer.embedder = counting(loaded)
     done, total = memory.indexer.embed_all()
@@ -413,13 +391,6 @@ def test_embedding_everything_reports_its_progress(memory: Runebook, loaded: Bun
     assert seen[0] == (0, 70)
     assert seen[-1] == (70, 70)
     assert seen == sorted(seen)
-
-
-def test_without_a_model_there_is_nothing_to_embed_and_the_next_step_is_named(memory: Runebook) -> None:
-    remember(memory, 1)
-    assert memory.indexer.embed_waiting(OWN, time.monotonic()) == 0
-    with pytest.raises(EmbeddingFailed, match=r"embedding\.provider"):
-        memory.indexer.embed_all()
 
 
 def test_the_command_embeds_all_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

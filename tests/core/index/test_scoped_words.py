@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.index import search_rows
-from memory_core.core.memory.requests import CommitRequest, FindRequest
+from memory_core.core.memory.requests import FindRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import words_only
+from tests import stores
+from tests.stores import handed_in, words_only
 
 
 def opened(home: Path) -> Runebook:
@@ -17,11 +18,8 @@ def opened(home: Path) -> Runebook:
 
 
 def write(memory: Runebook, first: int, last: int, text: str) -> None:
-    data = [
-        {"memory_data": {"memory_type": "notes", "fields": {"title": f"Note {number}", "content": f"{text} {number}"}}}
-        for number in range(first, last)
-    ]
-    memory.commit(CommitRequest(operations={"write_operations": data}))
+    numbers = range(first, last)
+    handed_in(memory, write=[stores.write("notes", title=f"Note {n}", content=f"{text} {n}") for n in numbers])
     memory.indexer.follow()  # estimates look at how documents lie, which is as they were followed
 
 

@@ -159,7 +159,7 @@ def sharing(catalog: Catalog, text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("own", "near", "far"),
     [
-        ("The heliograph is on the roof.", "A heliograph was sold.", "The roof leaks."),
+        ("The heliograph is on the roof.", "A heliograph was sold.", "The weather is fine."),
         ("日光仪放在屋顶上。", "日光仪卖掉了。", "天气晴朗。"),
     ],
 )
@@ -169,7 +169,7 @@ def test_memories_that_share_rare_words_are_neighbours(catalog: Catalog, own: st
     found = sharing(catalog, own)
     assert near in found
     assert found.count(near) == 1  # the turn that says the same is none
-    assert "天气晴朗。" not in found
+    assert far not in found
 
 
 def test_where_even_the_rarest_words_are_common_a_neighbour_holds_them_all(catalog: Catalog) -> None:

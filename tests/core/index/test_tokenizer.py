@@ -186,6 +186,9 @@ def test_date_is_found_in_english_and_chinese() -> None:
 )
 def test_mention_is_a_whole_word(text: str, name: str, expected: bool) -> None:
     assert (name in mentioned(text, [name])) is expected
+
+
+def test_each_name_that_is_mentioned_is_told() -> None:
     assert mentioned("Ana asked 小明 about bananas", {"ana", "小明", "Bob", "banana", " "}) == {"ana", "小明"}
 
 

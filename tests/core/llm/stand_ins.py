@@ -153,6 +153,8 @@ class StandIn:
             def do_POST(self) -> None:
                 _answer(self, stand_in)
 
+            do_GET = do_PUT = do_DELETE = do_POST  # noqa: N815 - the library's names
+
             def log_message(self, format: str, *args: Any) -> None:
                 """Silent."""
 

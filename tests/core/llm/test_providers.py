@@ -25,7 +25,7 @@ from memory_core.core.llm.client import (
     Turn,
     open_client,
 )
-from memory_core.core.llm.endpoint import PLACEHOLDER_KEY, Endpoint, RemoteModel, load
+from memory_core.core.llm.endpoint import PLACEHOLDER_KEY, Endpoint, RemoteModel, load, retry_after_seconds
 from memory_core.core.llm.structured import JSONAdapter
 from memory_core.core.memory.operations import ReasoningAction
 from memory_core.core.record import RecordInvalid
@@ -245,6 +245,22 @@ def test_a_fault_that_passes_by_is_asked_again(side: Side, fault: Reply) -> None
 def test_retry_after_is_honoured(side: Side, headers: dict[str, str], seconds: float) -> None:
     _, requests = side.ask(failure(429, headers=headers), side.answer())
     assert (side.waits, len(requests)) == ([seconds], 2)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-5"}, None),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after-ms": "nan?", "retry-after": "2"}, 2.0),
+        ({"retry-after": "Thu, 01 Jan 1970 00:01:40 GMT"}, 40.0),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:10 GMT"}, 0.0),
+    ],
+)
+def test_how_long_an_endpoint_asks_to_wait(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after_seconds(headers, now=60.0) == seconds
 
 
 def test_a_wait_beyond_the_deadline_is_not_begun(side: Side) -> None:

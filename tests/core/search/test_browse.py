@@ -19,9 +19,10 @@ from memory_core.core.memory.requests import (
     TreeRequest,
 )
 from memory_core.runebook import Runebook
-from tests.stores import by_hand, files_below, remember
+from tests.stores import by_hand, files_below, remember, said
 
 USER = "viking://user/default/memories"
+
 LOG = "viking://session/default/s1/messages.jsonl"
 
 
@@ -31,20 +32,14 @@ def filled(memory: Runebook) -> Runebook:
     remember(memory, "Six o'clock", "facts", topic="Closing time")
     remember(memory, "A nurse", "profile")
     remember(memory, None, "tools", tool_name="web_search")
-    memory.commit(
-        CommitRequest(
-            messages=[{"role": "user", "content": "hello"}, {"role": "user", "content": "再见"}], session_id="s1"
-        )
-    )
+    said(memory, "hello", "再见")
     overview = {"directory_uri": f"{USER}/facts", "abstract": "Facts 事实", "overview": "# Facts"}
     memory.commit(CommitRequest(operations={"overview_operations": [overview]}))
     return memory
 
 
 def write(home: Path, name: str, text: str) -> str:
-    path = home / "user/default/memories/notes" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode("utf-8"))
+    by_hand(home, f"user/default/memories/notes/{name}", text)
     return f"{USER}/notes/{name}"
 
 
@@ -79,20 +74,6 @@ def test_read_returns_the_lines_asked_for_and_where_to_go_on(
 @pytest.mark.parametrize("text", ["", "one", "one\n", "a\n\nb", "a\r\nb\r\n", "\n\n", "u\u2028v\x0bw\n", "😀\n"])
 def test_read_gives_a_file_back_as_it_is(memory: Runebook, tmp_path: Path, text: str) -> None:
     assert memory.read(ReadRequest(write(tmp_path, "x.md", text))).content == text
-
-
-def test_reading_page_by_page_loses_no_line_and_no_page_is_over_its_limit(memory: Runebook, tmp_path: Path) -> None:
-    text = "".join(f"第{number}行 {'x' * (number % 90)}\n" for number in range(500))
-    uri = write(tmp_path, "long.md", text)
-    pages: list[str] = []
-    offset: int | None = 0
-    while offset is not None:
-        page = memory.read(ReadRequest(uri, offset, limit_chars=1_000))
-        assert len(page.content) <= 1_001
-        pages.append(page.content)
-        offset = page.next_offset
-    assert len(pages) > 20
-    assert "\n".join(page.removesuffix("\n") for page in pages) + "\n" == text
 
 
 @pytest.mark.parametrize("limit_chars", [500, 50, 1])
@@ -165,8 +146,8 @@ def test_what_is_archived_and_private_elsewhere_is_not_there_for_a_strict_reader
     for name, private in (("a", "true"), ("b", "false")):
         trailer = f'<!-- MEMORY_FIELDS\n{{"project": "acme", "private": {private}}}\n-->\n'
         by_hand(tmp_path, f"archive/user/default/memories/notes/{name}.md", f"Pay.\n\n{trailer}")
-    for project, name, said in (("other", "a", "nothing at"), ("acme", "a", "archived"), ("other", "b", "archived")):
-        with pytest.raises(NotFound, match=said):
+    for project, name, why in (("other", "a", "nothing at"), ("acme", "a", "archived"), ("other", "b", "archived")):
+        with pytest.raises(NotFound, match=why):
             memory.browser.seen_from(project, strict=True).read(f"{USER}/notes/{name}.md")
 
 
@@ -280,6 +261,6 @@ def test_looking_never_changes_a_file(filled: Runebook, tmp_path: Path) -> None:
     filled.ls(ListRequest(USER, show_all_hidden=True))
     filled.read(ReadRequest(f"{USER}/profile.md"))
     filled.find(FindRequest("coffee 咖啡"))
-    filled.retrieve(RetrieveRequest("coffee 咖啡"))
+    filled.retrieve(RetrieveRequest("coffee 咖啡", session_id="new", tool="web_search", skill="x"))
     filled.close()
     assert files(tmp_path) == before

@@ -20,7 +20,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.search.candidates import date_fit
 from memory_core.core.text.time_expressions import TimeSpan
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import words_only
+from tests.stores import said, words_only, written
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 TOPICS = {"feline": 0, "猫": 0, "cat": 0, "engine": 1, "motor": 1, "发动机": 1}
@@ -61,13 +61,8 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 
 def remember(memory: Runebook, *texts: str, memory_type: str = "facts", key: str = "topic") -> list[str]:
-    writes = [
-        {"memory_data": {"memory_type": memory_type, "fields": {key: f"n{number} {text[:9]}", "content": text}}}
-        for number, text in enumerate(texts)
-    ]
-    return [
-        result.uri for result in memory.commit(CommitRequest(operations={"write_operations": writes}, now=NOW)).results
-    ]
+    fields = ({key: f"n{number} {text[:9]}", "content": text} for number, text in enumerate(texts))
+    return written(memory, *({"memory_type": memory_type, "fields": each} for each in fields), now=NOW)
 
 
 def found(memory: Runebook, query: str, **arguments: Any) -> list[str]:
@@ -180,31 +175,23 @@ def test_another_model_answers_with_its_own_vectors(memory: Runebook, other: Top
 # By name and time
 
 
-def test_who_spoke_and_when_is_seen(memory: Runebook) -> None:
-    memory.commit(
-        CommitRequest(
-            messages=[
-                {"role": "user", "name": "Ana", "content": "I painted a heron.", "time": "2026-05-08T10:00:00+00:00"},
-                {
-                    "role": "user",
-                    "name": "小明",
-                    "content": "I painted a heron too.",
-                    "time": "2026-03-01T10:00:00+00:00",
-                },
-            ],
-            session_id="s1",
-            extract=False,
-        )
-    )
+def told(memory: Runebook, *turns: tuple[str, str, str]) -> None:
+    """What somebody said on a day."""
+    messages = [{"role": "user", "name": who, "content": text, "time": f"{day}T10:00:00Z"} for day, who, text in turns]
+    memory.commit(CommitRequest(messages=messages, session_id="s1", extract=False))
 
-    def said(query: str) -> list[tuple[str, bool, bool]]:
+
+def test_who_spoke_and_when_is_seen(memory: Runebook) -> None:
+    told(memory, ("2026-05-08", "Ana", "I painted a heron."), ("2026-03-01", "小明", "I painted a heron too."))
+
+    def seen(query: str) -> list[tuple[str, bool, bool]]:
         hits = memory.find(FindRequest(query, rank="relevance", now=NOW)).hits
         found = ((hit.uri[-2:], "speaker" in hit.why, "date" in hit.why) for hit in hits)
         return sorted(found)
 
-    assert said("what did Ana paint") == [("#0", True, False), ("#1", False, False)]
-    assert said("小明画了什么 heron") == [("#0", False, False), ("#1", True, False)]
-    assert said("who painted on 2026-05-08") == [("#0", False, True), ("#1", False, False)]
+    assert seen("what did Ana paint") == [("#0", True, False), ("#1", False, False)]
+    assert seen("小明画了什么 heron") == [("#0", False, False), ("#1", True, False)]
+    assert seen("who painted on 2026-05-08") == [("#0", False, True), ("#1", False, False)]
 
 
 def test_what_was_said_at_a_time_is_found_whatever_it_says(tmp_path: Path) -> None:
@@ -293,9 +280,7 @@ def test_a_cached_answer_never_crosses_limits_filters_or_commits(memory: Runeboo
 
 def test_a_session_is_searched_without_those_whose_name_goes_on(memory: Runebook) -> None:
     for session in ("s", "s-1", "s0"):
-        memory.commit(
-            CommitRequest(messages=[{"role": "user", "content": "A loud motor"}], session_id=session, extract=False)
-        )
+        said(memory, "A loud motor", session_id=session, extract=False)
     below = "viking://session/default/s"
     hits = memory.find(FindRequest("motor loud", target_uri=below, now=NOW)).hits
     assert [(hit.uri, hit.also) for hit in hits] == [(f"{below}/messages.jsonl#0", ())]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,23 +15,18 @@ from memory_core.core.memory.results import ContextPack, FindResult, merge_resul
 from memory_core.core.search.context_sources import recall
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import remember, words_only
+from tests.stores import by_hand, remember, words_only, written
 from tests.waiting import at_once
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
+
 SESSIONS = "viking://session/default"
 NOW = datetime(2026, 3, 5, 9, 0, tzinfo=UTC)
 
 
 def opened(home: Path, **settings: Any) -> Runebook:
     return open_memory(words_only(home, retrieve=RetrieveConfig(**settings)))
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with opened(tmp_path) as store:
-        yield store
 
 
 @pytest.fixture
@@ -72,12 +66,6 @@ def in_part(pack: ContextPack) -> list[str]:
     return [item.uri for part in pack.parts for item in part.items if item.cut]
 
 
-def write(home: Path, path: str, text: str) -> None:
-    file = home / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8", newline="\n")
-
-
 # Parts
 
 
@@ -98,12 +86,6 @@ def test_each_part_holds_what_belongs_there(filled: Runebook) -> None:
         == filled.find(FindRequest("zebra 斑马", filter={"memory_type": "facts"})).hits[0].score
     )
     assert scores[f"{USER}/profile.md"] is None
-
-
-def test_an_empty_store_gives_an_empty_pack(memory: Runebook) -> None:
-    pack = memory.retrieve(RetrieveRequest("zebra"))
-    assert (pack.parts, pack.text, pack.tokens) == ((), "", 0)
-    assert pack.notes == ("nothing relevant to the question is stored",)
 
 
 def test_that_nothing_was_found_is_said_once_and_takes_no_other_note_with_it() -> None:
@@ -127,6 +109,7 @@ def test_the_profile_comes_once_even_when_it_is_also_found(filled: Runebook) -> 
         ("facts", {"priority": "critical"}, "constraints"),
         ("facts", {"priority": 0.9}, "constraints"),
         ("facts", {"priority": "high"}, "memories"),
+        ("facts", {"metadata": {"pinned": True}}, "constraints"),
     ],
 )
 def test_rules_and_what_matters_most_are_constraints(
@@ -135,17 +118,6 @@ def test_rules_and_what_matters_most_are_constraints(
     memory.commit(CommitRequest("Never feed zebras 不要喂斑马.", memory_type=memory_type, **given))
     pack = memory.retrieve(RetrieveRequest("zebras 斑马"))
     assert [part.kind for part in pack.parts if part.kind != "directory"] == [kind]
-
-
-def test_a_pinned_memory_is_a_constraint(memory: Runebook, tmp_path: Path) -> None:
-    (created,) = memory.commit(CommitRequest("喂斑马要小心", memory_type="facts", fields={"topic": "喂食"})).results
-    file = tmp_path / "user/default/memories/facts/喂食.md"
-    file.write_text(
-        file.read_text(encoding="utf-8").replace('"memory_type"', '"pinned": true,\n  "memory_type"'),
-        encoding="utf-8",
-        newline="\n",
-    )
-    assert uris(memory.retrieve(RetrieveRequest("斑马")), "constraints") == [created.uri]
 
 
 def rules(memory: Runebook) -> None:
@@ -219,11 +191,8 @@ def test_a_rule_of_the_person_told_in_one_project_holds_in_every_other(memory: R
 
 def test_what_is_pinned_or_critical_is_not_pushed_out_by_newer_rules(memory: Runebook) -> None:
     remember(memory, "The gas meter is read on Mondays.", "facts", priority="critical")
-    operations = [
-        {"memory_data": {"memory_type": "preferences", "fields": {"topic": f"Rule {n}", "content": f"Always say {n}."}}}
-        for n in range(40)
-    ]
-    memory.commit(CommitRequest(operations={"write_operations": operations}))
+    rules = ({"topic": f"Rule {n}", "content": f"Always say {n}."} for n in range(40))
+    written(memory, *({"memory_type": "preferences", "fields": fields} for fields in rules))
     pack = memory.retrieve(RetrieveRequest("write a poem", token_budget=6_000))
     assert "gas meter" in text_of(pack, "constraints")
 
@@ -303,7 +272,7 @@ def test_what_was_used_most_stands_in_for_a_question(memory: Runebook) -> None:
 
 def test_logs_of_today_and_yesterday_come_oldest_first(memory: Runebook, tmp_path: Path) -> None:
     for day, text in (("2026-03-05", "今天修好了泵"), ("2026-03-04", "Ordered the pump"), ("2026-03-03", "Too old")):
-        write(tmp_path, f"user/default/logs/{day}.md", f"{text}\n")
+        by_hand(tmp_path, f"user/default/logs/{day}.md", f"{text}\n")
     pack = memory.retrieve(RetrieveRequest(now=NOW))
     assert uris(pack, "log") == [f"viking://user/default/logs/{day}.md" for day in ("2026-03-04", "2026-03-05")]
     assert text_of(pack, "log").index("Ordered") < text_of(pack, "log").index("今天")
@@ -336,7 +305,7 @@ def test_an_entry_that_is_private_to_another_project_is_in_no_log(memory: Runebo
 
 def test_a_log_that_is_too_long_keeps_its_end(memory: Runebook, tmp_path: Path) -> None:
     lines = "\n".join(f"- {number} 点 measured the pump again" for number in range(600))
-    write(tmp_path, "user/default/logs/2026-03-05.md", f"{lines}\n- 最后 the pump runs\n")
+    by_hand(tmp_path, "user/default/logs/2026-03-05.md", f"{lines}\n- 最后 the pump runs\n")
     pack = memory.retrieve(RetrieveRequest(now=NOW, token_budget=600))
     assert "最后 the pump runs" in text_of(pack, "log")
     assert "- 0 点" not in pack.text
@@ -507,7 +476,9 @@ def test_what_changed_since_is_given_again_and_nothing_else(filled: Runebook) ->
 
 def test_a_session_that_lost_its_context_is_given_everything_again(filled: Runebook) -> None:
     first = filled.retrieve(RetrieveRequest("zebra", session_id="a"))
+    filled.retrieve(RetrieveRequest("zebra", session_id="b"))
     assert filled.retrieve(RetrieveRequest("zebra", session_id="a", fresh=True)).text == first.text
+    assert filled.retrieve(RetrieveRequest("zebra", session_id="b")).parts == ()
 
 
 def test_what_a_session_was_given_is_known_after_a_restart(tmp_path: Path) -> None:
@@ -731,17 +702,6 @@ def test_the_budget_of_the_settings_is_the_default(tmp_path: Path) -> None:
         for number in range(20):
             remember(memory, f"zebra {number} " + "and more " * 20, "facts")
         assert 0 < memory.retrieve(RetrieveRequest("zebra")).tokens <= 300
-
-
-def test_retrieving_writes_no_file(filled: Runebook, tmp_path: Path) -> None:
-    def files() -> Sequence[tuple[Path, int]]:
-        found = (path for path in tmp_path.rglob("*") if ".state" not in path.parts and path.is_file())
-        return sorted((path, path.stat().st_mtime_ns) for path in found)
-
-    filled.opened.current_pages()
-    before = files()
-    filled.retrieve(RetrieveRequest("zebra", session_id="new", tool="zebra_cam", skill="x"))
-    assert files() == before
 
 
 def test_what_holds_in_another_project_alone_is_not_told(memory: Runebook) -> None:

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from mcp.types import TextContent
 
-from memory_core.core.memory.requests import CommitRequest, RetrieveRequest
+from memory_core.core.memory.requests import CONTEXT_FORMATS, RetrieveRequest
 from memory_core.runebook import Runebook, open_memory
 from server import rendering
-from tests.stores import remember, words_only
+from tests.stores import remember, said, words_only
 
 SAID_AS = {"blocks": "parts", "text": "text", "system": "text"}
-FORMATS = ("blocks", "text", "system", "messages-anthropic", "messages-openai")
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +26,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
         remember(memory, 'A nurse 护士 "quoted" \\\\ ' * 60, "profile")
         for number in range(24):
             remember(memory, f'zebra {number} 斑马 "\\\\" ' + 'a considerably longer "word" in quotes\n' * 40, "facts")
-        memory.commit(
-            CommitRequest(messages=[{"role": "user", "content": f"zebra {n} " + "说话 " * 90} for n in range(12)])
-        )
+        said(memory, *(f"zebra {n} " + "说话 " * 90 for n in range(12)))
         yield memory
 
 
@@ -40,7 +37,7 @@ def delivered(memory: Runebook, **given: Any) -> tuple[str, dict[str, Any]]:
     return "\n".join(texts), answer.structured_content
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", CONTEXT_FORMATS)
 @pytest.mark.parametrize("budget", [400, 4_000, 10_000])
 def test_a_result_stays_below_the_limit_and_says_the_same_twice(crowded: Runebook, form: str, budget: int) -> None:
     text, facts = delivered(crowded, format=form, token_budget=budget)

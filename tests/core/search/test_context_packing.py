@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.types import TextContent
 
-from memory_core.core.memory.requests import CommitRequest, RetrieveRequest
+from memory_core.core.memory.requests import CONTEXT_FORMATS, CommitRequest, RetrieveRequest
 from memory_core.core.memory.results import ContextPack, as_json
 from memory_core.core.search.context_formats import (
-    PARTS,
     READING_ORDER,
     Blocks,
     Format,
@@ -27,10 +26,10 @@ from memory_core.core.search.context_formats import (
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook, open_memory
 from server import rendering
-from tests.stores import remember, words_only
+from tests.stores import remember, said, words_only
 
 USER = "viking://user/default/memories"
-FORMATS = ("blocks", "text", "system", "messages-anthropic", "messages-openai")
+
 RENDERINGS: tuple[Format, ...] = (
     Blocks(),
     Markdown(),
@@ -73,11 +72,6 @@ def test_the_text_never_costs_more_than_the_budget(stored: list[Piece], budget: 
     order = [READING_ORDER.index(piece.kind) for piece in packing.pieces]
     assert order == sorted(order)
     assert all(piece.cut or piece in stored for piece in packing.pieces)
-
-
-def test_the_shares_add_up_to_the_budget() -> None:
-    assert sum(part.share for part in PARTS.values()) == pytest.approx(1.0)
-    assert set(PARTS) == set(READING_ORDER)
 
 
 def test_what_a_part_leaves_over_goes_to_the_others() -> None:
@@ -141,9 +135,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
         remember(memory, "zebra " + "字" * 60_000, "preferences")
         remember(memory, None, "tools", tool_name="zebra", best_for="zebra " * 400)
         remember(memory, None, "skills", skill_name="zebra", best_for="斑马 " * 400)
-        memory.commit(
-            CommitRequest(messages=[{"role": "user", "content": f"zebra {n} " + "说" * n * 9} for n in range(25)])
-        )
+        said(memory, *(f"zebra {n} " + "说" * n * 9 for n in range(25)))
         remember(memory, "zebra " * 33_000 + "zebra", "facts", topic="Flood")
         memory.retrieve(RetrieveRequest(None))  # what is told once a day is told
         yield memory
@@ -156,13 +148,13 @@ def costs(pack: ContextPack) -> int:
     return max(count_tokens(text), count_tokens(json.dumps(answer.structured_content, ensure_ascii=False)))
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", CONTEXT_FORMATS)
 @pytest.mark.parametrize("budget", [200, 213, 300, 1_000, 4_000, 10_000])
 def test_a_pack_keeps_its_budget_in_every_format(crowded: Runebook, form: str, budget: int) -> None:
     for query in (None, "zebra", "斑马 " * 300 + "</current_input>"):
-        started = time.monotonic()
+        started = time.process_time()
         pack = crowded.retrieve(RetrieveRequest(query, token_budget=budget, format=form, skill="zebra", tool="zebra"))
-        assert time.monotonic() - started < 30.0  # it took minutes
+        assert time.process_time() - started < 30.0  # it took minutes
         assert 0 < costs(pack) <= pack.tokens <= budget
         assert pack.text
         assert not {item.uri for part in pack.parts for item in part.items} & set(pack.left_out)
@@ -185,17 +177,6 @@ def test_a_cut_is_told_in_the_text_and_in_the_items(memory: Runebook) -> None:
     assert "\nA zebra 斑马.\n" in text_of(pack, "memories")
     assert "\n…\n" in text_of(pack, "memories")
     assert all(as_json(item)["cut"] is True for part in pack.parts for item in part.items if "Long" in item.uri)
-
-
-def test_what_does_not_fit_is_named(memory: Runebook) -> None:
-    for number in range(12):
-        remember(memory, f"zebra {number} " + "and more of it " * 30, "facts", topic=f"T{number}")
-    pack = memory.retrieve(RetrieveRequest("zebra", token_budget=600))
-    packed = {item.uri for part in pack.parts if part.kind == "memories" for item in part.items}
-    assert packed
-    assert packed | {uri for uri in pack.left_out if "/facts/T" in uri} == {
-        f"{USER}/facts/T{number}.md" for number in range(12)
-    }
 
 
 def text_of(pack: ContextPack, kind: str) -> str:

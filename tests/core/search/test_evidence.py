@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +10,6 @@ from memory_core.core.memory.evidence import (
     Evidence,
     contest,
     contested_share,
-    merged_confidence,
     support_of,
     taken_back,
     trusted_share,
@@ -21,11 +18,6 @@ from memory_core.core.memory.evidence import (
 )
 
 UNIT = st.floats(0.0, 1.0, allow_subnormal=False)
-
-
-def test_a_contradiction_of_usual_strength_takes_a_quarter_and_support_gives_back_a_quarter_of_the_doubt() -> None:
-    assert weighed(1.0, "contradiction", 0.5) == pytest.approx(0.75)
-    assert weighed(0.75, "support", 0.5) == pytest.approx(0.8125)
 
 
 def test_a_witness_that_is_half_trusted_weighs_half() -> None:
@@ -57,12 +49,6 @@ def test_an_earlier_step_is_taken_back_and_later_ones_stay() -> None:
     assert taken_back(0.75, 0.75, 0.3) == 0.3
 
 
-def test_what_was_merged_has_the_mean_confidence() -> None:
-    assert merged_confidence([1.0, 0.6]) == pytest.approx(0.8)
-    with pytest.raises(ValueError, match="nothing was merged"):
-        merged_confidence([])
-
-
 def test_a_contested_memory_keeps_less_the_stronger_and_the_more_trusted_its_rival_is() -> None:
     assert contested_share(contest(0.5, 1.0, 1.0)) == pytest.approx(0.7)
     assert contested_share(contest(1.0, 1.0, 1.0)) == pytest.approx(0.49)
@@ -77,20 +63,3 @@ def test_support_adds_up_and_lends_little_while_doubt_takes_little() -> None:
     assert trusted_share(1.0, 0.0) == 1.0
     assert trusted_share(0.5, 0.0) == pytest.approx(0.95)
     assert trusted_share(1.0, 0.5) == pytest.approx(1.025)
-
-
-@pytest.mark.parametrize("wrong", [-0.1, 1.1, float("nan")])
-def test_what_is_no_share_is_refused(wrong: float) -> None:
-    calls: list[Callable[[], float]] = [
-        lambda: weighed(wrong, "support", 0.5),
-        lambda: unweighed(0.5, "support", wrong),
-        lambda: taken_back(wrong, 0.5, 0.5),
-        lambda: merged_confidence([wrong]),
-        lambda: contest(wrong, 1.0, 1.0),
-        lambda: contested_share(wrong),
-        lambda: support_of([wrong]),
-        lambda: trusted_share(1.0, wrong),
-    ]
-    for call in calls:
-        with pytest.raises(ValueError, match="must lie in"):
-            call()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,17 +10,15 @@ import pytest
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import remember, words_only
+from tests import stores
+from tests.stores import handed_in, remember, words_only, write
 
 FACTS = "viking://user/default/memories/facts"
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
 def fact(memory: Runebook, topic: str, content: str, *, at: datetime = NOW, priority: float | None = None) -> str:
-    receipt = memory.commit(
-        CommitRequest(content, memory_type="facts", fields={"topic": topic}, now=at, priority=priority)
-    )
-    return receipt.results[0].uri
+    return stores.fact(memory, topic, content, now=at, priority=priority)
 
 
 def uris(memory: Runebook, query: str, limit: int = 10) -> list[str]:
@@ -142,9 +137,7 @@ def test_what_was_said_many_times_leaves_room_for_what_was_said_once(
     memory: Runebook, rank: str, said: str, other: str
 ) -> None:
     for number in range(50):
-        memory.commit(
-            CommitRequest(messages=[{"role": "user", "content": said}], session_id=f"s{number}", extract=False)
-        )
+        stores.said(memory, said, session_id=f"s{number}", extract=False)
     single = {fact(memory, f"tap {number}", other.format(number)) for number in range(5)}
     hits = memory.find(FindRequest(said, limit=10, rank=rank, now=NOW)).hits
     assert {hit.uri for hit in hits if hit.memory_type == "facts"} == single
@@ -183,9 +176,10 @@ def test_an_exact_name_never_takes_the_place_of_a_better_one(memory: Runebook) -
     assert uris(memory, query, limit=2)[0] == best
 
 
-def test_a_memory_of_the_future_gains_nothing_by_it(memory: Runebook) -> None:
+@pytest.mark.parametrize("rank", ["balanced", "decay", "weighted"])
+def test_a_memory_of_the_future_gains_nothing_by_it(memory: Runebook, rank: str) -> None:
     fact(memory, "garage", "The garage code is 4711.", at=NOW + timedelta(days=30))
-    (hit,) = memory.find(FindRequest("garage code", rank="decay", now=NOW)).hits
+    (hit,) = memory.find(FindRequest("garage code", rank=rank, now=NOW)).hits
     assert hit.why["recency"] == 1.0
 
 
@@ -206,12 +200,9 @@ def test_what_is_named_is_found_however_weak_it_is_and_however_many_are_better(
 ) -> None:
     texts = [f"The login service failed and was restarted by hand at noon, case {number}." for number in range(70)]
     texts += [f"Lunch number {number} was soup." for number in range(250)]
-    writes = [
-        {"memory_data": {"memory_type": "facts", "fields": {"topic": f"n{number}", "content": text}}}
-        for number, text in enumerate(texts)
-    ]
+    writes = [write("facts", topic=f"n{number}", content=text) for number, text in enumerate(texts)]
     for start in range(0, len(writes), 160):
-        memory.commit(CommitRequest(operations={"write_operations": writes[start : start + 160]}, now=NOW))
+        handed_in(memory, write=writes[start : start + 160], now=NOW)
     wanted = fact(memory, "weak", f"{LONG} {named} {LONG}")
     if asked == "exact":  # then no word of it is rare
         fact(memory, "weaker", f"{LONG} {named} {LONG} {LONG}")
@@ -231,7 +222,7 @@ def test_what_shares_one_common_word_with_a_question_that_another_answers_is_noi
 # Caches
 
 
-def test_repeated_query_is_answered_from_the_cache_until_another_process_commits(tmp_path: Path) -> None:
+def test_repeated_query_is_answered_from_the_cache_until_another_store_commits(tmp_path: Path) -> None:
     config = words_only(tmp_path)
     with open_memory(config) as memory:
         fact(memory, "Wi-Fi", "The network is called Heron.")
@@ -239,18 +230,8 @@ def test_repeated_query_is_answered_from_the_cache_until_another_process_commits
         repeated = memory.find(FindRequest("which network", now=NOW))
         assert repeated.cached
         assert [hit.uri for hit in repeated.hits] == [f"{FACTS}/Wi-Fi.md"]
-        script = """
-            import sys
-            from pathlib import Path
-            from memory_core.core.config import Config, EmbeddingConfig
-            from memory_core.core.memory.requests import CommitRequest
-            from memory_core.runebook import open_memory
-            with open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))) as memory:
-                memory.commit(
-                    CommitRequest("The guest network is called Egret.", memory_type="facts", fields={"topic": "Guests"})
-                )
-        """
-        subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], check=True, timeout=60)
+        with open_memory(config) as other:
+            fact(other, "Guests", "The guest network is called Egret.")
         found = memory.find(FindRequest("which network", now=NOW))
         assert not found.cached
         assert {hit.uri for hit in found.hits} == {f"{FACTS}/Wi-Fi.md", f"{FACTS}/Guests.md"}
@@ -268,12 +249,7 @@ def test_cached_candidates_are_ranked_anew(memory: Runebook) -> None:
 
 
 def project_memory(memory: Runebook, name: str, content: str, project: str | None, *, private: bool = False) -> str:
-    receipt = memory.commit(
-        CommitRequest(
-            content, memory_type="patterns", fields={"pattern_name": name}, project=project or "global", private=private
-        )
-    )
-    return receipt.results[0].uri
+    return remember(memory, content, "patterns", pattern_name=name, project=project or "global", private=private)
 
 
 def test_current_project_comes_first_and_private_memories_of_others_never(memory: Runebook) -> None:

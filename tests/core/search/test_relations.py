@@ -14,7 +14,7 @@ from memory_core.core.memory.results import Hit, as_json
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.context_sources import rivals_of
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import words_only
+from tests.stores import words_only, written
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 FACTS = "viking://user/default/memories/facts"
@@ -29,8 +29,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
 
 def fact(memory: Runebook, topic: str, content: str, *, days: int, **standing: object) -> str:
     data = {"memory_type": "facts", "fields": {"topic": topic, "content": content}, **standing}
-    operations = {"write_operations": [{"memory_data": data}]}
-    return memory.commit(CommitRequest(operations=operations, now=NOW - timedelta(days=days))).results[0].uri
+    return written(memory, data, now=NOW - timedelta(days=days))[0]
 
 
 def relate(memory: Runebook, source: str, target: str, relation: str, strength: float = 0.5) -> None:
@@ -84,8 +83,7 @@ def test_a_rival_that_the_query_does_not_find_is_shown_all_the_same(
 
 def test_a_standing_rule_that_no_search_ranked_is_shown_with_what_contradicts_it(memory: Runebook) -> None:
     data = {"memory_type": "preferences", "fields": {"topic": "Tabs", "content": "Always indent with tabs."}}
-    operations = {"write_operations": [{"memory_data": {**data, "salience": 1.0}}]}
-    older = memory.commit(CommitRequest(operations=operations, now=NOW - timedelta(days=9))).results[0].uri
+    (older,) = written(memory, {**data, "salience": 1.0}, now=NOW - timedelta(days=9))
     newer = fact(memory, "Indent", "The whole team switched to four spaces.", days=1)
     relate(memory, newer, older, "contradicts")
     text = memory.retrieve(RetrieveRequest("unrelated question about giraffes", session_id="new", now=NOW)).text
@@ -132,14 +130,6 @@ def test_doubt_lowers_a_rank_a_little_and_support_lends_a_little_but_relevance_k
     bare = {hit.uri: hit.score for hit in hits(memory, query, "relevance")}
     assert bare[plain] == pytest.approx(bare[backed], rel=0.05)
     assert bare[doubted] == pytest.approx(bare[backed], rel=0.05)
-
-
-def test_confidence_is_a_field_of_the_filter(memory: Runebook) -> None:
-    sure = fact(memory, "Tapir", "The tapir eats reeds.", days=2)
-    unsure = fact(memory, "Tapir 2", "The tapir eats fish.", days=2, confidence=0.3)
-    low = memory.find(FindRequest("tapir eats", filter={"confidence": {"lt": 0.5}}, now=NOW)).hits
-    high = memory.find(FindRequest("tapir eats", filter={"confidence": {"gte": 0.5}}, now=NOW)).hits
-    assert ([hit.uri for hit in low], [hit.uri for hit in high]) == ([unsure], [sure])
 
 
 def test_of_two_relations_to_one_memory_the_stronger_is_shown() -> None:

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.search.context_sources import skill_name_of
-from memory_core.runebook import Runebook, open_memory
-from tests.stores import words_only
+from memory_core.runebook import Runebook
+from tests.stores import remember
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(words_only(tmp_path)) as opened:
-        for name in ("Draft contract", "发票整理"):
-            opened.commit(
-                CommitRequest(
-                    memory_type="skills",
-                    fields={"skill_name": name, "best_for": "short <b>texts</b> & 表格", "success_count": 2},
-                )
-            )
-        yield opened
+def memory(memory: Runebook) -> Runebook:
+    for name in ("Draft contract", "发票整理"):
+        remember(memory, None, "skills", skill_name=name, best_for="short <b>texts</b> & 表格", success_count=2)
+    return memory
 
 
 @pytest.mark.parametrize(
@@ -54,7 +44,7 @@ def test_a_skill_s_file_is_recognised_on_every_system(path: str, name: str | Non
 
 @given(st.text())
 def test_any_path_is_judged(path: str) -> None:
-    assert skill_name_of(path) is None or path
+    skill_name_of(path)  # no error, whatever a tool was given
 
 
 @pytest.mark.parametrize("folder", ["Draft contract", "draft CONTRACT", "Ｄｒａｆｔ contract"])

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.memory.results import text_sha256
-from memory_core.core.store.local import Store
 from tests.core.store.test_store import LOG, open_store, set_text, unsettle
 from tests.fork_server import starter
 
@@ -103,7 +102,7 @@ def test_what_a_person_saves_while_a_log_grows_stays(tmp_path: Path, in_place: b
             target.write_text(own, encoding="utf-8")
             target.replace(path)
 
-    store = Store(tmp_path, lambda _uri, _text: ("", ""), step=save)
+    store = open_store(tmp_path, save)
     store.commit(set_text(LOG, LONG + MORE, appended=True))
     assert path.read_text(encoding="utf-8") == own
     assert store.text(LOG) == own

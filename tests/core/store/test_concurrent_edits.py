@@ -10,9 +10,9 @@ import pytest
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store import atomic
-from memory_core.core.store.local import Plan, Snapshot, Store
+from memory_core.core.store.local import Plan, Snapshot
+from tests.core.store.test_store import URI, open_store, set_text
 
-URI = MemoryUri.parse("viking://user/default/memories/notes/猫.md")
 MINE = "von Hand 亲手写的\n"
 STEPS = ("planned", "acknowledged", "written", "file", "renamed")
 
@@ -24,14 +24,6 @@ def append(uri: MemoryUri, line: str) -> Plan:
         before = snapshot.text(uri)
         result = OperationResult("write", str(uri), Action.CREATED if before is None else Action.UPDATED)
         return ChangeSet((FileChange(uri, before, (before or "") + line, "notes", uri.name),), (result,))
-
-    return plan
-
-
-def delete(uri: MemoryUri) -> Plan:
-    def plan(snapshot: Snapshot) -> ChangeSet:
-        change = FileChange(uri, snapshot.text(uri), None, "notes", uri.name)
-        return ChangeSet((change,), (OperationResult("delete", str(uri), Action.DELETED),))
 
     return plan
 
@@ -57,7 +49,7 @@ def commit_while(root: Path, step: str, edit: Callable[[Path], None], plan: Plan
             waiting.pop()(store.files.path_for(URI))
 
     armed = False
-    store = Store(root, lambda _uri, _text: ("", ""), step=observe)
+    store = open_store(root, observe)
     if first is not None:
         store.commit(append(URI, first))
     armed = True
@@ -70,7 +62,7 @@ def commit_while(root: Path, step: str, edit: Callable[[Path], None], plan: Plan
 
 def texts(root: Path) -> tuple[str | None, list[str | None]]:
     """What is on disk, and every text in history."""
-    store = Store(root, lambda _uri, _text: ("", ""))
+    store = open_store(root)
     found = store.files.text(URI)
     rows = store.ledger.changes_of(sorted(commit.seq for commit in store.ledger.history(URI)))
     newest = store.ledger.file(URI)
@@ -110,7 +102,7 @@ def test_a_file_that_a_person_creates_meanwhile_is_not_replaced(tmp_path: Path, 
 
 @pytest.mark.parametrize("step", ["planned", "acknowledged", "written"])
 def test_a_file_that_a_person_edits_meanwhile_is_not_deleted_with_the_edit(tmp_path: Path, step: str) -> None:
-    commit_while(tmp_path, step, lambda path: in_place(path, MINE), delete(URI), "first\n")
+    commit_while(tmp_path, step, lambda path: in_place(path, MINE), set_text(URI, None), "first\n")
     found, history = texts(tmp_path)
     assert MINE in history
     assert found == (None if step == "planned" else MINE)  # a plan that saw the edit deletes that, and history has it
@@ -130,10 +122,10 @@ def test_a_repeated_request_hears_of_the_hand_edit_too(tmp_path: Path) -> None:
         if name == "written":
             in_place(store.files.path_for(URI), MINE)
 
-    store = Store(tmp_path, lambda _uri, _text: ("", ""), step=observe)
+    store = open_store(tmp_path, observe)
     first = store.commit(append(URI, "machine\n"), request_id="r1")
     store.close()
-    store = Store(tmp_path, lambda _uri, _text: ("", ""))
+    store = open_store(tmp_path)
     again = store.commit(append(URI, "machine\n"), request_id="r1")
     store.close()
     assert again.results == first.results
@@ -160,7 +152,7 @@ def test_a_file_that_is_not_the_expected_one_stays(
 
 def test_another_writer_that_broke_the_lock_costs_no_commit(tmp_path: Path) -> None:
     """The lock file was deleted while it was held: two writers at once, and the second one plans again."""
-    other = Store(tmp_path, lambda _uri, _text: ("", ""))
+    other = open_store(tmp_path)
     once = [True]
 
     def observe(name: str) -> None:
@@ -169,7 +161,7 @@ def test_another_writer_that_broke_the_lock_costs_no_commit(tmp_path: Path) -> N
             (tmp_path / ".state" / "locks" / "store.lock").unlink()
             other.commit(append(URI, "other\n"))
 
-    store = Store(tmp_path, lambda _uri, _text: ("", ""), step=observe)
+    store = open_store(tmp_path, observe)
     store.commit(append(URI, "one\n"))
     store.close()
     other.close()

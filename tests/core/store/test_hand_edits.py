@@ -20,7 +20,7 @@ from memory_core.core.store.local import Store
 from memory_core.core.store.watcher import Watcher
 from memory_core.open_store import load_registry
 from tests.core.store.test_store import set_text
-from tests.waiting import PATIENCE_SECONDS, soon
+from tests.waiting import PATIENCE_SECONDS
 
 NOTES = MemoryUri.parse("viking://user/default/memories/notes")
 REGISTRY = load_registry(Config())
@@ -187,14 +187,6 @@ def test_a_file_over_the_limit_is_told_and_kept(store: Store) -> None:
     assert path.stat().st_size == 65 * 1024 * 1024
 
 
-def test_a_name_that_no_uri_can_have_is_told(store: Store) -> None:
-    folder = path_of(store, "猫.md").parent
-    for name in ("con.md", "a:b.md"):
-        (folder / name).write_text("unnameable", encoding="utf-8")
-    store.adopt()
-    assert {problem.uri.rpartition("/")[2] for problem in store.problems()} == {"con.md", "a:b.md"}
-
-
 def test_an_emptied_file_is_being_saved_until_it_stays_empty(store: Store) -> None:
     uri = NOTES.child("保存.md")
     store.commit(set_text(uri, "words"))
@@ -236,17 +228,6 @@ def test_our_own_commits_are_no_hand_edits(store: Store) -> None:
     assert {commit.kind for commit in store.ledger.history()} == {"commit"}
 
 
-def test_a_pull_of_many_files_is_taken_in_part_by_part(store: Store) -> None:
-    store.commit(set_text(NOTES.child("first.md"), "first"))
-    store.adoption.take_in_recent(PATIENCE_SECONDS)
-    for number in range(250):
-        path_of(store, f"拉取 {number}.md").write_text(f"pulled {number}", encoding="utf-8")
-    assert store.adoption.take_in_recent(0.0) is False  # one batch, whatever time there is
-    assert 100 <= len(store.ledger.stats()) < 251
-    assert soon(lambda: store.adoption.take_in_recent(0.0) and len(store.ledger.stats()) == 251)
-    assert store.adopt() == 0
-
-
 def test_a_hit_that_was_edited_in_place_is_renewed(store: Store) -> None:
     uri = NOTES.child("猫.md")
     store.commit(set_text(uri, "old"))
@@ -261,13 +242,13 @@ def test_a_folder_that_a_link_out_of_the_store_took_the_place_of_keeps_no_search
 ) -> None:
     uri = NOTES.child("猫.md")
     store.commit(set_text(uri, "one"))
-    assert store.adoption.take_in_recent(5.0)
+    assert store.adoption.take_in_recent(PATIENCE_SECONDS)
     folder = store.files.path_for(NOTES)
     elsewhere = tmp_path_factory.mktemp("out") / "elsewhere"
     folder.rename(elsewhere)
     folder.symlink_to(elsewhere)
     (elsewhere / "new.md").write_text("new", encoding="utf-8")
-    assert store.adoption.take_in_recent(5.0)
+    assert store.adoption.take_in_recent(PATIENCE_SECONDS)
     assert "leads outside" in " ".join(problem.what for problem in store.problems())
     assert str(uri) in store.ledger.stats()  # neither new nor gone: nobody knows
 

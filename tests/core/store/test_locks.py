@@ -42,7 +42,7 @@ def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
         pass
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
-    with StoreLock(path, timeout_seconds=5.0).held():
+    with StoreLock(path, timeout_seconds=PATIENCE_SECONDS).held():
         pass
 
 
@@ -70,16 +70,23 @@ def _commit_until_all_have(root: str, worker: int, counts: SynchronizedArray[int
     store.close()
 
 
-def test_of_four_writers_in_a_loop_none_starves(tmp_path: Path) -> None:
+def test_of_four_writers_in_a_loop_none_starves_and_nothing_is_lost(tmp_path: Path) -> None:
     open_store(tmp_path).close()
     context = multiprocessing.get_context("spawn")
     counts = context.Array("i", 4)
-    workers = [context.Process(target=_commit_until_all_have, args=(str(tmp_path), n, counts)) for n in range(4)]
+    workers = [
+        context.Process(target=_commit_until_all_have, args=(str(tmp_path), n, counts), daemon=True) for n in range(4)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(PATIENCE_SECONDS)
     assert [worker.exitcode for worker in workers] == [0, 0, 0, 0], counts[:]
+    store = open_store(tmp_path)
+    written = {f"w{worker}-{number}.md" for worker, count in enumerate(counts[:]) for number in range(count)}
+    assert {entry.uri.name for entry in store.files.walk()} == written
+    assert len(store.ledger.history(limit=100_000)) == len(written)
+    store.close()
 
 
 def test_the_timeout_is_for_threads_and_processes_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

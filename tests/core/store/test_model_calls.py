@@ -25,11 +25,9 @@ def test_calls_of_one_purpose_and_model_are_one_row_and_other_users_have_their_o
     ledger.close()
 
 
-def test_what_cannot_be_counted_now_is_counted_later(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite3"
-    ledger = Ledger(path)
+def test_what_cannot_be_counted_now_is_counted_later(tmp_path: Path, ledger: Ledger) -> None:
     log = UsageLog(ledger.usage_table, ledger.model_calls, lambda: None)
-    with sqlite3.connect(path) as other:
+    with sqlite3.connect(tmp_path / "ledger.sqlite3") as other:
         other.execute("ALTER TABLE model_calls RENAME TO away")
     log.asked(ANSWERED)
     log.flush()
@@ -39,4 +37,3 @@ def test_what_cannot_be_counted_now_is_counted_later(tmp_path: Path) -> None:
     log.flush()
     log.flush()
     assert ledger.model_calls.totals() == [ANSWERED]
-    ledger.close()

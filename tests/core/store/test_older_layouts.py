@@ -299,13 +299,3 @@ def test_a_ledger_of_a_newer_program_is_refused_untouched(tmp_path: Path) -> Non
     assert "Upgrade Runebook" in refusal.value.hint
     assert version(ledger) == 99
     assert not list(ledger.parent.glob("ledger-before-*"))
-
-
-def test_the_fixtures_are_what_their_ledgers_say(tmp_path: Path) -> None:
-    for layout in LAYOUTS[:4]:
-        home = tmp_path / str(layout)
-        for uri, sha256 in rows(build(layout, home), "SELECT uri, sha256 FROM files"):
-            path = home.joinpath(*MemoryUri.parse(str(uri)).parts)
-            assert text_sha256(path.read_bytes().decode()) == sha256, (
-                "was the fixture checked out with other line ends?"
-            )

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from memory_core.core.memory.results import SessionProgress
 from memory_core.core.memory.uri import MemoryUri
@@ -21,30 +18,10 @@ AT = "2026-11-01T10:00:00.000+00:00"
 LATER = "2026-11-02T10:00:00.000+00:00"
 
 
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    opened = Ledger(tmp_path / "ledger.sqlite3")
-    yield opened
-    opened.close()
-
-
 def stands(ledger: Ledger) -> Extraction:
     row = ledger.extractions.get(LOG)
     assert row is not None
     return row
-
-
-def test_stored_messages_wait_until_they_are_extracted(ledger: Ledger) -> None:
-    ledger.advance(SessionProgress(LOG, stored=4), AT)
-    (row,) = ledger.extractions.waiting(SPACE)
-    assert (row.log, row.waiting, row.since) == (LOG, 4, AT)
-
-    ledger.advance(SessionProgress(LOG, extracted=3), LATER)
-    (row,) = ledger.extractions.waiting(SPACE)
-    assert row.waiting == 1
-
-    ledger.advance(SessionProgress(LOG, extracted=4), LATER)
-    assert ledger.extractions.waiting(SPACE) == []
 
 
 def test_messages_that_come_later_wait_from_then_on(ledger: Ledger) -> None:
@@ -110,11 +87,6 @@ def test_a_finished_session_can_be_put_back_whole(ledger: Ledger) -> None:
     assert ledger.extractions.waiting(SPACE)[0].waiting == 9
 
 
-def test_a_call_that_was_counted_is_known_whatever_becomes_of_its_session(ledger: Ledger) -> None:
-    ledger.advance(SessionProgress(LOG, stored=1, call_keys=frozenset({"a", "b"})), AT)
-    assert ledger.extractions.counted(["a", "c"], SPACE) == {"a"}
-
-
 def test_two_users_of_one_conversation_each_count_its_calls_and_take_back_their_own(ledger: Ledger) -> None:
     theirs = MemoryUri.parse("viking://session/anna/s1/messages.jsonl")
     for log in (LOG, theirs):
@@ -148,6 +120,3 @@ def test_a_ledger_of_the_first_version_is_brought_up_and_its_keys_fold_tradition
     assert found.name == "編輯器.md"
     assert ledger.extractions.waiting(SPACE) == []
     ledger.close()
-    with sqlite3.connect(path) as new:
-        assert new.execute("PRAGMA user_version").fetchone() == (9,)
-    new.close()

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -17,8 +17,8 @@ import pytest
 
 from memory_core.core.store import usage
 from memory_core.core.store.ledger import Ledger
-from memory_core.core.store.local import Store
 from memory_core.core.store.usage import QUERY_CHARS, TRAIL_HITS, TRAIL_ROWS, Recall, UsageLog, UsageTable
+from tests.core.store.test_store import open_store
 from tests.fork_server import starter
 
 FACTS = "viking://user/default/memories/facts"
@@ -35,22 +35,12 @@ def recall(*uris: str, query: str = "茶", at: datetime = AT, milliseconds: floa
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Iterator[UsageTable]:
-    ledger = Ledger(tmp_path / "ledger.sqlite3")
-    yield ledger.usage_table
-    ledger.close()
+def table(ledger: Ledger) -> UsageTable:
+    return ledger.usage_table
 
 
 def counts(table: UsageTable, uris: Sequence[str]) -> dict[str, int]:
     return {uri: usage.access_count for uri, usage in table.usage(uris).items()}
-
-
-def test_each_retrieval_counts_once_for_every_memory_it_returned(table: UsageTable) -> None:
-    table.record([recall(TEA, CODE), recall(TEA, at=AT + timedelta(hours=1))])
-    assert counts(table, [TEA, CODE, SEARCH]) == {TEA: 2, CODE: 1}
-    assert table.usage([TEA])[TEA].last_accessed_at == AT + timedelta(hours=1)
-    table.record([recall(TEA)])
-    assert counts(table, [TEA]) == {TEA: 3}
 
 
 def test_the_last_access_never_moves_back(table: UsageTable) -> None:
@@ -144,16 +134,13 @@ def test_the_most_used_come_first_and_among_equals_the_last_used(table: UsageTab
     assert table.top(10)[0][1].access_count == 2
 
 
-def test_finding_the_most_used_does_not_sort_the_table(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.sqlite3")
+def test_finding_the_most_used_does_not_sort_the_table(ledger: Ledger) -> None:
     statements: list[str] = []
-    connection = ledger._database.connection()
+    connection = ledger.database.connection()
     connection.set_trace_callback(statements.append)
     ledger.usage_table.top(5)
     connection.set_trace_callback(None)
     plan = " ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statements[-1]}"))
-    ledger.close()
-    assert "usage_most" in plan
     assert "B-TREE" not in plan
 
 
@@ -163,31 +150,37 @@ def test_totals_are_of_the_spaces_asked_for(table: UsageTable) -> None:
     assert table.totals(["viking://user/default", "viking://agent/default"]) == (3, 4)
 
 
-def test_what_cannot_be_written_is_kept_and_written_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "ledger.sqlite3"
-    ledger = Ledger(path)
+REFUSALS = {
+    "not there": ("ALTER TABLE trail RENAME TO away", "ALTER TABLE away RENAME TO trail"),
+    # Like a damaged page, it raises what is no OperationalError.
+    "damaged": (
+        "CREATE TRIGGER refuse BEFORE INSERT ON trail BEGIN SELECT RAISE(ABORT, 'damaged'); END",
+        "DROP TRIGGER refuse",
+    ),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_what_cannot_be_written_is_kept_and_written_later(
+    tmp_path: Path, ledger: Ledger, caplog: pytest.LogCaptureFixture, refusal: str
+) -> None:
+    refuse, mend = REFUSALS[refusal]
     log = UsageLog(ledger.usage_table, ledger.model_calls, lambda: None)
-    with sqlite3.connect(path) as other:
-        other.execute("ALTER TABLE trail RENAME TO away")
+    other = sqlite3.connect(tmp_path / "ledger.sqlite3", isolation_level=None)
+    other.execute(refuse)
     log.recalled(recall(TEA, query="first"))
     log.read(TEA, AT)
     with caplog.at_level(logging.WARNING):
         log.flush()
     assert "not counted yet" in caplog.text
     assert counts(ledger.usage_table, [TEA]) == {}  # counts and trail are one transaction
-    with other:
-        other.execute("ALTER TABLE away RENAME TO trail")
+    other.execute(mend)
     other.close()
     log.recalled(recall(TEA, query="second"))
     log.flush()
     log.flush()
     assert counts(ledger.usage_table, [TEA]) == {TEA: 3}
     assert [row.query for row in ledger.usage_table.trail(10)] == ["second", "first"]
-    ledger.close()
-
-
-def open_store(root: Path) -> Store:
-    return Store(root, lambda _uri, _text: ("", ""))
 
 
 def test_a_retrieval_is_written_in_the_background_and_at_the_latest_on_close(tmp_path: Path) -> None:
@@ -254,28 +247,11 @@ def test_a_killed_process_loses_at_most_what_was_not_written_yet(tmp_path: Path)
     store.close()
 
 
-def test_what_a_damaged_ledger_refuses_is_kept_and_written_once_it_takes_it(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.sqlite3")
-    log = UsageLog(ledger.usage_table, ledger.model_calls, lambda: None)
-    other = sqlite3.connect(tmp_path / "ledger.sqlite3", isolation_level=None)
-    # Like a damaged page, it raises what is no OperationalError.
-    other.execute("CREATE TRIGGER refuse BEFORE INSERT ON trail BEGIN SELECT RAISE(ABORT, 'damaged'); END")
-    log.recalled(recall(TEA))
-    log.flush()
-    assert counts(ledger.usage_table, [TEA]) == {}
-    other.execute("DROP TRIGGER refuse")
-    other.close()
-    log.flush()
-    assert counts(ledger.usage_table, [TEA]) == {TEA: 1}
-    ledger.close()
-
-
 def test_of_too_many_notes_that_cannot_be_written_the_oldest_are_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(usage, "_WAITING_ROWS", 3)
     path = tmp_path / "ledger.sqlite3"
-    ledger = Ledger(path)
     log = UsageLog(ledger.usage_table, ledger.model_calls, lambda: None)
 
     class Meanwhile(UsageTable):
@@ -293,4 +269,3 @@ def test_of_too_many_notes_that_cannot_be_written_the_oldest_are_lost(
     log._table = ledger.usage_table
     log.flush()
     assert [row.query for row in ledger.usage_table.trail(10)] == ["4", "3", "2"]
-    ledger.close()

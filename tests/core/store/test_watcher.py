@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -112,8 +113,9 @@ def test_hundreds_of_files_at_once_are_all_taken_in(store: Store) -> None:
 
 
 def test_a_closed_store_watches_no_more(store: Store) -> None:
+    watching = [thread for thread in threading.enumerate() if thread.name == "runebook-watch"]
+    assert watching
     store.close()
     store.watch()
     store.close()
-    assert store._watcher is not None
-    assert not store._watcher._thread.is_alive()
+    assert not any(thread.is_alive() for thread in watching)

@@ -151,7 +151,6 @@ def test_one_content_word_beside_small_talk_makes_it_serious(text: str, word: st
 
 @given(st.text())
 def test_any_text_is_judged(text: str) -> None:
-    assert is_small_talk(text) in (True, False)
     assert not is_small_talk(f"{text} what did Caroline say")
 
 
