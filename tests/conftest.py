@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
 from memory_core.runebook import Runebook, open_memory
 from tests.stores import words_only
 
@@ -63,6 +64,14 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
     """An empty store in ``tmp_path``, found by words alone."""
     with open_memory(words_only(tmp_path)) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def registry() -> MemoryTypeRegistry:
+    """The memory types that come with it."""
+    loaded = MemoryTypeRegistry()
+    assert loaded.load_from_dir(builtin_schema_dir()) == []
+    return loaded
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memory_core.core.errors import RunebookError
-from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
+from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.names import render
 from memory_core.core.memory.uri import MemoryUri
 
@@ -41,13 +41,6 @@ Based on {total_executions} historical executions:
 - Recommendation: {recommendation}
 
 {guidelines}"""
-
-
-@pytest.fixture(scope="module")
-def registry() -> MemoryTypeRegistry:
-    loaded = MemoryTypeRegistry()
-    assert loaded.load_from_dir(builtin_schema_dir()) == []
-    return loaded
 
 
 def test_exactly_the_missions_eight_types_and_our_five_are_built_in(registry: MemoryTypeRegistry) -> None:
