@@ -354,16 +354,6 @@ def test_there_are_never_more_requests_than_rounds_and_two(
     assert len(stage.requests) == asked
 
 
-def test_a_file_that_changed_while_the_model_thought_is_shown_again(stage: Stage, coffee: str) -> None:
-    def meanwhile(_request: Any) -> Any:
-        handed_in(stage.memory, edit=[edit(coffee, content="Espresso, 不加奶。")])
-        return operations(edits=[edit(coffee, content=SOY)])
-
-    outcome = stage.extract(TALK, meanwhile, operations(edits=[edit(coffee, content="Espresso with soy milk.")]))
-    assert "Espresso, 不加奶。" in stage.said()
-    assert stage.commit(outcome).status is Status.COMMITTED
-
-
 def test_operations_on_foreign_places_are_refused_like_absent_ones_and_show_nothing(stage: Stage) -> None:
     secret = stage.memory.store.files.root / "user" / "other" / "memories" / "profile.md"
     secret.parent.mkdir(parents=True)
