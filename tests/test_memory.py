@@ -17,16 +17,11 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ListReq
 from memory_core.core.memory.results import Action, Status
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
-from tests.stores import remember, trailer, words_only
+from tests.stores import fact, remember, trailer, words_only
 from tests.waiting import PATIENCE_SECONDS, at_once
 
 USER = "viking://user/default/memories"
 TOOL = "viking://agent/default/memories/tools/web_search.md"
-
-
-def fact(memory: Runebook, topic: str, content: str, **given: Any) -> str:
-    (result,) = memory.commit(CommitRequest(content, memory_type="facts", fields={"topic": topic}, **given)).results
-    return result.uri
 
 
 def kinds(memory: Runebook) -> list[str]:

@@ -31,6 +31,7 @@ from tests.core.index import damage
 from tests.core.index.damage import other_process
 from tests.fork_server import starter
 from tests.kept import kept_files
+from tests.killing import Killed, Killer
 
 FACTS = "viking://user/default/memories/facts"
 SAID = {
@@ -372,14 +373,7 @@ def test_history_usage_and_queue_of_sound_pages_survive_a_damaged_one(home: Path
 
 
 def test_a_commit_that_is_only_in_a_damaged_ledger_is_delivered(home: Path) -> None:
-    class PowerCut(Exception):
-        pass
-
-    def cut(step: str) -> None:
-        if step == "acknowledged":
-            raise PowerCut
-
-    with open_memory(config(home), step=cut) as memory, pytest.raises(PowerCut):
+    with open_memory(config(home), step=Killer("acknowledged", 1)) as memory, pytest.raises(Killed):
         memory.commit(CommitRequest("Acknowledged, then the power went 停电前的最后一句", memory_type="facts"))
     assert not list((home / "user/default/memories/facts").glob("Acknowledged*"))
     spoil_ledger_page(home, "files_key")
