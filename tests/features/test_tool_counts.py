@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -353,6 +354,6 @@ def test_what_is_counted_elsewhere_is_never_counted_again(registry: MemoryTypeRe
 
 def test_a_log_of_ten_thousand_messages_is_read_in_seconds(registry: MemoryTypeRegistry) -> None:
     log = [message for number in range(5_000) for message in used(f"c{number}", "Read")]
-    started = datetime.now(UTC)
+    started = time.process_time()
     assert sums(added(registry, log[:-2], log[-2:]).writes)["tools", "Read", "total_calls"] == 1
-    assert datetime.now(UTC) - started < timedelta(seconds=5)
+    assert time.process_time() - started < 5
