@@ -40,6 +40,14 @@ def scripted(
         yield memory, llm
 
 
+def own_type(folder: Path, name: str, lines: str) -> Path:
+    """A folder with one type of a user's own: lines of YAML below its name, description and directory."""
+    folder.mkdir()
+    begin = f"name: {name}\ndescription: D.\ndirectory: viking://user/{{user_space}}/memories/{name}\n"
+    (folder / f"{name}.yaml").write_text(begin + lines, encoding="utf-8")
+    return folder
+
+
 def files_below(folder: Path) -> Iterator[tuple[Path, bytes]]:
     """Every file with its bytes, where pages of directories may be written at the same time."""
     for path in folder.rglob("*"):

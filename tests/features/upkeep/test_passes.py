@@ -22,7 +22,7 @@ from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest, automa
 from memory_core.runebook import Runebook, open_memory
 from tests.features.upkeep.maintained import NOW, USER, away, kept, maintained, text
 from tests.killing import Killed, Killer
-from tests.stores import edited, words_only
+from tests.stores import edited, own_type, words_only
 
 
 def learnt(memory: Runebook, number: int) -> str:
@@ -94,15 +94,9 @@ def test_expiry_that_is_no_date_is_refused_with_an_example(memory: Runebook) -> 
 
 
 def test_type_with_a_lifetime_gives_its_memories_an_expiry(tmp_path: Path) -> None:
-    types = tmp_path / "types"
-    types.mkdir()
-    (types / "offers.yaml").write_text(
-        "name: offers\ndescription: An offer.\ndirectory: viking://user/{user_space}/memories/offers\n"
-        "filename_template: '{title}.md'\nexpires_after_days: 7\nfields:\n"
-        "  - {name: title, type: string, description: Title, merge_op: immutable}\n"
-        "  - {name: content, type: string, description: Text}\n",
-        encoding="utf-8",
-    )
+    fields = "fields: [{name: title, merge_op: immutable}, {name: content}]\n"
+    lines = f"filename_template: '{{title}}.md'\nexpires_after_days: 7\n{fields}"
+    types = own_type(tmp_path / "types", "offers", lines)
     with open_memory(words_only(tmp_path / "home", schema_dirs=[str(types)])) as memory:
         uri = kept(memory, "Two flights for one 买一送一", memory_type="offers", fields={"title": "优惠"})
         assert found(memory, "flights") == [uri]
