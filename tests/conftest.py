@@ -11,10 +11,15 @@ import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from memory_core.core.extract.loop import MemoryReActOrchestrator
+from memory_core.core.extract.prompts import Conversation
+from memory_core.core.extract.store_view import StoreView
+from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
 from memory_core.runebook import Runebook, open_memory
 from tests.stores import words_only
 
@@ -63,6 +68,28 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
     """An empty store in ``tmp_path``, found by words alone."""
     with open_memory(words_only(tmp_path)) as opened:
         yield opened
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The text of every message that the update loop was given to extract from, in order."""
+    texts: list[str] = []
+    extract = MemoryReActOrchestrator.extract
+
+    def noted(self: MemoryReActOrchestrator, conversation: Conversation, view: StoreView) -> Any:
+        texts.extend(message.text for message in conversation.messages)
+        return extract(self, conversation, view)
+
+    monkeypatch.setattr(MemoryReActOrchestrator, "extract", noted)
+    return texts
+
+
+@pytest.fixture(scope="session")
+def registry() -> MemoryTypeRegistry:
+    """The memory types that come with it."""
+    loaded = MemoryTypeRegistry()
+    assert loaded.load_from_dir(builtin_schema_dir()) == []
+    return loaded
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import StoreBusy
+from memory_core.core.llm.client import Scripted, ScriptedLLM
 from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import CommitReceipt, OperationResult
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
-from memory_core.runebook import Runebook
+from memory_core.runebook import Runebook, open_memory
 
 _MEMBERS = {each.name for each in fields(CommitRequest)}
 
@@ -25,12 +27,48 @@ def words_only(home: Path, **settings: Any) -> Config:
     return Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
 
 
+@contextlib.contextmanager
+def scripted(
+    home: Path,
+    answers: Sequence[Scripted] | None = None,
+    step: Callable[[str], None] = lambda _name: None,
+    **settings: Any,
+) -> Iterator[tuple[Runebook, ScriptedLLM]]:
+    """A store that needs no model to find, with one that gives these answers; without answers there is none."""
+    llm = ScriptedLLM(answers or ())
+    with open_memory(words_only(home, **settings), llm=None if answers is None else llm, step=step) as memory:
+        yield memory, llm
+
+
+def own_type(folder: Path, name: str, lines: str) -> Path:
+    """A folder with one type of a user's own: lines of YAML below its name, description and directory."""
+    folder.mkdir()
+    begin = f"name: {name}\ndescription: D.\ndirectory: viking://user/{{user_space}}/memories/{name}\n"
+    (folder / f"{name}.yaml").write_text(begin + lines, encoding="utf-8")
+    return folder
+
+
 def files_below(folder: Path) -> Iterator[tuple[Path, bytes]]:
     """Every file with its bytes, where pages of directories may be written at the same time."""
     for path in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):  # it was renamed or removed since it was listed
             if path.is_file() and not path.name.startswith(".tmp-"):
                 yield path, path.read_bytes()
+
+
+def holding(root: Path, *words: str) -> list[str]:
+    """Files below the folder that hold one of the words, plain or as JSON escapes it, or are named by it."""
+    forms = [form for word in words for form in (word.encode(), word.encode("unicode_escape"))]
+    return [
+        path.name
+        for path, text in files_below(root)
+        if any(word in path.name for word in words) or any(form in text for form in forms)
+    ]
+
+
+def log_of(session_id: str = "s1") -> MemoryUri:
+    """The log of a session."""
+    return MemoryUri.parse(f"viking://session/default/{session_id}/messages.jsonl")
 
 
 def added(memory: Runebook, memory_type: str, content: str | None = None, /, **fields: Any) -> CommitReceipt:
@@ -42,6 +80,12 @@ def write(memory_type: str, uri: str | None = None, /, **fields: Any) -> dict[st
     """The operation that writes a memory, under this address if one is named."""
     data = {"memory_type": memory_type, "fields": fields}
     return {"memory_data": data} if uri is None else {"uri": uri, "memory_data": data}
+
+
+def answer(*writes: dict[str, Any], reasoning: str = "worth keeping", **operations: Any) -> str:
+    """What a model answers that proposes these writes, and other operations by their kind."""
+    proposed = {"write_operations": list(writes), **operations}
+    return json.dumps({"reasoning": reasoning, "operations": proposed}, ensure_ascii=False)
 
 
 def edit(uri: str, /, **patches: Any) -> dict[str, Any]:

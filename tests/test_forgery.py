@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memory_core.core.extract.prompts import fenced
-from memory_core.core.memory.message import Message, dump_lines, one_line, parse_lines
+from memory_core.core.memory.message import one_line
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
 from memory_core.core.memory.trailer import join, split
@@ -54,16 +53,6 @@ def write(memory: Runebook, content: str, **members: Any) -> OperationResult:
     data = {"memory_type": "facts", "fields": {"topic": "coffee", "content": content}, **members}
     (result,) = memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]})).results
     return result
-
-
-@given(texts, texts)
-@example(TRAILER, TRAILER)
-def test_a_body_or_field_cannot_forge_the_trailer(body: str, value: str) -> None:
-    whole = join(body, {"memory_type": "notes", "topic": value})
-    read = split(whole)
-    assert read.trailer == {"memory_type": "notes", "topic": value}
-    assert read.body == body
-    assert join(read.body, read.trailer) == whole
 
 
 @pytest.mark.parametrize("evil", EVIL)
@@ -157,27 +146,6 @@ def test_nothing_recalled_is_a_heading_behind_marks(form: Markdown | SystemPromp
     assert not any(re.match(r"#{1,6}\s|=+$|-+$", line) for line in bare)
 
 
-@given(texts)
-def test_a_fence_is_closed_by_its_own_end_alone(text: str) -> None:
-    first, *inside, last = fenced(text).split("\n")
-    assert first == last
-    assert "\n".join(inside) == text
-    assert not any(set(line.strip()) == {"`"} and len(line.strip()) >= len(first) for line in inside)
-    assert len(one_line(text).splitlines()) <= 1
-
-
-@given(st.lists(texts.filter(str.strip), min_size=1, max_size=4), texts)
-def test_a_session_has_one_line_for_each_message(said: list[str], speaker: str) -> None:
-    said = [text.replace("\x00", "").encode("utf-8", "replace").decode() for text in said]
-    messages = [
-        Message("user", text, name=speaker.replace("\x00", "").encode("utf-8", "replace").decode() or None)
-        for text in said
-    ]
-    dumped = dump_lines(messages)
-    assert len(dumped.splitlines()) == len(messages)
-    assert parse_lines(dumped) == (messages, [])
-
-
 @given(texts, texts)
 def test_a_receipt_has_one_line_for_each_result_and_note(reason: str, note: str) -> None:
     results = (OperationResult("write", FORGED, Action.REJECTED, f"why {reason}", f"hint {reason}", f"also {note}"),)
@@ -194,6 +162,7 @@ def test_nothing_stored_moves_a_terminal(text: str) -> None:
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]", shown)
     assert plain("Größe 汉字 👩‍💻\tx\ny") == "Größe 汉字 👩‍💻\tx\ny"
     assert json.loads(plain_json(json.dumps(text, ensure_ascii=False))) == text
+    assert len(one_line(text).splitlines()) <= 1
 
 
 @given(texts)

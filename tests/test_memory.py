@@ -18,16 +18,11 @@ from memory_core.core.memory.results import Action, Status
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
-from tests.stores import remember, trailer, words_only
+from tests.stores import fact, own_type, remember, trailer, words_only
 from tests.waiting import PATIENCE_SECONDS, at_once, soon
 
 USER = "viking://user/default/memories"
 TOOL = "viking://agent/default/memories/tools/web_search.md"
-
-
-def fact(memory: Runebook, topic: str, content: str, **given: Any) -> str:
-    (result,) = memory.commit(CommitRequest(content, memory_type="facts", fields={"topic": topic}, **given)).results
-    return result.uri
 
 
 def kinds(memory: Runebook) -> list[str]:
@@ -185,13 +180,8 @@ def test_a_broken_type_of_a_user_is_reported_and_the_store_opens(
 
 
 def test_files_of_a_type_that_is_gone_stay_readable_and_findable(tmp_path: Path) -> None:
-    schemas = tmp_path / "schemas"
-    schemas.mkdir()
-    (schemas / "recipes.yaml").write_text(
-        "name: recipes\ndescription: D.\ndirectory: 'viking://user/{user_space}/memories/recipes'\n"
-        "filename_template: '{dish}.md'\nfields:\n  - {name: dish}\n  - {name: content}\n",
-        encoding="utf-8",
-    )
+    lines = "filename_template: '{dish}.md'\nfields: [{name: dish}, {name: content}]\n"
+    schemas = own_type(tmp_path / "schemas", "recipes", lines)
     with open_memory(words_only(tmp_path / "home", schema_dirs=(schemas,))) as memory:
         remember(memory, "豆腐 tofu", "recipes", dish="Mapo")
     uri = f"{USER}/recipes/Mapo.md"

@@ -24,7 +24,7 @@ from tests.browser.story import GREEN_TEA, STYLE, USER, talk, tell
 from tests.stores import words_only
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, Page
+    from playwright.sync_api import Browser, Locator, Page, Request
 
 
 pytestmark = pytest.mark.slow
@@ -171,14 +171,20 @@ def test_the_filters_and_the_rank_are_in_the_address_and_survive_a_reload(tab: P
 def test_results_come_as_one_types_and_only_the_last_question_is_answered(tab: Page) -> None:
     _go(tab, "search")
     asked: list[str] = []
-    tab.on("request", lambda request: asked.append(request.post_data or "") if "/search" in request.url else None)
-    tab.locator("[data-testid=search-query]").press_sequentially("office floor", delay=20)
+
+    def note(request: Request) -> None:
+        if "/search" in request.url:
+            asked.append(request.post_data or "")
+
+    tab.on("request", note)
+    tab.locator("[data-testid=search-query]").press_sequentially("office floor", delay=0)
     _waits(tab, f'[data-uri="{_NEW_OFFICE}"]')
     assert 0 < len(asked) < len("office floor")
     assert json.loads(asked[-1])["query"] == "office floor"
     tab.wait_for_function("() => location.hash.includes('q=office+floor')")
     tab.locator("[data-testid=search-query]").fill("")
     tab.wait_for_selector("[data-testid=empty]")
+    tab.remove_listener("request", note)
 
 
 def test_a_hit_marks_what_matched_and_says_in_a_line_why_it_is_there(tab: Page) -> None:

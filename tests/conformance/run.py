@@ -19,7 +19,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -31,6 +30,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from tests.server.conftest import free_port, wait_until_served
 
 ROOT = Path(__file__).parent.parent.parent
 SUITE = Path("node_modules/@modelcontextprotocol/conformance/dist/index.js")
@@ -69,7 +70,6 @@ EXPECTED_FAILURES: dict[tuple[str, str], str] = {}
 """(revision, check id) to the reason: faults of the SDK, named, and nothing else."""
 
 _NODE_MAJOR = 22
-_START_SECONDS = 60
 _SUITE_SECONDS = 300
 
 
@@ -120,15 +120,7 @@ def served(module: str, *arguments: str, port: int, errors: Path) -> Iterator[st
             stderr=log,
         )
     try:
-        deadline = time.monotonic() + _START_SECONDS
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise SystemExit(f"{module} did not start:\n{errors.read_text(encoding='utf-8')}") from None
-                time.sleep(0.05)
+        wait_until_served(port, process, errors)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()
@@ -137,13 +129,6 @@ def served(module: str, *arguments: str, port: int, errors: Path) -> Iterator[st
         finally:
             process.kill()
             process.wait()
-
-
-def free_port() -> int:
-    """A port nobody listens on just now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def run_suite(command: list[str], url: str, revision: str, report: Path) -> list[Check]:

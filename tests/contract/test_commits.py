@@ -11,23 +11,17 @@ import pytest
 
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, TreeRequest
-from memory_core.core.memory.results import Action, CommitReceipt, Status, text_sha256
+from memory_core.core.memory.results import Action, Status, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.history import HISTORY, HistoryRequest, history_of
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
-from memory_core.runebook import Runebook
 from tests.contract.conftest import Place
-from tests.stores import body, only, replaced
+from tests.stores import body, note, only, replaced
 from tests.waiting import at_once
 
 NOTES = "viking://user/default/memories/notes"
 WRITERS, NOTES_EACH = 4, 12
-
-
-def note(memory: Runebook, title: str, content: str, request_id: str | None = None) -> CommitReceipt:
-    fields = {"title": title}
-    return memory.commit(CommitRequest(content, memory_type="notes", fields=fields, request_id=request_id))
 
 
 def test_a_memory_is_read_listed_and_found_by_another_server_as_it_was_committed(place: Place) -> None:
@@ -78,7 +72,8 @@ def test_writers_on_several_servers_lose_nothing_and_their_commits_are_numbered_
 
     def write(number: int) -> None:
         for turn in range(NOTES_EACH):
-            note(servers[number], f"{number}-{turn}", f"Writer {number} wrote note {turn}.", f"{number}-{turn}")
+            name = f"{number}-{turn}"
+            note(servers[number], name, f"Writer {number} wrote note {turn}.", request_id=name)
             replaced(servers[number], "facts", f"{number} was here at {turn}.", topic="shared")
 
     at_once(write, *range(WRITERS))
@@ -150,7 +145,7 @@ def test_what_was_purged_is_in_no_text_no_history_and_no_index(place: Place) -> 
     assert receipt.status is Status.COMMITTED
     assert other.find(FindRequest("swordfish")).memories == ()
     assert [entry.name for entry in other.ls(ListRequest(NOTES)).entries] == ["tea.md"]
-    rows = other.store.ledger._database.connection().execute("SELECT before, after FROM changes").fetchall()
+    rows = other.store.ledger.database.connection().execute("SELECT before, after FROM changes").fetchall()
     assert "Tea is kept." in str(rows)
     assert "swordfish" not in str(rows)
     documents = other.indexer.catalog.connection().execute("SELECT own FROM documents").fetchall()

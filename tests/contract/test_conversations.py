@@ -73,6 +73,9 @@ def test_what_waits_is_handed_in_once_and_waits_again_when_that_is_undone(place:
     one.run(UNDO, UndoRequest(handed_in.commit_id))
     (row,) = other.store.ledger.extractions.waiting(SESSIONS)
     assert (row.waiting, row.reason) == (1, "its extraction was undone")
+    assert "Berlin" in one.extractor.brief("s1")
+    assert one.commit(CommitRequest(operations=BERLIN, session_id="s1")).status is Status.COMMITTED
+    assert other.store.ledger.extractions.waiting(SESSIONS) == []
 
 
 def test_one_server_at_a_time_works_on_a_conversation(place: Place) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from memory_core.core.errors import EmbeddingFailed
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook
 from tests.contract.conftest import Place
+from tests.waiting import soon
 
 psycopg = pytest.importorskip("psycopg")
 from memory_core.core.postgres.hnsw import HnswIndexes  # noqa: E402 - what it imports may be missing
@@ -47,10 +47,7 @@ def backend(memory: Runebook) -> str:
 
 
 def indexed(memory: Runebook) -> None:
-    deadline = time.monotonic() + 120
-    while backend(memory) != "hnsw":
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    assert soon(lambda: backend(memory) == "hnsw")
 
 
 def answers(memory: Runebook) -> list[list[tuple[str, float]]]:
@@ -125,11 +122,9 @@ def test_where_none_may_be_made_all_rows_are_scanned(rows: Place, caplog: pytest
             "CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('CREATE INDEX') EXECUTE FUNCTION refuse()"
         )
     filled(memory)
-    deadline = time.monotonic() + 120
-    while "no HNSW index of user/default" not in caplog.text:
-        assert backend(memory) == "exact"
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    refused = "no HNSW index of user/default"
+    assert soon(lambda: backend(memory) != "exact" or refused in caplog.text)
+    assert refused in caplog.text
     assert "db migrate" not in caplog.text  # the schema is current: that would change nothing
     assert backend(memory) == "exact"
     assert all(answers(memory))

@@ -32,7 +32,7 @@ from memory_core.move import move
 from memory_core.runebook import Runebook
 from server.cli import main
 from tests.contract.conftest import Place
-from tests.stores import remember
+from tests.stores import remember, trailer
 from tests.waiting import at_once
 
 psycopg = pytest.importorskip("psycopg")
@@ -436,7 +436,7 @@ def test_an_import_brings_texts_history_and_queue_and_twice_is_once(
     export(there, path, EVERYTHING)
     here = place.open()
     planned = import_export(here, path, dry_run=True)
-    assert (texts(here), planned.commits) == ({}, [])
+    assert (texts(here), planned.commits, here.store.ledger.newest_seq()) == ({}, [], 0)
     done = import_export(here, path)
     assert (planned.created, planned.history) == (done.created, done.history)
     assert [*done.refused, *done.kept, *done.notes] == []
@@ -481,6 +481,8 @@ def test_what_differs_is_kept_replaced_or_put_beside(
         assert pair.uri == tea
         assert "coffee" in now[tea]
         assert "green tea" in now[pair.imported]
+        for one, other in ((tea, pair.imported), (pair.imported, tea)):
+            assert [link["uri"] for link in trailer(here, one)["links"]] == [other]
     again = import_export(here, path, on_conflict=policy)
     assert (again.commits, texts(here)) == ([], now)
     for commit in reversed(done.commits):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -222,9 +221,7 @@ def test_several_users_with_thousands_of_memories_move_there_and_back(tmp_path: 
         for moved, to in ((source, database), (rows, str(back.home))):
             command = [sys.executable, "-c", _KILLED, str(moved.home), moved.store.url, to, user]
             assert subprocess.run(command, check=False).returncode == -9
-            began = time.monotonic()
-            count = move(moved, to).files
-            print(f"moved {count} files to {to.partition(':')[0]} in {time.monotonic() - began:.1f} s")
+            move(moved, to)
             with open_memory(rows if to == database else back) as memory:
                 assert known(memory) == past
                 assert recalled(memory) == hits

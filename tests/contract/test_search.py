@@ -174,6 +174,7 @@ def test_the_list_is_filtered_by_tags_and_names_tags_and_projects(place: Place) 
         data = {"memory_type": "notes", "fields": {"title": title, "content": f"About {title}."}, "tags": tags}
         memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}, project="acme"))
     assert [entry.name for entry in memory.entries(EntryFilter(tags=["茶", "DRINK"])).entries] == ["Tea"]
+    assert memory.entries(EntryFilter(tags=["nothing"])).entries == ()
     assert memory.memory_list.labels() == ({"drink": 2, "茶": 1}, {"acme": 2})
 
 

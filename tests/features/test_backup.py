@@ -34,7 +34,6 @@ from tests.kept import SCOPES, kept_files
 from tests.stores import entity, said, words_only
 
 USER = "viking://user/default/memories"
-PATIENCE_SECONDS = 60
 #: Backs up and dies at the n-th file that is written.
 DIE = """
 import os, signal, sys

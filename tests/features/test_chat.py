@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory_core.core.caller import Access
-from memory_core.core.config import ChatConfig, Config, ExtractionConfig, LLMConfig
+from memory_core.core.config import ChatConfig, ExtractionConfig, LLMConfig
 from memory_core.core.errors import (
     AnswerUnusable,
     ConfigInvalid,
@@ -25,39 +25,20 @@ from memory_core.core.errors import (
 from memory_core.core.llm.client import Completion, LLMRequest, Scripted, ScriptedLLM, StopReason, drive
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.requests import CommitRequest
-from memory_core.core.memory.uri import MemoryUri
 from memory_core.features import chat as chat_module
 from memory_core.features.chat import Chat, ChatRequest
 from memory_core.features.metrics import STATS, StatsRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.core.llm.stand_ins import Reply, StandIn, anthropic_message, failure, openai_completion
-from tests.stores import fact, words_only
+from tests.stores import answer, fact, log_of, scripted, words_only, write
 
 NOW = datetime(2026, 5, 7, 9, 30, tzinfo=UTC)
-OPERATIONS = json.dumps(
-    {
-        "reasoning": "a preference",
-        "actions": [],
-        "operations": {
-            "write_operations": [
-                {"memory_data": {"memory_type": "preferences", "fields": {"topic": "咖啡", "content": "不喝咖啡。"}}}
-            ]
-        },
-    },
-    ensure_ascii=False,
-)
+OPERATIONS = answer(write("preferences", topic="咖啡", content="不喝咖啡。"))
 
 
-def config(home: Path, **settings: Any) -> Config:
-    return words_only(home, **({"extractor": "none"} | settings))
-
-
-@contextmanager
-def talking(home: Path, answers: Sequence[Scripted], **settings: Any) -> Iterator[tuple[Runebook, ScriptedLLM]]:
-    llm = ScriptedLLM(answers)
-    with open_memory(config(home, **settings), llm=llm) as memory:
-        yield memory, llm
+config = partial(words_only, extractor="none")
+talking = partial(scripted, extractor="none")
 
 
 @contextmanager
@@ -78,7 +59,7 @@ def tea(memory: Runebook, content: str = "她每天早上喝绿茶。 Green tea 
 
 
 def stored(memory: Runebook, session_id: str) -> list[tuple[str, str]]:
-    text = memory.store.text(MemoryUri.parse(f"viking://session/default/{session_id}/messages.jsonl"))
+    text = memory.store.text(log_of(session_id))
     return [(message.role, message.text) for message in parse_lines(text or "")[0]]
 
 
@@ -172,11 +153,11 @@ def test_the_same_words_said_again_are_stored_again(tmp_path: Path) -> None:
 
 
 def test_a_conversation_is_extracted_by_the_usual_rules_and_its_calls_are_counted_apart(tmp_path: Path) -> None:
-    def answer(request: LLMRequest) -> str:
+    def by_purpose(request: LLMRequest) -> str:
         return OPERATIONS if request.purpose == "extraction" else "记住了。"
 
-    settings = {"extractor": "react", "extraction": ExtractionConfig(every_exchanges=0)}
-    with talking(tmp_path, [answer] * 3, **settings) as (memory, llm):
+    settings: dict[str, Any] = {"extractor": "react", "extraction": ExtractionConfig(every_exchanges=0)}
+    with talking(tmp_path, [by_purpose] * 3, **settings) as (memory, llm):
         reply = Chat(memory, ChatRequest("s1")).say("我不喝咖啡。")
         assert reply.receipt is not None
         created = [result.uri for result in reply.receipt.results if result.action == "created"]

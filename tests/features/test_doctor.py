@@ -31,6 +31,7 @@ from tests.core.index import damage
 from tests.core.index.damage import other_process
 from tests.fork_server import starter
 from tests.kept import kept_files
+from tests.killing import Killed, Killer
 
 FACTS = "viking://user/default/memories/facts"
 SAID = {
@@ -372,14 +373,7 @@ def test_history_usage_and_queue_of_sound_pages_survive_a_damaged_one(home: Path
 
 
 def test_a_commit_that_is_only_in_a_damaged_ledger_is_delivered(home: Path) -> None:
-    class PowerCut(Exception):
-        pass
-
-    def cut(step: str) -> None:
-        if step == "acknowledged":
-            raise PowerCut
-
-    with open_memory(config(home), step=cut) as memory, pytest.raises(PowerCut):
+    with open_memory(config(home), step=Killer("acknowledged", 1)) as memory, pytest.raises(Killed):
         memory.commit(CommitRequest("Acknowledged, then the power went 停电前的最后一句", memory_type="facts"))
     assert not list((home / "user/default/memories/facts").glob("Acknowledged*"))
     spoil_ledger_page(home, "files_key")
@@ -414,28 +408,13 @@ def test_a_commit_that_never_reached_the_disk_is_delivered(home: Path) -> None:
     assert path.read_text("utf-8") == text
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE directories SET memories = memories + 7 WHERE directory LIKE '%facts'",
-        "UPDATE files SET name_fold = 'x.md' WHERE uri LIKE '%Zebra%'",
-        "DELETE FROM changes WHERE uri LIKE '%Zebra%'",
-    ],
-)
-def test_a_wrong_name_table_is_made_anew(home: Path, statement: str) -> None:
+def test_a_wrong_name_table_is_made_anew(home: Path) -> None:
     before = kept_files(home)
-    execute(ledger_of(home), "PRAGMA foreign_keys=OFF", statement)
+    execute(ledger_of(home), "PRAGMA foreign_keys=OFF", "DELETE FROM changes WHERE uri LIKE '%Zebra%'")
     assert complaints(look(home)) == {"names"}
     assert mend(home).clean
     assert kept_files(home) == before
     assert_all_found(home)
-
-
-def test_a_stored_text_that_is_not_what_was_committed_is_named(home: Path) -> None:
-    execute(ledger_of(home), "UPDATE changes SET after = after || 'x' WHERE uri LIKE '%Zebra%'")
-    report = look(home)
-    assert "history" in complaints(report)
-    assert all("Zebra" in finding.subject for finding in report.of("history"))
 
 
 # The index
@@ -455,9 +434,6 @@ def spoil_words(home: Path) -> None:
 
 
 WRONG: dict[str, tuple[str, Callable[[Path], None]]] = {
-    "another text": ("documents", wreck("UPDATE documents SET own = own || ' x' WHERE uri LIKE '%Zebra%'")),
-    "a missing document": ("documents", wreck("DELETE FROM documents WHERE uri LIKE '%Zebra%'")),
-    "a passage of another text": ("documents", wreck("UPDATE passages SET text = 'x' WHERE uri LIKE '%Zebra%'")),
     "a document of no file": ("documents", wreck("UPDATE documents SET uri = uri || 'x.md' WHERE uri LIKE '%Zebra%'")),
     "a turn that is missing": ("documents", wreck("DELETE FROM documents WHERE uri LIKE '%s1/messages%' AND part = 1")),
     "missing words": ("words", wreck("DELETE FROM words_docsize WHERE id = (SELECT max(id) FROM documents)")),
@@ -524,36 +500,14 @@ def dump(memory: Runebook) -> list[tuple[Any, ...]]:
     return [*documents, *passages]
 
 
-def live_vectors(memory: Runebook) -> dict[tuple[str, int], bytes]:
-    rows = memory.indexer.catalog.connection().execute(
-        "SELECT v.uri, v.part, v.vector FROM vectors v JOIN passages p USING (uri, part, content_sha256)"
-    )
-    return {(uri, part): vector for uri, part, vector in rows}
-
-
-def answers(memory: Runebook) -> list[list[tuple[str, float]]]:
-    questions = (*SAID, "When are payments backed up?", "填充", "lorem ipsum", "什么时候上线?")
-    return [
-        [(hit.uri, hit.score) for hit in memory.find(FindRequest(question, limit=50)).hits] for question in questions
-    ]
-
-
 @pytest.mark.parametrize("reembed", [False, True])
 def test_everything_comes_back_equal(home: Path, reembed: bool) -> None:
     with open_memory(config(home)) as memory:
         memory.indexer.embed_all()
-        now = memory.find(FindRequest("heron"))
-        before, held, found = dump(memory), live_vectors(memory), answers(memory)
-        rebuilt = memory.run(REBUILD, RebuildRequest(reembed=reembed))
-        assert rebuilt.vectors_kept == (0 if reembed else rebuilt.vectors_kept)
+        before = dump(memory)
+        memory.run(REBUILD, RebuildRequest(reembed=reembed))
         memory.indexer.embed_all()
         assert dump(memory) == before
-        assert live_vectors(memory).keys() == held.keys()
-        for place, vector in live_vectors(memory).items():
-            assert np.allclose(np.frombuffer(vector, "<f4"), np.frombuffer(held[place], "<f4"), atol=1e-4)
-        again = answers(memory)
-        assert [[uri for uri, _ in hits] for hits in again] == [[uri for uri, _ in hits] for hits in found]
-        assert now.hits
 
 
 # The command line

@@ -37,7 +37,6 @@ TALK = [
     {"role": "user", "name": "Mei", "content": "我们五月去大阪,住在心斋桥附近。"},
     {"role": "assistant", "content": "Noted: Osaka in May."},
 ]
-PATIENCE_SECONDS = 60
 
 
 @pytest.fixture
@@ -140,27 +139,6 @@ def test_a_selection_takes_what_it_names_and_no_other(
     assert not any("session" in uri for uri in uris)
 
 
-@pytest.mark.parametrize("form", ["all.zip", "all.jsonl"])
-def test_history_goes_into_an_empty_store_with_authors_times_and_texts(
-    memory: Runebook, tmp_path: Path, form: str
-) -> None:
-    path = exported(memory, tmp_path / form, history=True)
-    uri = MemoryUri.parse(PAYMENTS)
-    with opened(tmp_path / "target") as target:
-        done = imported(target, path)
-        assert done.history == memory.store.ledger.newest_seq()
-        ours = memory.store.ledger.history(uri)
-        theirs = target.store.ledger.history(uri)[1:]  # the newest is the import
-        assert [(row.commit_id, row.at, row.author) for row in theirs] == [
-            (row.commit_id, row.at, row.author) for row in ours
-        ]
-        assert target.store.ledger.text_at(uri, 1) == memory.store.ledger.text_at(uri, 1)
-        assert target.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
-        assert target.find(FindRequest("草稿")).total == 0
-        assert imported(target, path).history == 0
-    assert kept_files(tmp_path / "target") == kept_files(tmp_path / "source")
-
-
 def test_history_that_was_purged_in_part_moves_all_the_same(memory: Runebook, tmp_path: Path) -> None:
     memory.run(PURGE, PurgeRequest(f"{USER}/preferences/Tea.md"))
     edit(memory, PAYMENTS, "TiDB", "OceanBase")
@@ -210,35 +188,6 @@ def test_a_page_with_other_words_is_kept_or_replaced_as_asked(memory: Runebook, 
         assert "Written here." in target.read(ReadRequest(f"{folder}/.overview.md")).content
         assert imported(target, path, "replace").updated == [f"{folder}/.overview.md"]
         assert "饮料" in target.read(ReadRequest(f"{folder}/.overview.md")).content
-
-
-def test_a_file_that_differs_is_kept_put_beside_or_replaced_as_asked(memory: Runebook, tmp_path: Path) -> None:
-    path, uri = exported(memory, tmp_path / "all.zip"), MemoryUri.parse(TEA)
-    with opened(tmp_path / "target") as target:
-        target.commit(CommitRequest("Black tea 红茶.", memory_type="preferences", fields={"topic": "Tea"}))
-        before = target.store.text(uri)
-        done = imported(target, path)
-        assert [problem.name for problem in done.kept] == [TEA]
-        assert target.store.text(uri) == before
-        assert PAYMENTS in done.created
-        assert "Black tea" in target.read(ReadRequest(f"{USER}/preferences/.overview.md")).content
-
-        (pair,) = imported(target, path, "both").beside
-        here, beside = pair.uri, pair.imported
-        assert target.read(ReadRequest(here)).content.startswith("Black tea 红茶.")
-        assert target.read(ReadRequest(beside)).content.startswith("Green tea")
-        for one, other in ((here, beside), (beside, here)):
-            links = (split(target.read(ReadRequest(one)).content).trailer or {})["links"]
-            assert [entry["uri"] for entry in links] == [other]
-        again = imported(target, path, "both")
-        assert (again.commits, again.created) == ([], [])
-
-        before = target.store.text(uri)
-        assert TEA in imported(target, path, "replace").updated
-        assert target.read(ReadRequest(TEA)).content.startswith("Green tea")
-        rows = target.store.ledger.changes_of([target.store.ledger.newest_seq()])
-        assert [row.before for row in rows if row.uri == uri] == [before]  # what an undo needs
-        assert target.store.ledger.history()[0].kind == "import"
 
 
 def test_a_memory_as_long_as_a_raised_limit_allows_is_linked_with_the_one_it_comes_beside(tmp_path: Path) -> None:
@@ -317,16 +266,6 @@ def test_spaces_are_mapped_and_links_follow(memory: Runebook, tmp_path: Path) ->
             assert entry.uri.parts[1] == "mei"
             assert "user/default" not in (target.store.text(entry.uri) or "")
         assert imported(target, path, into=("mei", "helper")).commits == []
-
-
-def test_a_dry_run_tells_and_writes_nothing(memory: Runebook, tmp_path: Path) -> None:
-    path = exported(memory, tmp_path / "all.zip", history=True)
-    with opened(tmp_path / "target") as target:
-        told = imported(target, path, dry_run=True)
-        assert target.store.ledger.newest_seq() == 0
-        assert kept_files(tmp_path / "target") == {}
-        done = imported(target, path)
-        assert (told.created, told.history) == (done.created, done.history)
 
 
 def test_many_files_are_several_commits_and_all_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,6 @@ from tests.stores import entity, said
 USER = "viking://user/default/memories"
 CAFE = f"{USER}/entities/Café Zürich.md"
 LOG = "viking://session/default/trip/messages.jsonl"
-PATIENCE_SECONDS = 60
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.trailer import split
 from tests.features.moving import exported, imported, opened
+from tests.stores import holding
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 PASSWORD = "kX9!vbQ2mz"
@@ -32,11 +33,6 @@ def export(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
         return exported(source, tmp_path / request.param, history=True)
 
 
-def on_disk(home: Path) -> list[str]:
-    found = [path for path in home.rglob("*") if path.is_file()]
-    return [path.name for path in found if any(word.encode() in path.read_bytes() for word in (TOKEN, PASSWORD))]
-
-
 @pytest.mark.parametrize("secrets", ["redact", "refuse"])
 def test_import_stores_no_secret_and_says_where_there_was_one(tmp_path: Path, export: Path, secrets: str) -> None:
     home = tmp_path / "target"
@@ -57,8 +53,8 @@ def test_import_stores_no_secret_and_says_where_there_was_one(tmp_path: Path, ex
         assert again.created == again.updated == []
         assert again.commits == []
         assert not again.kept
-        assert on_disk(home) == []
-    assert on_disk(home) == []
+        assert holding(home, TOKEN, PASSWORD) == []
+    assert holding(home, TOKEN, PASSWORD) == []
 
 
 @pytest.mark.parametrize("secrets", ["warn", "off"])
@@ -79,4 +75,4 @@ def test_file_whose_name_is_a_secret_is_refused(tmp_path: Path) -> None:
         assert [problem.reason for problem in done.refused] == [
             "its name holds what looks like a secret (GitHub token)"
         ]
-    assert on_disk(tmp_path / "target") == []
+    assert holding(tmp_path / "target", TOKEN, PASSWORD) == []

@@ -7,6 +7,7 @@ hosts, with traps: texts that speak of errors and are none. Those ``aside`` were
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -51,8 +52,7 @@ def _openai(at: int, entry: Answer) -> list[object]:
 
 
 @pytest.mark.parametrize("shape", [_anthropic, _openai])
-def test_either_shape_of_messages_counts_alike(shape: object) -> None:
-    assert callable(shape)
+def test_either_shape_of_messages_counts_alike(shape: Callable[[int, Answer], list[object]]) -> None:
     talk = [message for at, entry in enumerate(KNOWN) for message in shape(at, entry)]
     assert [call.succeeded for call in finished_calls(parse_messages(talk))] == [not entry[3] for entry in KNOWN]
 

@@ -49,18 +49,6 @@ def _entries(draw: st.DrawFn) -> LogEntry:
     )
 
 
-def test_an_entry_reads_like_a_line_a_person_would_write() -> None:
-    log = with_entry(None, DAY, new_entry("Moved the payment service.\nIt took two tries.", MOMENT))
-    log = with_entry(log, DAY, new_entry("把支付服务迁到新集群", MOMENT, kind="reflection", category="工作"))
-    assert log == (
-        "# 2026-05-07\n\n"
-        "- 14:03 Moved the payment service.\n  It took two tries.\n"
-        '  <!-- {"at": "2026-05-07T14:03:12+08:00"} -->\n'
-        "- 14:03 把支付服务迁到新集群\n"
-        '  <!-- {"at": "2026-05-07T14:03:12+08:00", "kind": "reflection", "category": "工作"} -->\n'
-    )
-
-
 @given(st.lists(_entries(), min_size=1, max_size=4))
 def test_what_was_appended_is_read_back(written: list[LogEntry]) -> None:
     log = None

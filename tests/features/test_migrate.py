@@ -20,8 +20,8 @@ from memory_core.features.older_format import day_in, is_random_name
 from memory_core.runebook import Runebook
 from tests import stores
 from tests.features.moving import opened
-from tests.fork_server import starter
-from tests.stores import edited, files_below, trailer
+from tests.killing import killed
+from tests.stores import by_hand, edited, files_below, trailer
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "older_store"
 USER = "viking://user/default/memories"
@@ -54,15 +54,8 @@ def run(memory: Runebook, **settings: Any) -> Migration:
     return result
 
 
-def put(home: Path, path: str, text: str) -> Path:
-    file = home / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(text.encode("utf-8"))
-    return file
-
-
 def entity(home: Path, name: str, text: str) -> Path:
-    return put(home, f"user/default/memories/entities/{name}.md", text)
+    return by_hand(home, f"user/default/memories/entities/{name}.md", text)
 
 
 def files(home: Path) -> dict[str, bytes]:
@@ -112,14 +105,6 @@ def test_every_memory_is_found_under_its_new_name_and_updated_by_its_key(memory:
     assert trailer(memory, uri)["migrated_from"].endswith("preferences/mem_0a9b8c7d-1e2f-4a3b-8c4d-5e6f7a8b9c0d.md")
 
 
-def test_a_second_run_changes_nothing(memory: Runebook, older: Path) -> None:
-    run(memory)
-    before, seq = files(older), memory.store.ledger.newest_seq()
-    again = run(memory)
-    assert (again.renamed, again.rewritten, again.commits) == ((), (), ())
-    assert (files(older), memory.store.ledger.newest_seq()) == (before, seq)
-
-
 def test_a_dry_run_says_the_same_and_writes_nothing(memory: Runebook, older: Path) -> None:
     memory.opened.adopted.wait()
     memory.indexer.follow(None)
@@ -132,17 +117,6 @@ def test_a_dry_run_says_the_same_and_writes_nothing(memory: Runebook, older: Pat
     assert plan.renamed == done.renamed
     assert [item.uri for item in plan.rewritten] == [item.uri for item in done.rewritten]
     assert (plan.dry_run, plan.commits) == (True, ())
-
-
-def test_a_migration_is_one_commit_that_history_can_undo(memory: Runebook, older: Path) -> None:
-    before = files(older)
-    result = run(memory)
-    (row,) = [row for row in memory.store.ledger.history() if row.kind == "migrate"]
-    assert [row.commit_id] == list(result.commits)
-    changes = [row for row in memory.store.ledger.changes_of([row.seq]) if not row.uri.name.startswith(".")]
-    restored = {str(change.uri).removeprefix("viking://"): change.before for change in changes if change.before}
-    assert {path: text.encode("utf-8") for path, text in restored.items()}.items() <= before.items()
-    assert {str(change.uri).removeprefix("viking://") for change in changes if change.before is None} <= NAMES
 
 
 def test_averages_leave_the_trailer_counts_go_on_and_a_rewritten_body_is_kept_and_reported(memory: Runebook) -> None:
@@ -215,7 +189,7 @@ def test_case_twins_get_names_that_no_file_system_confuses(tmp_path: Path) -> No
 
 def test_two_files_with_the_same_given_key_both_stay_and_keep_it(tmp_path: Path) -> None:
     for name, body in (("mem_aaaa1111", "one"), ("mem_bbbb2222", "two")):
-        put(
+        by_hand(
             tmp_path,
             f"agent/default/memories/tools/{name}.md",
             f'{body}\n\n<!-- MEMORY_FIELDS {{"tool_name": "grep"}} -->',
@@ -264,7 +238,7 @@ def test_a_file_edited_before_the_migration_still_gets_its_name(memory: Runebook
 )
 def test_a_file_that_needs_a_person_is_reported_and_left_alone(tmp_path: Path, text: str, reason: str) -> None:
     folder = "cards" if text == "a card\n" else "entities"
-    path = put(tmp_path, f"user/default/memories/{folder}/mem_{UUID}.md", text)
+    path = by_hand(tmp_path, f"user/default/memories/{folder}/mem_{UUID}.md", text)
     with opened(tmp_path) as memory:
         result = run(memory)
         (skipped,) = result.skipped
@@ -301,11 +275,11 @@ def test_a_file_that_changes_while_the_migration_runs_is_named_by_what_it_says_t
 
 def test_only_memories_of_the_own_spaces_are_touched(older: Path) -> None:
     others = [
-        put(older, f"user/alice/memories/preferences/mem_{UUID}.md", "alice\n"),
-        put(older, f"archive/user/default/memories/preferences/mem_{UUID}.md", "archived\n"),
-        put(older, "session/default/12345678/messages.jsonl", '{"role": "user", "content": "x"}\n'),
-        put(older, "user/default/logs/2026-01-02.md", "log\n"),
-        put(older, "user/default/memories/preferences/.abstract.md", "L0\n"),
+        by_hand(older, f"user/alice/memories/preferences/mem_{UUID}.md", "alice\n"),
+        by_hand(older, f"archive/user/default/memories/preferences/mem_{UUID}.md", "archived\n"),
+        by_hand(older, "session/default/12345678/messages.jsonl", '{"role": "user", "content": "x"}\n'),
+        by_hand(older, "user/default/logs/2026-01-02.md", "log\n"),
+        by_hand(older, "user/default/memories/preferences/.abstract.md", "L0\n"),
     ]
     before = [path.read_bytes() for path in others]
     with opened(older) as memory:
@@ -313,22 +287,9 @@ def test_only_memories_of_the_own_spaces_are_touched(older: Path) -> None:
     assert [path.read_bytes() for path in others] == before
 
 
-_KILLED = """
-import os, signal, sys
-from pathlib import Path
+_MIGRATE = """
 from memory_core.core.memory.requests import FindRequest
 from memory_core.features.migrate import MIGRATE, MigrateRequest
-from memory_core.runebook import open_memory
-from tests.stores import words_only
-
-seen = []
-
-def step(name):
-    seen.append(name)
-    if name == sys.argv[2] and seen.count(name) == int(sys.argv[3]):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-memory = open_memory(words_only(Path(sys.argv[1])), step=step)
 memory.find(FindRequest("x"))
 memory.run(MIGRATE, MigrateRequest())
 """
@@ -337,7 +298,7 @@ memory.run(MIGRATE, MigrateRequest())
 @pytest.mark.parametrize(("stop_at", "nth"), [("planned", 1), ("acknowledged", 1), ("file", 3), ("renamed", 1)])
 def test_killed_anywhere_the_next_run_finishes(older: Path, stop_at: str, nth: int) -> None:
     bodies = sorted(split(text.decode("utf-8")).body for text in files(older).values())
-    stopped = starter().run(_KILLED, older, stop_at, nth)
+    stopped = killed(older, stop_at, nth, _MIGRATE)
     assert stopped.returncode == -signal.SIGKILL, stopped.stderr
     with opened(older) as memory:
         assert sorted(split(text.decode("utf-8")).body for text in files(older).values()) == bodies

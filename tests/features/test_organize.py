@@ -10,7 +10,6 @@ import pytest
 from memory_core.core.errors import ContentRejected, InvalidInput
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action, ChangeSet, Status
-from memory_core.core.search.memory_list import EntryFilter
 from memory_core.core.store.local import Snapshot
 from memory_core.features.organize import ORGANIZE, OrganizeRequest, tag_name
 from memory_core.features.undo import UNDO, UndoRequest
@@ -40,20 +39,6 @@ def test_tags_are_added_and_taken_away_and_one_undo_brings_all_back(memory: Rune
     assert {uri: trailer(memory, uri) for uri in (tea, trip)} == before
     again = memory.run(ORGANIZE, OrganizeRequest([tea], tags=["kitchen"]))
     assert again.status is Status.UNCHANGED
-
-
-def test_the_list_is_filtered_by_tags_and_names_those_there_are(memory: Runebook) -> None:
-    tea, trip = note(memory, "Tea"), note(memory, "旅行", project="acme")
-    memory.run(ORGANIZE, OrganizeRequest([tea, trip], tags=["茶"]))
-    memory.run(ORGANIZE, OrganizeRequest([tea], tags=["Kitchen"]))
-
-    def listed(*tags: str) -> set[str]:
-        return {entry.uri for entry in memory.entries(EntryFilter(tags=tags)).entries}
-
-    assert listed("茶") == {tea, trip}
-    assert listed("茶", "kitchen") == {tea}
-    assert listed("nothing") == set()
-    assert memory.memory_list.labels() == ({"茶": 2, "Kitchen": 1}, {"acme": 1})
 
 
 def test_memories_move_to_a_project_but_never_onto_another(memory: Runebook) -> None:

@@ -129,14 +129,6 @@ def test_a_failure_seen_twice_is_told_once_with_its_number(registry: MemoryTypeR
     assert found.writes[0].memory_data.given["salience"] == 0.7
 
 
-def test_a_failure_that_is_stored_is_counted_on(registry: MemoryTypeRegistry) -> None:
-    first = fields(lessons([ran("HTTP 429")], registry, nothing))
-    told = again(registry, first["content"], [ran("HTTP 429", time=MAY_11.replace(day=20))])
-    assert told["pattern_type"] == "tool_error"
-    assert "failed 2 times with HTTP 429; last on 2026-05-20." in told["content"]
-    assert told["content"].count("occurrences") == 2
-
-
 def test_a_failure_is_told_in_chinese_in_a_chinese_conversation(registry: MemoryTypeRegistry) -> None:
     calls = [ran("请求超时", name="网页搜索"), ran("请求超时", name="网页搜索")]
     told = fields(lessons(calls, registry, nothing, language="Chinese (Simplified)"))
@@ -206,15 +198,6 @@ def test_no_text_of_a_person_is_lost(registry: MemoryTypeRegistry, content: str)
     once_more = again(registry, told, [ran("HTTP 500")], "rule")["content"]
     for text in (told, once_more):
         assert content.split() == [word for word in text.split() if word in content.split()][: len(content.split())]
-
-
-def test_what_worked_afterwards_is_told(registry: MemoryTypeRegistry) -> None:
-    calls = [ran("HTTP 500", q="rust", engine="a"), ran("found", "completed", q="rust", engine="b")]
-    assert '→ HTTP 500; worked afterwards with engine="b"' in fields(lessons(calls, registry, nothing))["content"]
-    retried = [ran("HTTP 500", q="rust"), ran("found", "completed", q="rust")]
-    assert "; the same call worked later" in fields(lessons(retried, registry, nothing))["content"]
-    other = [ran("HTTP 500", q="rust"), ran("ok", "completed", path="/etc/some/entirely/different/file")]
-    assert "afterwards" not in fields(lessons(other, registry, nothing))["content"]
 
 
 CORRECTIONS: list[tuple[Any, Any, Any]] = [

@@ -18,7 +18,7 @@ from memory_core.features.history import history_of
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import files_below, note
+from tests.stores import holding, log_of, note
 
 NOTES = "viking://user/default/memories/notes"
 SECRETS = ("杨树街四十二号的保险箱", "the swordfish opens the vault", "Zweitausend Kraniche")
@@ -28,14 +28,6 @@ SECRETS = ("杨树街四十二号的保险箱", "the swordfish opens the vault",
 def memory(tmp_path: Path) -> Iterator[Runebook]:
     with open_memory(Config(home=tmp_path)) as opened:
         yield opened
-
-
-def holding(root: Path, words: str) -> list[str]:
-    """Files below the folder that hold the words, plain or as JSON escapes them."""
-    forms = (words.encode(), words.encode("unicode_escape"))
-    return [
-        path.relative_to(root).as_posix() for path, text in files_below(root) if any(form in text for form in forms)
-    ]
 
 
 @pytest.mark.parametrize("secret", SECRETS)
@@ -91,7 +83,7 @@ def test_a_conversation_is_erased_with_its_place_in_the_queue(memory: Runebook) 
     memory.run(PURGE, PurgeRequest("viking://session/default/s1"))
     assert holding(memory.config.root, SECRETS[1]) == []
     assert holding(memory.config.root, "还有一句话") == []
-    assert memory.store.ledger.extractions.get(MemoryUri.parse("viking://session/default/s1/messages.jsonl")) is None
+    assert memory.store.ledger.extractions.get(log_of()) is None
 
 
 def test_a_deleted_memory_is_purged_from_history_alone(memory: Runebook) -> None:

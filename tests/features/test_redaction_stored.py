@@ -16,7 +16,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadReq
 from memory_core.core.memory.results import Action, Status, as_json
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import body, edited, fact, files_below, only, words_only
+from tests.stores import body, edited, fact, holding, only, words_only
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
 OTHER = "npm_" + "a1B2c3D4e5F6" * 3
@@ -30,15 +30,6 @@ Opened = Callable[..., AbstractContextManager[Runebook]]
 @pytest.fixture
 def opened(tmp_path: Path) -> Opened:
     return lambda **settings: open_memory(words_only(tmp_path, **settings))
-
-
-def on_disk(home: Path, *words: str) -> list[str]:
-    """Files that hold a word, or are named by it."""
-    return [
-        path.name
-        for path, text in files_below(home)
-        if any(word in path.name or word.encode() in text for word in words)
-    ]
 
 
 CONVERSATION: list[dict[str, Any]] = [
@@ -104,9 +95,9 @@ def test_a_secret_in_any_part_of_a_commit_or_question_never_touches_the_disk(
 ) -> None:
     with opened(secrets=mode) as memory:
         everywhere(memory)
-        assert on_disk(tmp_path, TOKEN, PASSWORD) == []
-    assert on_disk(tmp_path, TOKEN, PASSWORD) == []
-    assert on_disk(tmp_path, MARK)
+        assert holding(tmp_path, TOKEN, PASSWORD) == []
+    assert holding(tmp_path, TOKEN, PASSWORD) == []
+    assert holding(tmp_path, MARK)
 
 
 @pytest.mark.parametrize("mode", ["warn", "off"])
@@ -195,7 +186,7 @@ def test_names_that_must_stay_exact_are_refused_with_a_secret_in_them(opened: Op
         with pytest.raises(ContentRejected, match="GitHub token"):
             memory.retrieve(RetrieveRequest("hello", session_id=TOKEN))
         memory.commit(CommitRequest("x", request_id="4111111111111111"))
-    assert on_disk(tmp_path, TOKEN) == []
+    assert holding(tmp_path, TOKEN) == []
 
 
 def test_the_owner_allows_single_strings_or_their_hashes(opened: Opened) -> None:

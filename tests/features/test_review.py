@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,22 +32,13 @@ from memory_core.features.review import (
 from memory_core.features.review import waiting as waiting_proposals
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import body, files_below, replaced, trailer, words_only
+from tests.stores import answer, body, files_below, replaced, scripted, trailer, words_only, write
 
 USER = "viking://user/default/memories"
 REVIEW = "viking://user/default/review"
 TEA = f"{USER}/preferences/Tea.md"
 ENGLISH = [{"role": "user", "content": "I only drink green tea now."}]
 CHINESE = [{"role": "user", "content": "我负责支付系统。"}]
-
-
-def write(memory_type: str, **fields: Any) -> dict[str, Any]:
-    return {"memory_data": {"memory_type": memory_type, "fields": fields}}
-
-
-def answer(*writes: dict[str, Any], **operations: Any) -> str:
-    facts = {"reasoning": "worth keeping", "operations": {"write_operations": list(writes), **operations}}
-    return json.dumps(facts, ensure_ascii=False)
 
 
 TEA_WRITE = write("preferences", topic="Tea", content="Drinks only green tea.")
@@ -65,8 +55,7 @@ PROPOSED = [
 def opened(
     home: Path, answers: Sequence[Scripted] | None = (), secrets: str = "redact", **more: Any
 ) -> Iterator[Runebook]:
-    config = words_only(home, review="automatic", secrets=secrets)
-    with open_memory(config, llm=None if answers is None else ScriptedLLM(answers), **more) as memory:
+    with scripted(home, answers, review="automatic", secrets=secrets, **more) as (memory, _):
         yield memory
 
 

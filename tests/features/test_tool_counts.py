@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,6 @@ from hypothesis import strategies as st
 from memory_core.core.commit.overlap import unseen
 from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
 from memory_core.core.memory.message import Message, ToolCall, ToolResult
-from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.operations import WriteOp
 from memory_core.features.tool_counts import (
     FLOW,
@@ -94,17 +94,6 @@ def added(registry: MemoryTypeRegistry, stored: Sequence[Message], fresh: Sequen
     return growth(stored, fresh, frozenset().intersection, registry, nothing)
 
 
-def test_the_golden_case_adds_up_from_records() -> None:
-    raw: list[dict[str, Any]] = []
-    for number in range(100):
-        call = {"id": f"c{number}", "function": {"name": "web_search", "arguments": f'{{"q": {number}}}'}}
-        raw.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        result = {"role": "tool", "tool_call_id": f"c{number}", "content": "…", "duration_ms": 1200}
-        status = "error" if number < 8 else "completed"
-        raw.append({**result, "status": status, "usage": {"prompt_tokens": 1000, "completion_tokens": 500}})
-    assert tools(parse_messages(raw)) == {"web_search": (100, 92, 8, 120_000, 150_000)}
-
-
 def test_a_call_without_a_result_is_not_counted_until_it_has_one(registry: MemoryTypeRegistry) -> None:
     waiting = [user(), made("c1")]
     assert added(registry, [], waiting).writes == []
@@ -181,14 +170,6 @@ def test_counts_are_written_with_their_zeros_and_what_nobody_measured_is_not(reg
         "success_count": 0,
         "fail_count": 1,
     }
-
-
-def test_the_same_conversation_under_another_session_counts_nothing(registry: MemoryTypeRegistry) -> None:
-    log = [user(), *used("call_1"), *used("call_2", status="error", skill="clean")]
-    first = added(registry, [], log)
-    assert keys_of(first.calls) == call_keys(log)
-    again = growth([], log, keys_of(first.calls).intersection, registry, nothing)
-    assert (again.writes, again.calls) == ([], ())
 
 
 def test_a_session_that_continues_another_adds_only_what_is_new(registry: MemoryTypeRegistry) -> None:
@@ -367,11 +348,12 @@ def test_overlapping_resends_count_every_call_once(
 def test_what_is_counted_elsewhere_is_never_counted_again(registry: MemoryTypeRegistry, log: list[Message]) -> None:
     identified = [message for message in log if "" not in ids_of(message)]
     first = added(registry, [], identified)
-    assert growth([], identified, keys_of(first.calls).intersection, registry, nothing).writes == []
+    grown = growth([], identified, keys_of(first.calls).intersection, registry, nothing)
+    assert (grown.writes, grown.calls) == ([], ())
 
 
 def test_a_log_of_ten_thousand_messages_is_read_in_seconds(registry: MemoryTypeRegistry) -> None:
     log = [message for number in range(5_000) for message in used(f"c{number}", "Read")]
-    started = datetime.now(UTC)
+    started = time.process_time()
     assert sums(added(registry, log[:-2], log[-2:]).writes)["tools", "Read", "total_calls"] == 1
-    assert datetime.now(UTC) - started < timedelta(seconds=5)
+    assert time.process_time() - started < 5

@@ -20,8 +20,8 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.history import history_of
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.fork_server import starter
-from tests.stores import note, replaced, said, words_only
+from tests.killing import killed
+from tests.stores import log_of, note, replaced, said, words_only
 
 NOTES = "viking://user/default/memories/notes"
 STYLE = "viking://user/default/memories/preferences/Python code style.md"
@@ -48,16 +48,6 @@ def test_an_undone_creation_leaves_nothing(memory: Runebook) -> None:
     assert results(undone) == {f"{NOTES}/猫.md": Action.DELETED}
     assert tree(memory) == before
     assert memory.find(FindRequest("猫喜欢鱼")).total == 0
-
-
-def test_an_undone_deletion_brings_the_file_back_and_it_is_found(memory: Runebook) -> None:
-    note(memory, "dog", "The dog is called Rex.")
-    note(memory, "cat", "The cat is called Tom.")
-    before = tree(memory)
-    deleted = memory.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{NOTES}/dog.md"}]}))
-    assert memory.run(UNDO, UndoRequest(deleted.commit_id)).status is Status.COMMITTED
-    assert tree(memory) == before
-    assert [hit.uri for hit in memory.find(FindRequest("Rex")).memories] == [f"{NOTES}/dog.md"]
 
 
 def test_undoing_an_undo_restores_exactly_what_was_there(memory: Runebook) -> None:
@@ -179,26 +169,6 @@ def test_a_conversation_that_went_on_is_not_torn_apart(memory: Runebook) -> None
     assert later.commit_id in str(refused.results[0].reason)
 
 
-def test_an_undone_extraction_waits_and_can_be_handed_in_again(memory: Runebook) -> None:
-    said(memory, "I moved to Berlin.", brief=True)
-    log = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
-    operations = {"write_operations": [{"memory_data": {"memory_type": "notes", "fields": {"content": "Berlin."}}}]}
-    extracted = memory.commit(CommitRequest(operations=operations, session_id="s1"))
-    row = memory.store.ledger.extractions.get(log)
-    assert row is not None
-    assert row.waiting == 0
-    memory.run(UNDO, UndoRequest(extracted.commit_id))
-    row = memory.store.ledger.extractions.get(log)
-    assert row is not None
-    assert (row.waiting, row.reason) == (1, "its extraction was undone")
-    assert "Berlin" in memory.extractor.brief("s1")
-    again = memory.commit(CommitRequest(operations=operations, session_id="s1"))
-    assert again.status is Status.COMMITTED
-    row = memory.store.ledger.extractions.get(log)
-    assert row is not None
-    assert row.waiting == 0
-
-
 def test_last_is_the_newest_commit_of_the_same_author(memory: Runebook) -> None:
     with authored("alice's client"):
         mine = note(memory, "mine", "Mine.")
@@ -267,7 +237,7 @@ def test_whatever_was_done_undoing_the_undo_is_as_if_nothing_had_been(steps: lis
         for kind, name, body in steps:
             _step(memory, kind, name, body)
         queue = memory.store.ledger.extractions
-        log = MemoryUri.parse("viking://session/default/s/messages.jsonl")
+        log = log_of("s")
         for commit in history_of(memory).commits(limit=20):
             before, row = tree(memory), queue.get(log)
             try:
@@ -297,24 +267,10 @@ def _step(memory: Runebook, kind: str, name: str, body: str) -> None:
                 memory.run(UNDO, UndoRequest(commits[int(name) % len(commits)].commit_id))
 
 
-_KILLED_UNDO = """
-import os, signal, sys
-from pathlib import Path
+_UNDO = """
 from memory_core.features.undo import UNDO, UndoRequest
-from memory_core.runebook import open_memory
-from tests.stores import words_only
-
-root, stop_at, commit = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-armed = []
-
-def step(name):
-    if armed and name == stop_at:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-with open_memory(words_only(root), step=step) as memory:
-    armed.append(True)
-    memory.run(UNDO, UndoRequest(commit))
-    print("acknowledged", flush=True)
+memory.run(UNDO, UndoRequest(given[0]))
+print("acknowledged", flush=True)
 """
 
 
@@ -329,7 +285,7 @@ def test_an_undo_killed_at_any_step_leaves_all_of_it_or_nothing(tmp_path: Path, 
         commit = memory.commit(CommitRequest(operations=writes)).commit_id
         after = tree(memory)
     assert old != before
-    run = starter().run(_KILLED_UNDO, tmp_path, stop_at, commit)
+    run = killed(tmp_path, stop_at, 1, _UNDO, commit, early=False)
     assert (run.returncode == -signal.SIGKILL) is (stop_at != "never"), run.stderr
     with open_memory(words_only(tmp_path)) as memory:
         found = tree(memory)

@@ -25,26 +25,16 @@ def merged(old: str | None, given: str | None, now: str | None, **more: Any) -> 
     return revert(Versions(old, given, now), URI, at=AT, **more)
 
 
-LINKED = {"version": 2, "updated_at": AT, "links": [{"uri": "viking://user/default/memories/notes/x.md"}]}
 #: A file before a commit, as the commit left it, as it is now, and without the commit; an error quotes its reason.
 TAKEN_BACK: dict[str, tuple[str | None, str | None, str | None, str | None]] = {
     "untouched": ("旧\r\n", "新", "新", "旧\r\n"),
-    "created and untouched": (None, "新", "新", None),
-    "deleted": ("旧", None, None, "旧"),
     "another line of a plain file": ("a\nb\nc\n", "A\nb\nc\n", "A\nb\nC\n", "a\nb\nC\n"),
-    "another line of a body": (
-        memory("一\n二\n三"),
-        memory("壹\n二\n三"),
-        memory("壹\n二\n三\n四"),
-        memory("一\n二\n三\n四"),
-    ),
     "other fields": (
         memory("b", salience=0.5, category="x"),
         memory("b", salience=0.8, category="x", tags=["new"]),
         memory("b", salience=0.8, category="later", tags=["new", "mine"]),
         memory("b", salience=0.5, category="later", tags=["mine"]),
     ),
-    "created, then linked": (None, memory("b", version=1), memory("b", **LINKED), None),
 }
 REFUSED: dict[str, tuple[str | None, str | None, str | None, str]] = {
     "the same line": (memory("tea"), memory("coffee"), memory("cocoa"), "body"),

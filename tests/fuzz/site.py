@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import http.client
-import os
-import socket
-import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.fork_server import Process, starter
+from tests.fork_server import Process
+from tests.server.conftest import HttpServer
+from tests.waiting import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60  # never reached by a passing test
 OPTIONS = ("--set", "embedding.provider=none", "--set", "project.detect=false")
 
 
@@ -49,32 +46,7 @@ class Site:
 @contextmanager
 def served(folder: Path) -> Iterator[Site]:
     """A server in a new folder; at its end nothing may have gone wrong in it."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
-    serve = [*("serve", "--transport", "http", "--port", str(port)), "--home", str(folder / "home"), *OPTIONS]
-    unlimited = ("--set", "http.requests_per_minute=0")
-    with (folder / "stderr").open("wb") as log:
-        process = starter().program(
-            *(*serve, *unlimited),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=environment,
-        )
-    site = Site(process, port, folder / "home", folder / "stderr")
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            break
-        except OSError:
-            assert process.poll() is None, site.errors.read_text(encoding="utf-8")
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-    try:
-        yield site
-    finally:
-        process.terminate()
-        process.wait(PATIENCE_SECONDS)
-    assert "Traceback" not in site.errors.read_text(encoding="utf-8")
+    options = (*OPTIONS, "--set", "http.requests_per_minute=0")
+    with HttpServer(folder / "home", folder / "stderr", *options) as server:
+        yield Site(server.process, server.port, folder / "home", server.errors)
+    assert "Traceback" not in server.errors.read_text(encoding="utf-8")

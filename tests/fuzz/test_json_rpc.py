@@ -20,9 +20,15 @@ import pytest
 
 from tests.fork_server import starter
 from tests.fuzz.random_frames import ENVELOPE, Frame, Frames, dumped
-from tests.fuzz.site import OPTIONS, PATIENCE_SECONDS, Site
+from tests.fuzz.site import OPTIONS, Site
+from tests.waiting import PATIENCE_SECONDS
 
 ROUNDS = int(os.environ.get("RUNEBOOK_FUZZ_ROUNDS", "3"))
+
+
+def many(first: int, rounds: int) -> list[Any]:
+    """Seeds of the long rounds, with the number of frames in each."""
+    return [pytest.param(seed, 500, marks=pytest.mark.slow) for seed in range(first, first + rounds)]
 
 
 class Wire:
@@ -160,10 +166,10 @@ def assert_still_at_work(wire: Wire, name: str) -> None:
     assert "Traceback" not in wire.stderr()
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_random_frames_are_each_answered_once(wire: Wire, seed: int) -> None:
-    wire.play(list(Frames(seed, seed + 1).frames(100)))
-    assert_still_at_work(wire, f"quick{seed}")
+@pytest.mark.parametrize(("seed", "count"), [*((seed, 100) for seed in range(4)), *many(1000, ROUNDS)])
+def test_random_frames_are_each_answered_once(wire: Wire, seed: int, count: int) -> None:
+    wire.play(list(Frames(seed, seed + 1).frames(count)))
+    assert_still_at_work(wire, f"seed{seed}")
 
 
 def test_lines_of_many_megabytes_are_answered(wire: Wire) -> None:
@@ -199,17 +205,11 @@ def test_half_a_frame_before_the_end_of_input_ends_the_server(tmp_path: Path, se
     assert "Traceback" not in wire.stderr()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1000 + ROUNDS))
-def test_many_random_frames_are_each_answered_once(wire: Wire, seed: int) -> None:
-    wire.play(list(Frames(seed, seed).frames(500)))
-    assert_still_at_work(wire, f"long{seed}")
-
-
 # HTTP
 
 
-def assert_bodies_are_answered(site: Site, seed: int, count: int) -> None:
+@pytest.mark.parametrize(("seed", "count"), [(21, 150), *many(2000, (ROUNDS + 2) // 3)])
+def test_random_bodies_over_http_are_each_answered(site: Site, seed: int, count: int) -> None:
     frames = Frames(seed, seed + 1)
     for frame in frames.frames(count):
         headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -223,13 +223,3 @@ def assert_bodies_are_answered(site: Site, seed: int, count: int) -> None:
         assert 200 <= status < 500, (seed, frame, status, body[:500])
         assert b"Traceback" not in body, (seed, frame)
         assert site.process.poll() is None, (seed, frame)
-
-
-def test_random_bodies_over_http_are_each_answered(site: Site) -> None:
-    assert_bodies_are_answered(site, 21, 150)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2000, 2000 + (ROUNDS + 2) // 3))
-def test_many_random_bodies_over_http_are_each_answered(site: Site, seed: int) -> None:
-    assert_bodies_are_answered(site, seed, 500)

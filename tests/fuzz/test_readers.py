@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from memory_core.core.commit.commits import parse_operations
 from memory_core.core.commit.patch import apply_patch
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import RunebookError
 from memory_core.core.index.filter import compile_filter
 from memory_core.core.llm.json_text import find_answer
@@ -36,7 +35,7 @@ from memory_core.features.daily_logs import entries
 from memory_core.features.failures import says_failed, without_wrapping
 from memory_core.features.mentions import without
 from memory_core.features.redaction import Redaction
-from memory_core.runebook import Runebook, open_memory
+from memory_core.runebook import Runebook
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 PIECES = (
@@ -164,24 +163,11 @@ READERS: dict[str, tuple[Any, Callable[[Any], object]]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_any_input_is_read_or_refused(name: str) -> None:
+@pytest.mark.parametrize("many", [short, pytest.param(long, marks=pytest.mark.slow)], ids=["some", "many"])
+def test_any_input_is_read_or_refused(name: str, many: settings) -> None:
     given_values, read = READERS[name]
 
-    @short
-    @given(given_values)
-    def run(value: Any) -> None:
-        with contextlib.suppress(RunebookError):
-            read(value)
-
-    run()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", READERS)
-def test_much_more_input_is_read_or_refused(name: str) -> None:
-    given_values, read = READERS[name]
-
-    @long
+    @many
     @given(given_values)
     def run(value: Any) -> None:
         with contextlib.suppress(RunebookError):
@@ -197,12 +183,6 @@ def test_any_yaml_is_a_type_or_a_problem_told(tmp_path: Path, text: str) -> None
     registry = MemoryTypeRegistry()
     registry.load_from_dir(tmp_path)
     assert all(problem.hint for problem in registry.problems)
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as opened:
-        yield opened
 
 
 @settings(short, max_examples=25)

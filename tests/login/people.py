@@ -130,6 +130,26 @@ async def python_client(url: str, browser: Browser, keychain: Keychain, **metada
             yield client
 
 
+async def see_their_own(url: str, anna: Browser, bob: Browser, space: str) -> None:
+    """Two users of the Python SDK: what one keeps, in this space, the other neither finds nor reads."""
+    async with python_client(url, anna, Keychain()) as hers, python_client(url, bob, Keychain()) as his:
+        kept = await hers.call_tool("commit_memory", {"memory_content": "Anna plays the cello 大提琴"})
+        uri = kept.structured_content["results"][0]["uri"]
+        assert uri.startswith(f"viking://user/{space}/")
+        assert (await hers.call_tool("find", {"query": "cello"})).structured_content["total"] == 1
+        assert (await his.call_tool("find", {"query": "cello"})).structured_content["total"] == 0
+        assert (await his.call_tool("read", {"uri": uri})).is_error
+
+
+def stores_and_renews(url: str, browser: Browser) -> None:
+    """The TypeScript SDK's client stores a memory, finds it, and renews its token."""
+    said = typescript_client(url, browser, "Clara keeps a heron 苍鹭", "heron")
+    assert said["total"] == 1
+    assert "苍鹭" in said["text"]
+    assert said["refreshed"]
+    assert set(said["scope"].split()) == {"memory:read", "memory:write"}
+
+
 def typescript_client(url: str, browser: Browser, memory: str, query: str) -> dict[str, Any]:
     """What the TypeScript SDK's client finds after it logged in and stored a memory."""
     command = [node(), str(HERE / "client.mjs"), str(TYPESCRIPT.resolve()), url]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +12,19 @@ import pytest
 
 from server.http.login import space_of
 from tests.conformance.run import node
-from tests.login.people import HERE, PROVIDER, TYPESCRIPT, Browser, Keychain, missing, python_client, typescript_client
+from tests.login.people import (
+    HERE,
+    PROVIDER,
+    TYPESCRIPT,
+    Browser,
+    Keychain,
+    missing,
+    python_client,
+    see_their_own,
+    stores_and_renews,
+)
 from tests.server.bearers import OPENING, send
-from tests.server.conftest import WORDS_ONLY, HttpServer
+from tests.server.conftest import WORDS_ONLY, HttpServer, free_port
 
 pytestmark = pytest.mark.skipif(bool(missing(PROVIDER)), reason=missing(PROVIDER))
 
@@ -35,11 +44,6 @@ def issuing(port: int, resource: str) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.kill()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -70,19 +74,7 @@ def who(name: str) -> Browser:
 
 
 def test_two_users_of_the_python_sdk_log_in_and_see_their_own(server: HttpServer, issuer: str) -> None:
-    async def run() -> None:
-        async with (
-            python_client(f"{server.origin}/mcp", who("anna"), Keychain()) as anna,
-            python_client(f"{server.origin}/mcp", who("bob"), Keychain()) as bob,
-        ):
-            kept = await anna.call_tool("commit_memory", {"memory_content": "Anna plays the cello 大提琴"})
-            uri = kept.structured_content["results"][0]["uri"]
-            assert uri.startswith(f"viking://user/{space_of(issuer, 'anna')}/")
-            assert (await anna.call_tool("find", {"query": "cello"})).structured_content["total"] == 1
-            assert (await bob.call_tool("find", {"query": "cello"})).structured_content["total"] == 0
-            assert (await bob.call_tool("read", {"uri": uri})).is_error
-
-    anyio.run(run)
+    anyio.run(see_their_own, f"{server.origin}/mcp", who("anna"), who("bob"), space_of(issuer, "anna"))
 
 
 def test_a_client_goes_on_after_the_issuer_changed_its_key(server: HttpServer, ports: tuple[int, int]) -> None:
@@ -117,8 +109,4 @@ def test_people_sign_in_on_the_page_and_out_again(server: HttpServer, issuer: st
 @pytest.mark.skipif(bool(missing(TYPESCRIPT)), reason=missing(TYPESCRIPT))
 def test_the_typescript_sdk_logs_in_and_renews_its_token(server: HttpServer, issuer: str) -> None:
     assert issuer
-    said = typescript_client(f"{server.origin}/mcp", who("clara"), "Clara keeps a heron 苍鹭", "heron")
-    assert said["total"] == 1
-    assert "苍鹭" in said["text"]
-    assert said["refreshed"]
-    assert set(said["scope"].split()) == {"memory:read", "memory:write"}
+    stores_and_renews(f"{server.origin}/mcp", who("clara"))

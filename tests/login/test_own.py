@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,9 +12,9 @@ import httpx2
 import pytest
 
 from tests.conformance.run import SUITE, node
-from tests.login.people import TYPESCRIPT, Browser, Keychain, missing, python_client, typescript_client
+from tests.login.people import TYPESCRIPT, Browser, Keychain, missing, python_client, see_their_own, stores_and_renews
 from tests.server.bearers import issue
-from tests.server.conftest import WORDS_ONLY, HttpServer
+from tests.server.conftest import WORDS_ONLY, HttpServer, free_port
 
 CONFORMANCE = Path(sys.prefix) / "conformance" / SUITE
 
@@ -42,19 +41,7 @@ def inn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inn]:
 
 
 def test_two_users_of_the_python_sdk_log_in_and_see_their_own(inn: Inn) -> None:
-    async def run() -> None:
-        async with (
-            python_client(inn.url, inn.who("anna"), Keychain()) as anna,
-            python_client(inn.url, inn.who("bob"), Keychain()) as bob,
-        ):
-            kept = await anna.call_tool("commit_memory", {"memory_content": "Anna plays the cello 大提琴"})
-            uri = kept.structured_content["results"][0]["uri"]
-            assert uri.startswith("viking://user/anna/")
-            assert (await anna.call_tool("find", {"query": "cello"})).structured_content["total"] == 1
-            assert (await bob.call_tool("find", {"query": "cello"})).structured_content["total"] == 0
-            assert (await bob.call_tool("read", {"uri": uri})).is_error
-
-    anyio.run(run)
+    anyio.run(see_their_own, inn.url, inn.who("anna"), inn.who("bob"), "anna")
 
 
 def test_a_client_that_kept_its_login_needs_no_browser_again(inn: Inn) -> None:
@@ -74,14 +61,11 @@ def test_a_client_that_lacks_a_scope_logs_in_for_it(inn: Inn) -> None:
     keychain, browser = Keychain(), inn.who("bob")
 
     async def run() -> None:
-        async with python_client(inn.url, browser, keychain) as client:
+        async with python_client(inn.url, browser, keychain):
             assert keychain.tokens is not None
             before = len(browser.pages)
             narrow = await _narrowed(inn, keychain)
-            client_tokens = keychain.tokens.model_copy(update={"access_token": narrow})
-            keychain.tokens = client_tokens
-            assert before > 0
-            assert client is not None
+            keychain.tokens = keychain.tokens.model_copy(update={"access_token": narrow})
         async with python_client(inn.url, browser, keychain) as client:
             stored = await client.call_tool("commit_memory", {"memory_content": "Bob bakes rye bread"})
             assert not stored.is_error
@@ -109,8 +93,7 @@ async def _narrowed(inn: Inn, keychain: Keychain) -> str:
 
 @pytest.mark.skipif(not CONFORMANCE.exists(), reason=f"not installed: {CONFORMANCE}; .ci/run installs it")
 def test_the_protocols_own_checks_of_authorization_servers_pass(inn: Inn) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     callback = f"http://127.0.0.1:{port}/callback"
     known = httpx2.post(f"{inn.server.origin}/register", json={"redirect_uris": [callback]}).json()["client_id"]
     command = [node(), str(CONFORMANCE), "authorization", "--url", inn.server.origin, "--port", str(port)]
@@ -131,8 +114,4 @@ def test_the_protocols_own_checks_of_authorization_servers_pass(inn: Inn) -> Non
 
 @pytest.mark.skipif(bool(missing(TYPESCRIPT)), reason=missing(TYPESCRIPT))
 def test_the_typescript_sdk_logs_in_and_renews_its_token(inn: Inn) -> None:
-    said = typescript_client(inn.url, inn.who("clara"), "Clara keeps a heron 苍鹭", "heron")
-    assert said["total"] == 1
-    assert "苍鹭" in said["text"]
-    assert said["refreshed"]
-    assert set(said["scope"].split()) == {"memory:read", "memory:write"}
+    stores_and_renews(inn.url, inn.who("clara"))

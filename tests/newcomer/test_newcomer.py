@@ -13,7 +13,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import tomllib
 import urllib.error
 import urllib.request
@@ -27,13 +26,14 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from tests.waiting import PATIENCE_SECONDS, soon
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="the hosts' folders are prepared as on Linux"),
 ]
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 60
 JSON = '{\n  // 我的设置\n  "theme": "dark",\n  "mcpServers": {\n    "other": {"command": "x"},\n  },\n}\n'
 TOML = '# 我的\nmodel = "m"\n\n[mcp_servers.other]\ncommand = "x"\n'
 RULES = "# Mine\r\n\r\nAlways answer in 中文.\r\n"
@@ -242,10 +242,7 @@ def test_hooks_of_a_session_bring_what_is_known_and_keep_what_was_said(newcomer:
     ended = {**event, "hook_event_name": "SessionEnd", "reason": "logout"}
     assert fire(newcomer, commands["SessionEnd"], ended) == ""
     options = ("--home", newcomer.home / "memories", "--set", "embedding.provider=none")
-    until = time.monotonic() + PATIENCE_SECONDS
-    while "阿强" not in newcomer.run("find", "lighthouse keeper", *options):
-        assert time.monotonic() < until
-        time.sleep(0.2)
+    assert soon(lambda: "阿强" in newcomer.run("find", "lighthouse keeper", *options))
 
 
 def test_rules_reach_every_host_that_has_a_file_for_them(newcomer: Newcomer) -> None:
@@ -280,12 +277,8 @@ def test_container_steps_serve_over_http_to_those_with_a_token(newcomer: Newcome
     )
     try:
         python = shutil.which("python3") or sys.executable
-        until = time.monotonic() + PATIENCE_SECONDS
-        while subprocess.run(
-            [python, *(word.replace("8848", port) for word in check[1:])], check=False, stderr=subprocess.DEVNULL
-        ).returncode:
-            assert time.monotonic() < until
-            time.sleep(0.1)
+        ask = [python, *(word.replace("8848", port) for word in check[1:])]
+        assert soon(lambda: subprocess.run(ask, check=False, stderr=subprocess.DEVNULL).returncode == 0)
         assert [status_of(port, ""), status_of(port, token)] == [401, 200]
     finally:
         server.terminate()

@@ -24,6 +24,8 @@ USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
 BEGIN = datetime(2024, 3, 5, 10, 0, tzinfo=UTC)
 
+NOTHING = {"reasoning": "nothing", "operations": {}}
+
 #: An answer: an object, raw text, a completion, a failure to throw in, or a function of the request.
 Answer = Mapping[str, Any] | str | Completion | ModelFailed | Callable[[LLMRequest], Any]
 

@@ -11,10 +11,9 @@ from memory_core.core.extract.dialogue import answer_text
 from memory_core.core.memory.operations import ReasoningAction
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook
-from tests.core.extract.stage import AGENT, USER, Stage, operations, reads, size, talk
+from tests.core.extract.stage import AGENT, NOTHING, USER, Stage, operations, reads, size, talk
 from tests.stores import added, by_hand, edit, edited_by_hand, write
 
-NOTHING = {"reasoning": "nothing", "operations": {}}
 TALK = talk("早上好", "Good morning.")
 
 

@@ -24,7 +24,7 @@ from tests.core.llm.stand_ins import (
     raw,
     reset,
 )
-from tests.stores import words_only
+from tests.stores import answer, words_only, write
 
 Provider = Literal["anthropic", "openai"]
 PROVIDERS: tuple[Provider, ...] = ("anthropic", "openai")
@@ -36,17 +36,7 @@ TALK = [
 ]
 LOG = "viking://session/default/s1/messages.jsonl"
 TEA = "viking://user/default/memories/preferences/茶.md"
-ANSWER = json.dumps(
-    {
-        "reasoning": "a preference",
-        "operations": {
-            "write_operations": [
-                {"memory_data": {"memory_type": "preferences", "fields": {"topic": "茶", "content": "只喝绿茶。"}}}
-            ]
-        },
-    },
-    ensure_ascii=False,
-)
+ANSWER = answer(write("preferences", topic="茶", content="只喝绿茶。"))
 
 
 def reply(provider: Provider, text: str, stop: str = "") -> Reply:

@@ -20,7 +20,8 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadReq
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, as_json
 from memory_core.core.progress import listening
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import added, edit, handed_in, trailer, words_only, write
+from tests.stores import added, answer, edit, handed_in, trailer, words_only, write
+from tests.stores import scripted as opened
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
@@ -48,22 +49,8 @@ CALLS: list[dict[str, Any]] = [
 ]
 
 
-def answer(*writes: dict[str, Any], reasoning: str = "worth keeping", **operations: Any) -> str:
-    return json.dumps(
-        {"reasoning": reasoning, "operations": {"write_operations": list(writes), **operations}}, ensure_ascii=False
-    )
-
-
 NOTHING = answer(reasoning="nothing")
 TEA_ANSWER = answer(write("preferences", topic="Tea", content="Drinks only green tea."))
-
-
-@contextmanager
-def opened(home: Path, answers: Sequence[Scripted] | None, **settings: Any) -> Iterator[tuple[Runebook, ScriptedLLM]]:
-    llm = ScriptedLLM(answers or ())
-    config = words_only(home, **settings)
-    with open_memory(config, llm=None if answers is None else llm) as memory:
-        yield memory, llm
 
 
 def created(receipt: CommitReceipt) -> set[str]:

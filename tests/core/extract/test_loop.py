@@ -11,14 +11,13 @@ from memory_core.core.extract.prompts import Conversation
 from memory_core.core.memory.requests import ReadRequest
 from memory_core.core.memory.results import Action, Status
 from memory_core.runebook import Runebook
-from tests.core.extract.stage import AGENT, USER, Stage, cut, operations, reads, talk
-from tests.stores import added, edit, handed_in, write
+from tests.core.extract.stage import AGENT, NOTHING, USER, Stage, cut, operations, reads, talk
+from tests.stores import added, body, edit, handed_in, write
 
 COFFEE = f"{USER}/preferences/Coffee.md"
 FAR = f"{USER}/facts/Boiler.md"
 SOY = "<<<<<<< SEARCH\noat milk\n=======\nsoy milk\n>>>>>>> REPLACE"
 TALK = talk("I take soy milk in my coffee now.", "Noted.", "我最近改喝豆奶了。", "好的。", language="English")
-NOTHING = {"reasoning": "only small talk", "operations": {}}
 
 
 @pytest.fixture
@@ -34,10 +33,6 @@ def far(memory: Runebook) -> str:
     added(memory, "facts", "Serviced by Hartley in spring.", topic="Boiler")
     memory.indexer.follow()
     return FAR
-
-
-def body(memory: Runebook, uri: str) -> str:
-    return memory.read(ReadRequest(uri)).content.partition("\n\n<!--")[0]
 
 
 def test_operations_in_the_first_answer_cost_one_request(stage: Stage, coffee: str) -> None:
@@ -352,16 +347,6 @@ def test_there_are_never_more_requests_than_rounds_and_two(
     stage.drive(stage.loop.extract(TALK, stage.view), always=worst)
     assert asked <= rounds + 2
     assert len(stage.requests) == asked
-
-
-def test_a_file_that_changed_while_the_model_thought_is_shown_again(stage: Stage, coffee: str) -> None:
-    def meanwhile(_request: Any) -> Any:
-        handed_in(stage.memory, edit=[edit(coffee, content="Espresso, 不加奶。")])
-        return operations(edits=[edit(coffee, content=SOY)])
-
-    outcome = stage.extract(TALK, meanwhile, operations(edits=[edit(coffee, content="Espresso with soy milk.")]))
-    assert "Espresso, 不加奶。" in stage.said()
-    assert stage.commit(outcome).status is Status.COMMITTED
 
 
 def test_operations_on_foreign_places_are_refused_like_absent_ones_and_show_nothing(stage: Stage) -> None:

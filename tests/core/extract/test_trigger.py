@@ -9,19 +9,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from memory_core.core.config import ExtractionConfig
-from memory_core.core.errors import ModelUnavailable
-from memory_core.core.extract.loop import MemoryReActOrchestrator
-from memory_core.core.extract.prompts import Conversation
-from memory_core.core.extract.store_view import StoreView
 from memory_core.core.llm.client import Scripted, ScriptedLLM
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
-from memory_core.runebook import Runebook, open_memory
-from tests.stores import words_only
+from memory_core.runebook import Runebook
+from tests.stores import scripted
 
 NOW = datetime(2026, 5, 2, 10, 0, tzinfo=UTC)
 NOTHING = json.dumps({"reasoning": "nothing", "operations": {}})
@@ -29,10 +23,8 @@ NOTHING = json.dumps({"reasoning": "nothing", "operations": {}})
 
 @contextmanager
 def opened(home: Path, answers: Sequence[Scripted] | None, **extraction: Any) -> Iterator[tuple[Runebook, ScriptedLLM]]:
-    llm = ScriptedLLM(answers or ())
-    config = words_only(home, extraction=ExtractionConfig(**extraction))
-    with open_memory(config, llm=None if answers is None else llm) as memory:
-        yield memory, llm
+    with scripted(home, answers, extraction=ExtractionConfig(**extraction)) as opened_store:
+        yield opened_store
 
 
 def say(memory: Runebook, number: int, session: str = "s1", minutes: float = 0.0) -> CommitReceipt:
@@ -48,16 +40,8 @@ def told(receipt: CommitReceipt) -> str:
 
 
 def test_forty_exchanges_one_by_one_cost_at_most_eight_calls_and_each_message_is_extracted_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, read: list[str]
 ) -> None:
-    read: list[str] = []
-    extract = MemoryReActOrchestrator.extract
-
-    def noted(self: MemoryReActOrchestrator, conversation: Conversation, view: StoreView) -> Any:
-        read.extend(message.text for message in conversation.messages)
-        return extract(self, conversation, view)
-
-    monkeypatch.setattr(MemoryReActOrchestrator, "extract", noted)
     with opened(tmp_path, [NOTHING] * 40) as (memory, llm):
         for number in range(40):
             say(memory, number, minutes=number)
@@ -79,13 +63,6 @@ def test_the_first_commit_is_extracted_at_once_and_later_ones_say_what_they_wait
         assert len(llm.requests) == 1
         assert say(memory, 3).status is Status.COMMITTED
         assert len(llm.requests) == 2
-
-
-def test_zero_exchanges_never_wait(tmp_path: Path) -> None:
-    with opened(tmp_path, [NOTHING] * 3, every_exchanges=0) as (memory, llm):
-        for number in range(3):
-            say(memory, number)
-        assert len(llm.requests) == 3
 
 
 def test_an_idle_session_is_taken_up_by_a_later_commit_of_another(tmp_path: Path) -> None:
@@ -137,15 +114,6 @@ def test_with_heat_only_promotion_or_a_request_extracts(tmp_path: Path) -> None:
         assert llm.requests == []
         list(memory.extract_waiting("s1"))
         assert len(llm.requests) == 1
-
-
-def test_a_failed_extraction_is_tried_again_with_the_next_commit_of_any_session(tmp_path: Path) -> None:
-    down = ModelUnavailable("the model is overloaded.", hint="Wait.")
-    with opened(tmp_path, [down, NOTHING, NOTHING]) as (memory, _):
-        say(memory, 0)
-        assert [row.attempts for row in memory.extractor.waiting()] == [1]
-        say(memory, 0, "s2")
-        assert memory.extractor.waiting() == []
 
 
 def test_without_a_model_a_brief_is_offered_first_and_then_once_ten_exchanges_wait(tmp_path: Path) -> None:

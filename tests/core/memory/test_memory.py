@@ -52,6 +52,7 @@ TRAILERS = st.dictionaries(BODIES, VALUES, max_size=5)
 @example("\n", {"a": "-->"})
 @example("text\r\n", {"a": "<!-- MEMORY_FIELDS\n{}\n-->"})
 @example(f"quoted:\n\n{TRAILER}\n", {"memory_type": "notes"})
+@example(TRAILER, {"memory_type": "notes", "topic": TRAILER})
 def test_written_file_reads_back_and_writes_back_the_same(body: str, trailer: dict[str, Any]) -> None:
     text = join(body, trailer)
     read = split(text)

@@ -115,9 +115,9 @@ def test_a_disabled_type_takes_no_new_memories_but_its_files_keep_their_type(tmp
         ("", None, None),
     ],
 )
-def test_a_files_type_is_its_trailers_else_its_directorys(path: str, named: str | None, expected: str | None) -> None:
-    registry = MemoryTypeRegistry()
-    registry.load_from_dir(builtin_schema_dir())
+def test_a_files_type_is_its_trailers_else_its_directorys(
+    registry: MemoryTypeRegistry, path: str, named: str | None, expected: str | None
+) -> None:
     found = registry.type_at(MemoryUri.parse(f"viking://{path}"), named)
     assert (None if found is None else found.name) == expected
 
@@ -318,9 +318,7 @@ def test_categories_of_other_systems_name_our_types(category: str, expected: str
     assert resolve_category(category) == expected
 
 
-def test_every_builtin_name_is_a_category_and_every_category_a_builtin_type() -> None:
-    registry = MemoryTypeRegistry()
-    registry.load_from_dir(builtin_schema_dir())
+def test_every_builtin_name_is_a_category_and_every_category_a_builtin_type(registry: MemoryTypeRegistry) -> None:
     assert [resolve_category(name) for name in names(registry)] == names(registry)
 
 

@@ -16,7 +16,6 @@ from memory_core.core.memory.message import (
     ToolCall,
     ToolResult,
     dump_lines,
-    from_record,
     moment,
     parse_lines,
     search_text,
@@ -365,11 +364,6 @@ def test_any_json_is_read_or_refused_and_what_is_read_can_be_stored(raw: list[An
 
 
 # --- records and lines
-
-
-@given(MESSAGES)
-def test_record_and_message_are_inverse(message: Message) -> None:
-    assert from_record(json.loads(json.dumps(to_record(message)))) == message
 
 
 @given(st.lists(MESSAGES, max_size=4))

@@ -5,64 +5,14 @@ from __future__ import annotations
 import pytest
 
 from memory_core.core.errors import RunebookError
-from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry, builtin_schema_dir
+from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.names import render
 from memory_core.core.memory.uri import MemoryUri
 
-USER = "viking://user/{user_space}/memories"
-AGENT = "viking://agent/{agent_space}/memories"
-
-#: type -> (directory, file name template, "field[:type]=merge_op …"); type string unless given.
-MISSION: dict[str, tuple[str, str, str]] = {
-    "profile": (USER, "profile.md", "content=patch"),
-    "preferences": (f"{USER}/preferences", "{topic}.md", "topic=immutable content=patch"),
-    "entities": (
-        f"{USER}/entities",
-        "{entity_name}.md",
-        "entity_name=immutable entity_type=patch content=patch",
-    ),
-    "events": (
-        f"{USER}/events",
-        "{event_time}_{event_name}.md",
-        "event_name=immutable event_time=immutable content=patch",
-    ),
-    "cases": (
-        f"{AGENT}/cases",
-        "{case_name}.md",
-        "case_name=immutable problem=patch solution=patch content=patch",
-    ),
-    "patterns": (
-        f"{AGENT}/patterns",
-        "{pattern_name}.md",
-        "pattern_name=immutable pattern_type=patch content=patch",
-    ),
-    "tools": (
-        f"{AGENT}/tools",
-        "{tool_name}.md",
-        "tool_name=immutable static_desc=patch total_calls:int64=sum success_count:int64=sum "
-        "fail_count:int64=sum total_time_ms:int64=sum total_tokens:int64=sum success_rate:float32=avg "
-        "avg_time:float32=avg avg_tokens:float32=avg best_for=patch optimal_params=patch "
-        "common_failures=patch recommendation=patch guidelines=patch",
-    ),
-    "skills": (
-        f"{AGENT}/skills",
-        "{skill_name}.md",
-        "skill_name=immutable total_executions:int64=sum success_count:int64=sum fail_count:int64=sum "
-        "success_rate:float32=avg best_for=patch recommended_flow=patch key_dependencies=patch "
-        "common_failures=patch recommendation=patch guidelines=patch",
-    ),
-}
-OURS: dict[str, tuple[str, str, str]] = {
-    "facts": (f"{USER}/facts", "{topic}.md", "topic=immutable content=patch"),
-    "tasks": (
-        f"{USER}/tasks",
-        "{title}.md",
-        "title=immutable state=replace due_date=replace content=patch",
-    ),
-    "reflections": (f"{USER}/reflections", "{topic}.md", "topic=immutable content=patch"),
-    "assistant_knowledge": (f"{AGENT}/assistant_knowledge", "{topic}.md", "topic=immutable content=patch"),
-    "notes": (f"{USER}/notes", "{title}.md", "title=immutable content=patch"),
-}
+NAMES = (
+    *("assistant_knowledge", "cases", "entities", "events", "facts", "notes", "patterns", "preferences", "profile"),
+    *("reflections", "skills", "tasks", "tools"),
+)
 TOOL_LABELS = """\
 Tool: {tool_name}
 
@@ -93,31 +43,8 @@ Based on {total_executions} historical executions:
 {guidelines}"""
 
 
-@pytest.fixture(scope="module")
-def registry() -> MemoryTypeRegistry:
-    loaded = MemoryTypeRegistry()
-    assert loaded.load_from_dir(builtin_schema_dir()) == []
-    return loaded
-
-
-def declared(memory_type: MemoryType) -> str:
-    return " ".join(
-        f"{field.name}{'' if field.type == 'string' else f':{field.type}'}={field.merge_op}"
-        for field in memory_type.fields
-    )
-
-
 def test_exactly_the_missions_eight_types_and_our_five_are_built_in(registry: MemoryTypeRegistry) -> None:
-    assert [memory_type.name for memory_type in registry.list_all()] == sorted(MISSION | OURS)
-
-
-@pytest.mark.parametrize("name", MISSION | OURS)
-def test_type_has_exactly_its_fields_types_merge_ops_and_place(registry: MemoryTypeRegistry, name: str) -> None:
-    memory_type = registry.get(name)
-    directory, filename_template, fields = (MISSION | OURS)[name]
-    assert memory_type.directory == directory
-    assert memory_type.filename_template == filename_template
-    assert declared(memory_type) == fields
+    assert [memory_type.name for memory_type in registry.list_all()] == list(NAMES)
 
 
 def test_only_tools_and_skills_are_rendered_and_keep_the_missions_labels(
@@ -135,7 +62,7 @@ def test_the_success_rate_of_a_skill_is_a_share_of_its_executions(registry: Memo
     assert (skill_rate.avg.scale, skill_rate.format) == (100.0, "{:.1f}%")
 
 
-@pytest.mark.parametrize("name", MISSION | OURS)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_type_and_field_tells_a_model_what_it_is_for(registry: MemoryTypeRegistry, name: str) -> None:
     memory_type = registry.get(name)
     assert "English or Chinese" in memory_type.description
@@ -151,7 +78,7 @@ def test_guidelines_name_the_three_english_headings(registry: MemoryTypeRegistry
         assert all(h in guidelines.description for h in ('"## Guidelines"', '"### Good Cases"', '"### Bad Cases"'))
 
 
-@pytest.mark.parametrize("name", MISSION | OURS)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("value", ["Python code style", "支付系统", "乱码 → UTF-8", 'a/b: "c"?'])
 def test_file_names_of_english_and_chinese_keys_keep_their_meaning_and_fit_a_uri(
     registry: MemoryTypeRegistry, name: str, value: str
@@ -164,7 +91,7 @@ def test_file_names_of_english_and_chinese_keys_keep_their_meaning_and_fit_a_uri
         assert rendered == "_".join([value] * len(memory_type.key_fields)) + ".md"
 
 
-@pytest.mark.parametrize("name", MISSION | OURS)
+@pytest.mark.parametrize("name", NAMES)
 def test_keys_never_change_and_no_two_types_share_a_directory(registry: MemoryTypeRegistry, name: str) -> None:
     memory_type = registry.get(name)
     keys = [memory_type.field(key) for key in memory_type.key_fields]

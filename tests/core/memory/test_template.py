@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from memory_core.core.memory.memory_type import (
     MemoryField,
     MemoryType,
     MemoryTypeRegistry,
-    builtin_schema_dir,
 )
 from memory_core.core.memory.template import render
 from memory_core.core.record import RecordInvalid
@@ -35,9 +33,7 @@ def kind(template: str | None, *fields: dict[str, Any]) -> MemoryType:
 
 
 @pytest.fixture(scope="module")
-def tools() -> MemoryType:
-    registry = MemoryTypeRegistry()
-    assert registry.load_from_dir(Path(builtin_schema_dir())) == []
+def tools(registry: MemoryTypeRegistry) -> MemoryType:
     return registry.get("tools")
 
 

@@ -6,7 +6,7 @@ import unicodedata
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memory_core.core.errors import InvalidUri
@@ -42,12 +42,14 @@ def is_safe(part: str) -> bool:
     )
 
 
-@given(HOSTILE)
+@given(HOSTILE | st.text(st.sampled_from("./\\%2eEfF5cC．／‥:~ \x00aA"), max_size=40))
+@example("../../../etc/passwd")
 @example("user/../../etc/passwd")
 @example("user/default/%2e%2e/%2e%2e/x")
 @example("user/default/．．/x")
 @example("user/default/‥/x")
 @example("session/x/..%5c..")
+@settings(max_examples=300)
 def test_hostile_uri_is_refused_or_harmless(path: str) -> None:
     for text in (path, SCHEME + path, SCHEME + "user/" + path, SCHEME + "user/default/memories/" + path):
         try:

@@ -22,13 +22,9 @@ from tests.features.imports import foreign
 from tests.features.imports.foreign import brought, write, write_lines
 from tests.features.moving import opened
 from tests.kept import kept_files
-from tests.stores import busy
+from tests.stores import busy, log_of
 
 SESSION = "claude-code-0a6afc57-2f31-4cb4-8ff0-01247f50c64c"
-
-
-def log_of(session_id: str) -> MemoryUri:
-    return MemoryUri.parse(f"viking://session/default/{session_id}/messages.jsonl")
 
 
 def messages(memory: Runebook, session_id: str) -> list[Message]:

@@ -14,14 +14,14 @@ import pytest
 
 from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.core.memory.results import Action, as_json
-from memory_core.features.imports import chatgpt, import_run, markdown, sources
+from memory_core.features.imports import import_run, markdown, sources
 from memory_core.features.imports.sources import elements, lines, open_source
 from memory_core.runebook import Runebook
 from tests.features.imports import foreign
 from tests.features.imports.foreign import brought, write, write_lines
 from tests.features.moving import opened
-from tests.fork_server import starter
 from tests.kept import kept_files
+from tests.killing import killed
 from tests.stores import edited
 
 ROOT = Path(__file__).parents[3]
@@ -154,15 +154,20 @@ def test_a_json_file_that_is_read_whole_is_no_larger_than_an_element(
 
 
 @pytest.mark.parametrize("folder", ["/home/anna/" + "x" * 5_000, "/home/anna/a\0b"])
-def test_a_folder_whose_name_no_system_takes_is_one_of_another_machine(folder: str) -> None:
-    import_run._project(folder)
+def test_a_folder_whose_name_no_system_takes_is_one_of_another_machine(
+    memory: Runebook, tmp_path: Path, folder: str
+) -> None:
+    message = {"role": "user", "content": "我们去大阪。"}
+    line = {"type": "user", "uuid": "u1", "parentUuid": None, "sessionId": "s", "cwd": folder, "message": message}
+    assert brought(memory, write_lines(tmp_path / "t.jsonl", [line])).total(Action.CREATED) > 0
 
 
-def test_a_large_conversation_of_chatgpt_is_read_once() -> None:
+def test_a_large_conversation_of_chatgpt_is_read_once(memory: Runebook, tmp_path: Path) -> None:
     nodes = {f"a{n}": {"message": {"a": 1}, "parent": f"a{n - 1}"} for n in range(16_000)}
     told = {"conversation_id": "c", "mapping": nodes, "current_node": "a15999"}
+    path = write(tmp_path / "conversations.json", [told])
     started = time.process_time()
-    list(chatgpt._conversation("c", "a.json", sources.Record(told)))
+    assert brought(memory, path, dry_run=True).skipped["messages of no known author"] == len(nodes)
     assert time.process_time() - started < 3
 
 
@@ -278,21 +283,11 @@ def test_an_entry_of_a_day_and_a_summary_over_the_limit_are_left_out_and_named(t
     assert "rolling_summary" not in done.counts
 
 
-_KILLED = """
-import os, signal, sys
-from pathlib import Path
-from memory_core.features.imports import import_run as run
-from memory_core.runebook import open_memory
+_IMPORT = """
+from memory_core.features.imports import import_run
 from tests.features.imports.foreign import brought
-from tests.stores import words_only
-run._BATCH_ITEMS = 3
-seen = []
-def step(name):
-    seen.append(name)
-    if seen.count(sys.argv[3]) == int(sys.argv[4]):
-        os.kill(os.getpid(), signal.SIGKILL)
-with open_memory(words_only(Path(sys.argv[1])), step=step) as memory:
-    brought(memory, Path(sys.argv[2]))
+import_run._BATCH_ITEMS = 3
+brought(memory, Path(given[0]))
 """
 
 
@@ -305,10 +300,10 @@ def test_an_import_killed_in_the_middle_is_completed_by_the_next_and_nothing_com
     write(folder / "memory.json", {"version": 2, "rolling_summary": "总结", "memories": facts})
     monkeypatch.setattr(import_run, "_BATCH_ITEMS", 3)
     with opened(tmp_path / "whole") as memory:
-        brought(memory, folder)
+        assert brought(memory, folder).counts["facts"][Action.CREATED] == len(facts)
     home = tmp_path / "home"
-    killed = starter().run(_KILLED, home, folder, step, times)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    stopped = killed(home, step, times, _IMPORT, folder)
+    assert stopped.returncode == -signal.SIGKILL, stopped.stderr.decode()
     with opened(home) as memory:
         done = brought(memory, folder)
         assert done.changed
@@ -350,15 +345,3 @@ def test_two_items_of_one_name_in_one_file_are_both_kept(memory: Runebook, tmp_p
         "user/default/memories/facts/Server A has memory (2).md",
         "user/default/memories/facts/Server A has memory.md",
     ]
-
-
-def test_a_graph_with_many_lines_is_several_commits(
-    memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(import_run, "_BATCH_ITEMS", 10)
-    people = [
-        {"type": "entity", "name": f"人 {n}", "entityType": "person", "observations": [f"{n}"]} for n in range(25)
-    ]
-    done = brought(memory, write_lines(tmp_path / "memory.jsonl", people))
-    assert done.counts["entities"][Action.CREATED] == 25
-    assert len(done.commits) == 3

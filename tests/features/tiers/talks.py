@@ -9,10 +9,10 @@ from typing import Any
 from memory_core.core.config import ExtractionConfig, TiersConfig
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import CommitReceipt
-from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.tiers.stored import StoredSegment, segments_in
 from memory_core.features.upkeep.passes import MAINTAIN, Done, MaintainRequest
 from memory_core.runebook import Runebook
+from tests.stores import log_of
 
 NOW = datetime(2026, 5, 2, 10, 0, tzinfo=UTC)
 TEMPLES = [
@@ -42,10 +42,6 @@ def spoken(*exchanges: tuple[str, str]) -> list[str]:
     return [said for pair in exchanges for said in pair]
 
 
-def log(session: str = "s1") -> MemoryUri:
-    return MemoryUri.parse(f"viking://session/default/{session}/messages.jsonl")
-
-
 def say(memory: Runebook, *exchanges: tuple[str, str], session: str = "s1", **more: Any) -> CommitReceipt:
     said = messages(*exchanges)
     receipt = memory.commit(CommitRequest(messages=said, **{"session_id": session, "now": NOW, **more}))
@@ -54,7 +50,7 @@ def say(memory: Runebook, *exchanges: tuple[str, str], session: str = "s1", **mo
 
 
 def segments(memory: Runebook, session: str = "s1", *, archived: bool = False) -> list[StoredSegment]:
-    found = segments_in(memory.store, log(session))
+    found = segments_in(memory.store, log_of(session))
     return list(found.archived if archived else found.used)
 
 

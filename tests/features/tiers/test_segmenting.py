@@ -65,14 +65,6 @@ def test_an_exchange_is_a_question_with_all_its_answers_and_between_people_a_tur
     assert exchange_spans(talk) == [(0, 2), (2, 5)]
 
 
-def test_only_what_is_over_the_capacity_overflows_and_the_oldest_first() -> None:
-    session = SessionLog(log(*TEMPLES, *PAYMENTS))
-    assert [exchange.first for exchange in overflowing(session, [], 4)] == []
-    assert [exchange.first for exchange in overflowing(session, [], 1)] == [0, 2, 4]
-    (earlier,) = sorted_in(log(*TEMPLES))
-    assert [exchange.first for exchange in overflowing(session, spans_of(earlier.exchanges), 1)] == [4]
-
-
 def test_exchanges_of_one_topic_join_and_other_topics_begin_segments_in_english_and_chinese() -> None:
     segments = sorted_in(log(*TEMPLES, *PAYMENTS, *CHINESE_TEMPLES, *CHINESE_PAYMENTS))
     assert [firsts(segment) for segment in segments] == [[0, 2], [4, 6], [8, 10], [12]]
@@ -174,19 +166,6 @@ def test_a_summary_that_a_person_wrote_stays_and_so_do_their_title_and_notes() -
     assert written.count("Remember the bus passes.") == 1
 
 
-def test_what_was_forgotten_leaves_the_keywords_and_the_summary() -> None:
-    secret = ("My safe code is 4711 and the temple safe is green.", "The temple safe code is noted.")
-    segments = sorted_in(log(TEMPLES[0], secret, *PAYMENTS))
-    text = without_lines(log(TEMPLES[0], secret, *PAYMENTS), {2, 3})
-    sorting = Sorting(SessionLog(text), {str(at): each for at, each in enumerate(segments)}, SortingRules(), "s1", NOW)
-    sorting.mend()
-    mended = [segment for _, segment in sorting.result()]
-    assert len(mended) == 1
-    files = "".join(dump_segment(segment) for segment in mended if segment is not None)
-    assert "4711" not in files
-    assert "safe" not in files
-
-
 def test_what_was_forgotten_leaves_the_chain_and_nothing_is_linked_with_it() -> None:
     secret = (
         "Is the safe code 4711 of the quiet temple garden in Kyoto secret?",
@@ -237,20 +216,6 @@ def test_of_a_damaged_file_the_exchanges_are_read_as_far_as_it_tells() -> None:
     body = text.partition("<!-- MEMORY_FIELDS")[0]
     assert [(exchange.first, exchange.last) for exchange in readable_exchanges(body)] == [(0, 1), (2, 3)]
     assert readable_exchanges("# Notes of mine\n\n- bread\n") == ()
-
-
-def test_numbers_beyond_reason_are_cut_or_passed_over() -> None:
-    (segment,) = sorted_in(log(TEMPLES[0]))
-    text = dump_segment(segment)
-    huge = "1" + "0" * 400
-    read = parse_segment(text.replace('"interactions": 1', f'"interactions": {huge}'))
-    assert read is not None
-    assert 1 < read.interactions < 10**12
-    read = parse_segment(
-        text.replace('"last": 1', f'"last": {huge}').replace('"chains": {', f'"chains": {{"{huge}": "x"')
-    )
-    assert read is not None
-    assert (read.exchanges, dict(read.chains)) == ((), {})
 
 
 def test_what_lies_between_the_exchanges_of_segments_overflows_whatever_stays_at_the_end() -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,9 +11,8 @@ import pytest
 
 from memory_core.core.config import RetrieveConfig, TiersConfig
 from memory_core.core.errors import StoreBusy
-from memory_core.core.llm.client import ScriptedLLM
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, RetrieveRequest
-from memory_core.core.memory.results import Action, CommitReceipt
+from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt
 from memory_core.core.store.local import Store
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
@@ -27,14 +23,13 @@ from memory_core.features.tiers.promotion import Promoter
 from memory_core.features.tiers.stored import SEGMENT, heats
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
-from memory_core.runebook import Runebook, open_memory
+from memory_core.runebook import Runebook
 from tests.features.tiers.talks import (
     NOTHING,
     NOW,
     PAYMENTS,
     TEMPLES,
     firsts,
-    log,
     maintain,
     messages,
     say,
@@ -42,46 +37,12 @@ from tests.features.tiers.talks import (
     small,
     spoken,
 )
-from tests.stores import words_only
+from tests.killing import Killer
+from tests.stores import answer, log_of, scripted, write
+from tests.waiting import at_once
 
-LOG = log()
-FACT = json.dumps(
-    {
-        "reasoning": "a plan",
-        "operations": {
-            "write_operations": [
-                {"memory_data": {"memory_type": "facts", "fields": {"content": "The user plans a trip to Kyoto."}}}
-            ]
-        },
-    }
-)
-
-
-class Killed(BaseException):
-    """The process died here."""
-
-
-class Killer:
-    """Dies at the nth time that a commit reaches a step, once it is armed."""
-
-    def __init__(self) -> None:
-        self.step, self.left = "", 0
-
-    def __call__(self, name: str) -> None:
-        if name == self.step:
-            self.left -= 1
-            if self.left == 0:
-                raise Killed(name)
-
-
-@contextmanager
-def opened(
-    home: Path, answers: Sequence[str] | None = None, killer: Killer | None = None, **settings: Any
-) -> Iterator[tuple[Runebook, ScriptedLLM]]:
-    llm = ScriptedLLM(answers or ())
-    config = words_only(home, **settings)
-    with open_memory(config, llm=None if answers is None else llm, step=killer or (lambda _name: None)) as memory:
-        yield memory, llm
+LOG = log_of()
+FACT = answer(write("facts", content="The user plans a trip to Kyoto."), reasoning="a plan")
 
 
 def kinds(memory: Runebook) -> list[str]:
@@ -89,7 +50,7 @@ def kinds(memory: Runebook) -> list[str]:
 
 
 def test_what_overflows_joins_segments_in_one_commit_and_nothing_happens_before(tmp_path: Path) -> None:
-    with opened(tmp_path, tiers=TiersConfig(short_term_capacity=3, mid_term_similarity_threshold=0.4)) as (memory, _):
+    with scripted(tmp_path, tiers=TiersConfig(short_term_capacity=3, mid_term_similarity_threshold=0.4)) as (memory, _):
         say(memory, *TEMPLES)
         assert kinds(memory) == ["messages"]
         say(memory, *PAYMENTS)
@@ -101,7 +62,7 @@ def test_what_overflows_joins_segments_in_one_commit_and_nothing_happens_before(
 
 
 def test_an_imported_conversation_is_sorted_whole_and_the_next_commit_goes_on(tmp_path: Path) -> None:
-    with opened(tmp_path, **small()) as (memory, _):
+    with scripted(tmp_path, **small()) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS)
         assert firsts(memory) == [[0, 2, 4], [6]]
         say(memory, ("Thanks a lot!", "You are welcome."))
@@ -112,7 +73,7 @@ def test_a_long_conversation_is_sorted_in_several_commits_and_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(overflow, "_EXCHANGES_AT_ONCE", 2)
-    with opened(tmp_path, **small()) as (memory, _):
+    with scripted(tmp_path, **small()) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS, ("Bye!", "Bye!"))
         assert firsts(memory) == [[0, 2, 4], [6, 8]]
         assert kinds(memory) == ["segment", "segment", "segment", "messages"]
@@ -121,34 +82,35 @@ def test_a_long_conversation_is_sorted_in_several_commits_and_whole(
 def test_a_conversation_that_grows_while_it_is_sorted_is_not_sorted_anew_while_others_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proposed, callers = overflow.Overflow._proposed, []
+    proposed, proposals = overflow.Overflow._proposed, []
 
     def growing(self: overflow.Overflow, *arguments: Any, **more: Any) -> Any:
-        callers.append(sys._getframe(1).f_code.co_name)
+        proposals.append(self)
         found = proposed(self, *arguments, **more)
-        if len(callers) == 1:
+        at_once(memory.store.commit, lambda _snapshot: ChangeSet((), ()))  # another thread gets the lock
+        if len(proposals) == 1:
             memory.commit(CommitRequest(messages=messages(("Bye!", "Bye!")), session_id="s1", now=NOW))
         return found
 
     monkeypatch.setattr(overflow.Overflow, "_proposed", growing)
-    with opened(tmp_path, **small()) as (memory, _):
+    with scripted(tmp_path, **small()) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS)
         memory.opened.background.finish()
         assert firsts(memory) == [[0, 2, 4], [6, 8]]
-        assert set(callers) == {"sort_once"}
+        assert len(proposals) > 1
 
 
 @pytest.mark.parametrize("step", ["planned", "acknowledged", "renamed"])
 def test_a_process_killed_while_it_sorts_leaves_all_or_nothing_and_the_next_one_goes_on(
     tmp_path: Path, step: str
 ) -> None:
-    killer = Killer()
-    with opened(tmp_path, killer=killer, **small()) as (memory, _):
+    killer = Killer(error=RuntimeError)
+    with scripted(tmp_path, step=killer, **small()) as (memory, _):
         say(memory, TEMPLES[0])
         killer.step, killer.left = step, 2  # of the messages, then of the segments
-        with pytest.raises(Killed):
+        with pytest.raises(RuntimeError):
             say(memory, *TEMPLES[1:], *PAYMENTS)
-    with opened(tmp_path, **small()) as (memory, _):
+    with scripted(tmp_path, **small()) as (memory, _):
         assert firsts(memory) == ([] if step == "planned" else [[0, 2, 4], [6]])
         maintain(memory, "segments")
         assert firsts(memory) == [[0, 2, 4], [6]]
@@ -156,7 +118,7 @@ def test_a_process_killed_while_it_sorts_leaves_all_or_nothing_and_the_next_one_
 
 
 def test_two_processes_sort_every_exchange_once(tmp_path: Path) -> None:
-    with opened(tmp_path, **small()) as (one, _), opened(tmp_path, **small()) as (other, _):
+    with scripted(tmp_path, **small()) as (one, _), scripted(tmp_path, **small()) as (other, _):
         for number, exchange in enumerate([*TEMPLES, *PAYMENTS] * 2):
             question, answer = exchange
             say((one, other)[number % 2], (f"{question} ({number})", answer))
@@ -166,7 +128,7 @@ def test_two_processes_sort_every_exchange_once(tmp_path: Path) -> None:
 
 
 def test_a_segment_is_as_private_as_its_messages(tmp_path: Path) -> None:
-    with opened(tmp_path, **small()) as (memory, _):
+    with scripted(tmp_path, **small()) as (memory, _):
         say(memory, *TEMPLES, project="acme", private=True)
         (stored,) = segments(memory)
         assert (stored.segment.project, stored.segment.private) == ("acme", True)
@@ -181,7 +143,7 @@ def test_a_segment_is_as_private_as_its_messages(tmp_path: Path) -> None:
 
 def test_what_is_forgotten_purged_or_undone_leaves_the_segments_too(tmp_path: Path) -> None:
     secret = ("The safe code of the temple office is 4711.", "Noted, the temple safe code.")
-    with opened(tmp_path, **small()) as (memory, _):
+    with scripted(tmp_path, **small()) as (memory, _):
         say(memory, *TEMPLES, secret, *PAYMENTS)
         assert any("4711" in memory.read(ReadRequest(str(each.uri))).content for each in segments(memory))
         lines = [f"{LOG}#6", f"{LOG}#7"]
@@ -206,7 +168,7 @@ def test_a_segment_whose_mending_found_the_store_busy_is_mended_after_the_next_c
             raise StoreBusy("another writer holds it.", hint="Try again.")
         return commit(self, *given, **more)
 
-    with opened(tmp_path, **small()) as (memory, _):
+    with scripted(tmp_path, **small()) as (memory, _):
         say(memory, *TEMPLES, secret, *PAYMENTS)
         with monkeypatch.context() as patched:
             patched.setattr(Store, "commit", busy)
@@ -218,7 +180,7 @@ def test_a_segment_whose_mending_found_the_store_busy_is_mended_after_the_next_c
 
 
 def test_retrieval_visits_a_segment_and_its_heat_is_the_formula(tmp_path: Path) -> None:
-    with opened(tmp_path, **small()) as (memory, _):
+    with scripted(tmp_path, **small()) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS)
         memory.find(FindRequest("Ryoanji temple", limit=1, now=NOW + timedelta(hours=1)))
         memory.store.usage.flush()
@@ -231,7 +193,7 @@ def test_retrieval_visits_a_segment_and_its_heat_is_the_formula(tmp_path: Path) 
 
 def test_a_hot_segment_is_promoted_once_cooled_and_never_extracted_again(tmp_path: Path, read: list[str]) -> None:
     settings = small(mid_term_heat_threshold=3.5)
-    with opened(tmp_path, [FACT, NOTHING], **settings) as (memory, llm):
+    with scripted(tmp_path, [FACT, NOTHING], **settings) as (memory, llm):
         receipt = say(memory, *TEMPLES, *PAYMENTS)
         assert read == spoken(*TEMPLES)
         assert [result.action for result in receipt.results if result.op == "segment"] == [Action.UPDATED]
@@ -248,7 +210,7 @@ def test_a_hot_segment_is_promoted_once_cooled_and_never_extracted_again(tmp_pat
 
 def test_a_retrieval_makes_hot_what_exchanges_alone_did_not(tmp_path: Path, read: list[str]) -> None:
     settings = small(mid_term_heat_threshold=4.5)
-    with opened(tmp_path, [NOTHING], **settings) as (memory, _):
+    with scripted(tmp_path, [NOTHING], **settings) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS)
         assert read == []
         memory.find(FindRequest("Kyoto temple gardens", now=NOW))
@@ -266,7 +228,7 @@ def test_a_retrieval_makes_hot_what_exchanges_alone_did_not(tmp_path: Path, read
 
 def test_promoted_exchanges_in_the_middle_are_passed_over_by_the_queue(tmp_path: Path, read: list[str]) -> None:
     settings = small(mid_term_heat_threshold=3.5)
-    with opened(tmp_path, [NOTHING] * 4, **settings) as (memory, _):
+    with scripted(tmp_path, [NOTHING] * 4, **settings) as (memory, _):
         say(memory, PAYMENTS[0], *TEMPLES, PAYMENTS[1])
         assert read == spoken(*TEMPLES)
         (row,) = memory.extractor.waiting()
@@ -283,16 +245,16 @@ def test_a_process_killed_while_it_promotes_extracts_no_exchange_twice(
     tmp_path: Path, step: str, read: list[str]
 ) -> None:
     settings = small(mid_term_heat_threshold=3.5)
-    killer = Killer()
-    with opened(tmp_path, killer=killer, **settings) as (memory, _):
+    killer = Killer(error=RuntimeError)
+    with scripted(tmp_path, step=killer, **settings) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS)
-    with opened(tmp_path, [FACT], killer=killer, **settings) as (memory, _):
+    with scripted(tmp_path, [FACT], step=killer, **settings) as (memory, _):
         # The loop tries its operations out first, which plans, too.
         killer.step, killer.left = step, 2 if step == "planned" else 1
-        with pytest.raises(Killed):
+        with pytest.raises(RuntimeError):
             maintain(memory, "promotion")
     done = step != "planned"
-    with opened(tmp_path, [FACT], **settings) as (memory, _):
+    with scripted(tmp_path, [FACT], **settings) as (memory, _):
         facts = memory.find(FindRequest("trip to Kyoto", filter={"memory_type": "facts"})).total
         marked = [exchange.analysed for exchange in segments(memory)[0].segment.exchanges]
         assert (facts, marked) == ((1, [True] * 3) if done else (0, [False] * 3))
@@ -303,7 +265,7 @@ def test_a_process_killed_while_it_promotes_extracts_no_exchange_twice(
 
 def test_an_undone_promotion_waits_until_it_is_asked_for(tmp_path: Path, read: list[str]) -> None:
     settings = small(mid_term_heat_threshold=3.5)
-    with opened(tmp_path, [FACT, FACT], **settings) as (memory, llm):
+    with scripted(tmp_path, [FACT, FACT], **settings) as (memory, llm):
         say(memory, *TEMPLES, *PAYMENTS)
         memory.run(UNDO, UndoRequest("last", now=NOW))
         assert memory.find(FindRequest("trip to Kyoto", filter={"memory_type": "facts"})).total == 0
@@ -316,7 +278,7 @@ def test_an_undone_promotion_waits_until_it_is_asked_for(tmp_path: Path, read: l
 
 
 def test_the_least_used_segment_leaves_is_not_found_and_comes_back(tmp_path: Path) -> None:
-    with opened(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
+    with scripted(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
         say(memory, *TEMPLES, PAYMENTS[0], ("Bye!", "Bye!"))
         memory.find(FindRequest("支付系统的回调", now=NOW))
         found = [hit.uri for hit in memory.find(FindRequest("Ryoanji temple Kyoto", now=NOW - timedelta(days=1))).hits]
@@ -347,7 +309,7 @@ def test_the_least_used_segment_leaves_is_not_found_and_comes_back(tmp_path: Pat
 @pytest.mark.parametrize("archived", [False, True])
 def test_what_is_forgotten_leaves_the_title_of_a_segment_and_its_file_name(archived: bool, tmp_path: Path) -> None:
     secret = ("芝麻是支付系统的回调密码，回调经常超时。", "支付回调要做成幂等的，超时之后重试。")
-    with opened(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
+    with scripted(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
         say(memory, secret, *PAYMENTS, *TEMPLES)
         (old,) = (each for each in segments(memory) if each.segment.exchanges[0].first == 0)
         assert len(old.segment.exchanges) > 1
@@ -367,7 +329,7 @@ def test_what_is_forgotten_leaves_the_title_of_a_segment_and_its_file_name(archi
 
 
 def test_a_title_that_a_person_wrote_stays_when_something_is_forgotten(tmp_path: Path) -> None:
-    with opened(tmp_path, **small()) as (memory, _):
+    with scripted(tmp_path, **small()) as (memory, _):
         say(memory, *TEMPLES, ("Bye!", "Bye!"))
         (stored,) = segments(memory)
         path = memory.store.files.path_for(stored.uri)
@@ -382,7 +344,7 @@ def test_a_title_that_a_person_wrote_stays_when_something_is_forgotten(tmp_path:
 
 def test_what_is_forgotten_leaves_an_archived_segment_too(tmp_path: Path) -> None:
     secret = ("The safe code of the temple office is 4711.", "Noted, the temple safe code.")
-    with opened(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
+    with scripted(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
         say(memory, *TEMPLES, secret, PAYMENTS[0], ("Bye!", "Bye!"))
         for _ in range(40):
             memory.find(FindRequest("支付回调 幂等", now=NOW))
@@ -397,7 +359,7 @@ def test_what_is_forgotten_leaves_an_archived_segment_too(tmp_path: Path) -> Non
 
 
 def test_exchanges_are_taken_from_the_best_segments(tmp_path: Path) -> None:
-    with opened(tmp_path, **small(), retrieve=RetrieveConfig(top_sessions=1)) as (memory, _):
+    with scripted(tmp_path, **small(), retrieve=RetrieveConfig(top_sessions=1)) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS, ("Bye!", "Bye!"))
         pack = memory.retrieve(RetrieveRequest("Kyoto temple gardens in winter 支付回调", session_id="s2"))
         exchanges = {item.uri for part in pack.parts if part.kind == "session" for item in part.items}
@@ -412,8 +374,8 @@ def test_exchanges_are_taken_from_the_best_segments(tmp_path: Path) -> None:
 
 
 def test_a_model_writes_summaries_in_one_call_and_never_over_a_persons(tmp_path: Path) -> None:
-    answer = json.dumps({"summaries": [{"number": 1, "text": "Temple gardens of Kyoto in winter."}]})
-    with opened(tmp_path, [answer], **small()) as (memory, llm):
+    summaries = json.dumps({"summaries": [{"number": 1, "text": "Temple gardens of Kyoto in winter."}]})
+    with scripted(tmp_path, [summaries], **small()) as (memory, llm):
         say(memory, *TEMPLES, *PAYMENTS)
         temples, payments = segments(memory)
         path = memory.store.files.path_for(payments.uri)
@@ -432,7 +394,7 @@ def test_a_model_writes_summaries_in_one_call_and_never_over_a_persons(tmp_path:
 
 
 def test_the_promoter_offers_nothing_that_a_client_was_briefed_about(tmp_path: Path) -> None:
-    with opened(tmp_path, **small(mid_term_heat_threshold=3.5)) as (memory, _):
+    with scripted(tmp_path, **small(mid_term_heat_threshold=3.5)) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS)
         promoter = Promoter(memory)
         assert len(promoter.everywhere(NOW)) == 1

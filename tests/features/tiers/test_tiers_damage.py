@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.llm.client import ScriptedLLM
 from memory_core.core.memory.requests import FindRequest, RetrieveRequest
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
@@ -23,33 +22,31 @@ from memory_core.features.tiers.stored import analysed_lines, segments_in
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
-from memory_core.runebook import Runebook, open_memory
+from memory_core.runebook import Runebook
 from tests.features.tiers.talks import (
     NOTHING,
     NOW,
     PAYMENTS,
     TEMPLES,
     firsts,
-    log,
     maintain,
     say,
     small,
     spoken,
 )
-from tests.stores import words_only
+from tests.stores import log_of, scripted
 
 BYE = ("Bye!", "Bye!")
 
 
 @contextmanager
 def opened(home: Path, answers: Sequence[str] | None = None, **tiers: Any) -> Iterator[Runebook]:
-    config = words_only(home, **small(**tiers))
-    with open_memory(config, llm=None if answers is None else ScriptedLLM(answers)) as memory:
+    with scripted(home, answers, **small(**tiers)) as (memory, _):
         yield memory
 
 
 def file(memory: Runebook, at: int, session: str = "s1") -> Path:
-    return memory.store.files.path_for(segments_in(memory.store, log(session)).used[at].uri)
+    return memory.store.files.path_for(segments_in(memory.store, log_of(session)).used[at].uri)
 
 
 def edit(path: Path, pattern: str, new: str) -> None:
@@ -89,9 +86,9 @@ def test_promoted_exchanges_are_known_when_their_segment_or_another_is_damaged(t
         assert read == spoken(*TEMPLES)
         temples, payments = file(memory, 0), file(memory, 1)
         damage(payments)
-        assert analysed_lines(memory.store, log()) == frozenset(range(6))
+        assert analysed_lines(memory.store, log_of()) == frozenset(range(6))
         damage(temples)
-        assert analysed_lines(memory.store, log()) == frozenset(range(6))
+        assert analysed_lines(memory.store, log_of()) == frozenset(range(6))
         list(memory.extract_waiting())
         assert sorted(read) == sorted(spoken(*TEMPLES, *PAYMENTS))
 
@@ -103,7 +100,7 @@ def test_a_log_that_cannot_be_read_keeps_no_other_from_being_promoted_or_summari
         say(memory, *TEMPLES, *PAYMENTS, session="other")
         say(memory, *TEMPLES, *PAYMENTS)
         memory.retrieve(RetrieveRequest("Ryoanji temple Kyoto"))
-        memory.store.files.path_for(log("other")).write_bytes(b"\xff\n")
+        memory.store.files.path_for(log_of("other")).write_bytes(b"\xff\n")
     with opened(tmp_path, [NOTHING] * 5, mid_term_heat_threshold=3.5) as memory:
         assert say(memory, BYE, session="third").commit_id
         maintain(memory, "promotion")
@@ -125,7 +122,7 @@ def test_what_an_undo_or_a_deletion_by_hand_opened_is_sorted_again(tmp_path: Pat
         assert firsts(memory) == [[6, 8]]
         list(maintain(memory, "segments").receipts)
         assert firsts(memory) == [[0, 2, 4], [6, 8]]
-        exchanges = segments_in(memory.store, log()).used[0].segment.exchanges
+        exchanges = segments_in(memory.store, log_of()).used[0].segment.exchanges
         assert [(exchange.previous, exchange.next) for exchange in exchanges] == [(None, 2), (0, 4), (2, None)]
         assert list(maintain(memory, "segments").receipts) == []
 
@@ -135,9 +132,9 @@ def test_promoted_exchanges_of_a_deleted_segment_are_never_extracted_again(tmp_p
         say(memory, *TEMPLES, *PAYMENTS)
         assert read == spoken(*TEMPLES)
         file(memory, 0).unlink()
-        assert analysed_lines(memory.store, log()) == frozenset(range(6))
+        assert analysed_lines(memory.store, log_of()) == frozenset(range(6))
         list(maintain(memory, "segments").receipts)
-        temples = segments_in(memory.store, log()).used[0].segment
+        temples = segments_in(memory.store, log_of()).used[0].segment
         assert [exchange.analysed for exchange in temples.exchanges] == [True] * 3
         assert temples.interactions == 0
         list(memory.extract_waiting())
@@ -154,18 +151,18 @@ def test_promoted_exchanges_are_known_to_a_new_process_when_every_segment_was_de
         if moves != "stays":
             memory.find(FindRequest(PAYMENTS[0][0], now=NOW))
             list(maintain(memory, "eviction").receipts)
-        found = segments_in(memory.store, log())
+        found = segments_in(memory.store, log_of())
         assert [len(each.segment.exchanges) for each in found.archived] == [3] * (moves != "stays")
         if moves == "restored":
             memory.run(RESTORE, ArchiveRequest([str(each.uri) for each in found.archived]))
-            found = segments_in(memory.store, log())
+            found = segments_in(memory.store, log_of())
             assert found.archived == ()
         for each in (*found.used, *found.archived):
             memory.store.files.path_for(each.uri).unlink()
         memory.store.forget_vanished()
     with opened(tmp_path) as memory:
-        assert segments_in(memory.store, log()).exchanges == ()
-        assert analysed_lines(memory.store, log()) == frozenset(range(6))
+        assert segments_in(memory.store, log_of()).exchanges == ()
+        assert analysed_lines(memory.store, log_of()) == frozenset(range(6))
 
 
 def test_a_count_that_somebody_mistyped_stops_neither_a_commit_nor_maintenance(tmp_path: Path) -> None:
@@ -184,9 +181,9 @@ def test_a_session_that_grew_under_a_clock_in_the_future_has_ended(tmp_path: Pat
         say(memory, BYE, now=NOW + timedelta(days=26_000))
         say(memory, BYE, session="s2", now=NOW + timedelta(minutes=2))
         trigger = memory.trigger
-        assert trigger.is_idle(log(), NOW)
-        assert not trigger.is_idle(log("s2"), NOW)  # clocks differ a little
-        assert trigger.is_idle(log("s2"), NOW + timedelta(minutes=33))
+        assert trigger.is_idle(log_of(), NOW)
+        assert not trigger.is_idle(log_of("s2"), NOW)  # clocks differ a little
+        assert trigger.is_idle(log_of("s2"), NOW + timedelta(minutes=33))
 
 
 def test_only_files_that_look_otherwise_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,15 +199,15 @@ def test_only_files_that_look_otherwise_are_read_again(tmp_path: Path, monkeypat
     time.sleep(0.1)  # all is older than a tick of the clock
     with opened(tmp_path) as memory:
         monkeypatch.setattr(stored, "_read", noted)
-        found = segments_in(memory.store, log())
+        found = segments_in(memory.store, log_of())
         assert len(reads) == 2
-        segments_in(memory.store, log())
+        segments_in(memory.store, log_of())
         settled = len(reads)
-        assert segments_in(memory.store, log()) is found
+        assert segments_in(memory.store, log_of()) is found
         assert len(reads) == settled
         payments = file(memory, 1)
         edit(payments, "支付", "付款")
-        assert segments_in(memory.store, log()) is not found
+        assert segments_in(memory.store, log_of()) is not found
         assert reads[settled:] == [payments.name]
 
 
@@ -219,4 +216,4 @@ def test_messages_of_a_damaged_archived_segment_stay_at_rest() -> None:
     text = dump_segment(Segment("temples", "s1", exchanges=(SegmentExchange(0, 1), SegmentExchange(2, 3))))
     kind = FEATURES.kind_of(uri)
     assert kind is not None
-    assert kind.resting_lines(uri, text.replace('"pages": [', '"pages": [,')) == (log(), [(0, 1), (2, 3)])
+    assert kind.resting_lines(uri, text.replace('"pages": [', '"pages": [,')) == (log_of(), [(0, 1), (2, 3)])

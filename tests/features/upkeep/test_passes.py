@@ -13,7 +13,6 @@ from memory_core.core.errors import AccessDenied, InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.usage import Recall
 from memory_core.features.history import history_of
 from memory_core.features.undo import UNDO, UndoRequest
@@ -22,7 +21,8 @@ from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE, 
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest, automatic_maintenance
 from memory_core.runebook import Runebook, open_memory
 from tests.features.upkeep.maintained import NOW, USER, away, kept, maintained, text
-from tests.stores import edited, words_only
+from tests.killing import Killed, Killer
+from tests.stores import edited, own_type, words_only
 
 
 def learnt(memory: Runebook, number: int) -> str:
@@ -94,15 +94,9 @@ def test_expiry_that_is_no_date_is_refused_with_an_example(memory: Runebook) -> 
 
 
 def test_type_with_a_lifetime_gives_its_memories_an_expiry(tmp_path: Path) -> None:
-    types = tmp_path / "types"
-    types.mkdir()
-    (types / "offers.yaml").write_text(
-        "name: offers\ndescription: An offer.\ndirectory: viking://user/{user_space}/memories/offers\n"
-        "filename_template: '{title}.md'\nexpires_after_days: 7\nfields:\n"
-        "  - {name: title, type: string, description: Title, merge_op: immutable}\n"
-        "  - {name: content, type: string, description: Text}\n",
-        encoding="utf-8",
-    )
+    fields = "fields: [{name: title, merge_op: immutable}, {name: content}]\n"
+    lines = f"filename_template: '{{title}}.md'\nexpires_after_days: 7\n{fields}"
+    types = own_type(tmp_path / "types", "offers", lines)
     with open_memory(words_only(tmp_path / "home", schema_dirs=[str(types)])) as memory:
         uri = kept(memory, "Two flights for one 买一送一", memory_type="offers", fields={"title": "优惠"})
         assert found(memory, "flights") == [uri]
@@ -278,20 +272,12 @@ def test_unknown_pass_is_named_with_those_there_are(memory: Runebook) -> None:
 
 @pytest.mark.parametrize("at", ["planned", "acknowledged", "renamed"])
 def test_killed_in_the_middle_the_archive_holds_the_memory_or_its_place_does(tmp_path: Path, at: str) -> None:
-    class Killed(BaseException):
-        """Ends the commit where it is, as a kill would."""
-
-    def step(name: str) -> None:
-        if armed and name == at:
-            raise Killed
-
-    armed: list[bool] = []
-    with open_memory(words_only(tmp_path), step=step) as memory:
+    killer = Killer()
+    with open_memory(words_only(tmp_path), step=killer) as memory:
         uri = kept(memory, "Once 仅此一次", 30, expires_at="2027-01-01")
-        armed.append(True)
+        killer.step, killer.left = at, 1
         with pytest.raises(Killed):
             maintained(memory)
-        armed.clear()
     with open_memory(words_only(tmp_path)) as memory:
         there, archived = text(memory, uri), text(memory, away(uri))
         assert bool(there) != bool(archived)
@@ -314,14 +300,6 @@ def test_running_server_maintains_all_users_once_in_its_time(tmp_path: Path) -> 
         assert not automatic.run_if_due(NOW + timedelta(hours=23))
         assert automatic.run_if_due(NOW + timedelta(hours=24))
         assert len(list(memory.run(ARCHIVE_LIST, ArchiveListRequest()))) == 2
-
-
-def test_maintenance_that_another_process_is_at_is_left_to_it(memory: Runebook) -> None:
-    automatic = automatic_maintenance(memory)
-    assert automatic is not None
-    with StoreLock(memory.store.files.state / "locks" / "maintenance.lock").held():
-        assert not automatic.run_if_due(NOW)
-    assert automatic.run_if_due(NOW)
 
 
 @pytest.mark.parametrize("mark", ["", "yesterday", "2027-01-28T10:00:00+00:00", "2099-01-01T00:00:00+00:00"])
