@@ -41,11 +41,11 @@ class Killed(BaseException):
 class Killer:
     """Dies at the nth time that a commit reaches a step, once it is armed with both."""
 
-    def __init__(self, step: str = "", left: int = 0, error: type[BaseException] = Killed) -> None:
-        self.step, self.left, self._error = step, left, error
+    def __init__(self, step: str = "", left: int = 0) -> None:
+        self.step, self.left = step, left
 
     def __call__(self, name: str) -> None:
         if name == self.step:
             self.left -= 1
             if self.left == 0:
-                raise self._error(name)
+                raise Killed(name)

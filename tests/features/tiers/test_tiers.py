@@ -37,7 +37,7 @@ from tests.features.tiers.talks import (
     small,
     spoken,
 )
-from tests.killing import Killer
+from tests.killing import Killed, Killer
 from tests.stores import answer, log_of, scripted, write
 from tests.waiting import at_once
 
@@ -104,11 +104,11 @@ def test_a_conversation_that_grows_while_it_is_sorted_is_not_sorted_anew_while_o
 def test_a_process_killed_while_it_sorts_leaves_all_or_nothing_and_the_next_one_goes_on(
     tmp_path: Path, step: str
 ) -> None:
-    killer = Killer(error=RuntimeError)
+    killer = Killer()
     with scripted(tmp_path, step=killer, **small()) as (memory, _):
         say(memory, TEMPLES[0])
         killer.step, killer.left = step, 2  # of the messages, then of the segments
-        with pytest.raises(RuntimeError):
+        with pytest.raises(Killed):
             say(memory, *TEMPLES[1:], *PAYMENTS)
     with scripted(tmp_path, **small()) as (memory, _):
         assert firsts(memory) == ([] if step == "planned" else [[0, 2, 4], [6]])
@@ -245,13 +245,13 @@ def test_a_process_killed_while_it_promotes_extracts_no_exchange_twice(
     tmp_path: Path, step: str, read: list[str]
 ) -> None:
     settings = small(mid_term_heat_threshold=3.5)
-    killer = Killer(error=RuntimeError)
+    killer = Killer()
     with scripted(tmp_path, step=killer, **settings) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS)
     with scripted(tmp_path, [FACT], step=killer, **settings) as (memory, _):
         # The loop tries its operations out first, which plans, too.
         killer.step, killer.left = step, 2 if step == "planned" else 1
-        with pytest.raises(RuntimeError):
+        with pytest.raises(Killed):
             maintain(memory, "promotion")
     done = step != "planned"
     with scripted(tmp_path, [FACT], **settings) as (memory, _):
