@@ -187,10 +187,10 @@ def report(folds: Sequence[Fold]) -> None:
 
 
 def _row(
-    name: str, chosen: Sequence[tuple[float, float]], shipped: Sequence[tuple[float, float]], weights: str
+    name: str, held_out: Sequence[tuple[float, float]], shipped: Sequence[tuple[float, float]], weights: str
 ) -> None:
-    (ten, five), (ten_shipped, five_shipped) = _means(chosen), _means(shipped)
-    print(f"  {name:<30}{len(chosen):>5}{ten:>8.3f}{five:>8.3f}{ten_shipped:>10.3f}{five_shipped:>8.3f}   {weights}")
+    (ten, five), (ten_shipped, five_shipped) = _means(held_out), _means(shipped)
+    print(f"  {name:<30}{len(held_out):>5}{ten:>8.3f}{five:>8.3f}{ten_shipped:>10.3f}{five_shipped:>8.3f}   {weights}")
 
 
 def _means(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
