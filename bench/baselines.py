@@ -2,7 +2,7 @@
 
 ``LexicalBaseline`` is SQLite's own ``bm25()`` over the words of a turn, with the tokenizer that the product uses
 (English stemming, Chinese character pairs), and nothing else: no neighbours, no dates, no exact places.
-``DenseBaseline`` is the cosine of the bundled model over a turn with two neighbours on each side, scanned exactly.
+``EncoderBaseline`` is the cosine of the bundled model over a turn with two neighbours on each side, scanned exactly.
 Neither has a floor. Both take a passage's id and answer with ids.
 """
 
@@ -60,7 +60,7 @@ class LexicalBaseline:
         self.close()
 
 
-class DenseBaseline:
+class EncoderBaseline:
     """Cosine over the passages with their neighbours; a passage of several pieces counts by its best.
 
     Args:

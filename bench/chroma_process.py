@@ -29,7 +29,6 @@ class ChromaProcess:
         self.folder = folder
         self.data = folder / "data"
         self.port = free_port()
-        self.started_seconds = 0.0
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -73,7 +72,6 @@ class ChromaProcess:
                 self.kill()
                 raise RuntimeError((self.folder / "chroma.log").read_text(encoding="utf-8", errors="replace")[-2_000:])
             time.sleep(0.02)
-        self.started_seconds = time.monotonic() - began
 
     def kill(self) -> None:
         """End it at once, frozen or not; what it stored stays."""

@@ -29,6 +29,7 @@ import jsonschema
 
 from bench.corpora.locomo import sessions
 from bench.stdio_client import StdioClient
+from bench.stores import serve
 
 _TYPE = re.compile(r"^- (\w+)(?: \(viking://[^)]+\))?: fields ([^.]+)\.", re.MULTILINE)
 _FIELD = re.compile(r"(\w+) \[(\w+)\]")
@@ -113,9 +114,9 @@ def play(client: StdioClient, conversations: Iterable[tuple[str, Sequence[dict[s
             jsonschema.validate(call, schema)
             receipt = client.call("commit_memory", call)
             result.hand_ins += 1
-            created = [line["uri"] for line in receipt["results"] if line["action"] == "created"]
             contents = [item["memory_data"]["fields"]["content"] for item in operations["write_operations"]]
-            texts.update(zip(created, contents, strict=False))
+            pairs = zip(receipt["results"], contents, strict=False)
+            texts.update((line["uri"], content) for line, content in pairs if line["action"] == "created")
         result.waiting += sum(1 for _ in islice(briefs(client, session_id), 1))
     result.memories = len(texts)
     rarity = Counter(word for text in texts.values() for word in {item.lower() for item in _WORD.findall(text)})
@@ -145,10 +146,9 @@ def main() -> int:
     arguments = parser.parse_args()
     waiting = 0
     for sample in json.loads(arguments.data.read_text(encoding="utf-8")):
-        with tempfile.TemporaryDirectory(prefix="runebook-client-") as home:
-            command = [sys.executable, "-m", "server.cli", "serve", "--home", home]
-            with StdioClient(command) as client:
-                result = play(client, islice(sessions(sample["conversation"]), arguments.sessions))
+        folder = tempfile.TemporaryDirectory(prefix="runebook-client-")
+        with folder as home, StdioClient(serve(Path(home))) as client:
+            result = play(client, islice(sessions(sample["conversation"]), arguments.sessions))
         waiting += result.waiting
         print(
             f"{sample.get('sample_id', '?')}: {result.sessions} sessions in {result.hand_ins} hand-ins, "

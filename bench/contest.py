@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.baselines import DenseBaseline, LexicalBaseline
+from bench.baselines import EncoderBaseline, LexicalBaseline
 from bench.corpus import Corpus, Question
 from bench.recall import LIMIT, Found, Outcome
 from bench.stores import Search, ask, asking, commit_over_stdio, opened
 from memory_core.core.index.encoder import Embedder
 
-OURS, WORDS, LEXICAL, DENSE = "shipped defaults", "ours, words only", "BM25 only", "dense only"
+OURS, WORDS, LEXICAL, ENCODER = "shipped defaults", "ours, words only", "BM25 only", "encoder only"
 UNFLOORED = "ours, floor off"
 #: Conversations after a store's own that strange questions are drawn from, and how many for each store.
 _NEXT, _STRANGE = 2, 100
@@ -50,7 +50,7 @@ class Contest:
 
         Args:
             corpus: What is stored and asked.
-            embedder: Of the dense baseline.
+            embedder: Of the encoder's baseline.
             strange: Questions that nothing in the corpus answers.
         """
         with tempfile.TemporaryDirectory(prefix="runebook-recall-") as folder:
@@ -66,7 +66,7 @@ class Contest:
                 self.add(WORDS, ask(asking(memory, ids), corpus))
             with LexicalBaseline(corpus.passages) as lexical:
                 self.add(LEXICAL, ask(_plain(lexical), corpus))
-            self.add(DENSE, ask(_plain(DenseBaseline(corpus.passages, embedder)), corpus))
+            self.add(ENCODER, ask(_plain(EncoderBaseline(corpus.passages, embedder)), corpus))
             with copied(home) as copy, opened(copy, floor=False) as memory:
                 self.add(UNFLOORED, ask(asking(memory, ids), corpus))
 
@@ -78,7 +78,7 @@ def strange_questions(corpora: Sequence[Corpus], at: int) -> list[Question]:
     return random.Random(at).sample(questions, min(_STRANGE, len(questions)))
 
 
-def _plain(baseline: LexicalBaseline | DenseBaseline) -> Search:
+def _plain(baseline: LexicalBaseline | EncoderBaseline) -> Search:
     return lambda question: [Found(name) for name in baseline.search(question.text, LIMIT)]
 
 

@@ -3,7 +3,7 @@
 Commits each corpus through the MCP tool over stdio, a fresh store each, then calls ``retrieve`` with each question,
 shipped defaults, no language model, at several budgets. Counted is the share of gold passages whose own words are in
 the text of the context, however they were found; of a passage of more than 300 characters any 120 of them in a row.
-Beside it in the same run, as a floor: BM25's best passages, one a line, whole, in the same budget.
+Beside it in the same run, as a baseline: BM25's best passages, one a line, whole, in the same budget.
 
     python -m bench.contexts --locomo locomo10.json --beam beam100k.json
 """
@@ -36,7 +36,7 @@ _MULTI_HOP = ("LoCoMo", "1 multi-hop", 2_000, 0.68)
 _LONG_CHARS, _ROW_CHARS, _STEP_CHARS = 300, 120, 40
 #: A speaker's name is no longer, and not part of what was said.
 _NAME_CHARS = 40
-#: Passages that the floor may take.
+#: Passages that the baseline may take.
 _LEXICAL_LIMIT = 1_000
 
 

@@ -10,11 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from memory_core.core.index.documents import NEIGHBOURS, TURN_PASSAGES
 from memory_core.core.index.encoder import PASSAGE_LIMIT_CHARS, passages
-
-#: Turns on each side of one that the dense baseline embeds with it.
-REACH = 2
-_MOST_PIECES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +125,8 @@ def pool(corpora: Sequence[Corpus]) -> Corpus:
 
 def _around(lines: Sequence[str], at: int) -> tuple[str, ...]:
     """A turn among as many neighbours as fit one piece; a longer turn alone, in pieces."""
-    for reach in range(REACH, -1, -1):
+    for reach in range(NEIGHBOURS, -1, -1):
         text = "\n".join(lines[max(0, at - reach) : at + reach + 1])
         if len(text) <= PASSAGE_LIMIT_CHARS:
             return (text,)
-    return tuple(passages(lines[at])[:_MOST_PIECES])
+    return tuple(passages(lines[at])[:TURN_PASSAGES])

@@ -2,7 +2,7 @@
 
 Each token attacks in a way of its own for as long as asked: answers of megabytes that nobody reads (SSE and streamable
 HTTP), commits of tens of thousands of messages, long texts, searches, contexts and checks on eight connections at once,
-and garbage. The user finds ten times and commits once a second. Reported: the user's times and refusals alone, under
+and garbage. The user finds nine times and commits once a second. Reported: the user's times and refusals alone, under
 the attack and after it, and what the server holds in memory. With ``--each`` one heavy client at a time is beside the
 user: the user's times alone right before each load, beside it, and how many times as long.
 
@@ -16,6 +16,7 @@ import argparse
 import http.client
 import json
 import multiprocessing
+import os
 import re
 import socket
 import subprocess
@@ -29,6 +30,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench.stdio_client import INITIALIZE, resident_mib
 from bench.stores import fill
 
 HOSTILE = 8
@@ -37,12 +39,7 @@ _LARGE_MESSAGES = 3_000
 _MANY_MESSAGES = 5_000
 _SIDE_BY_SIDE = 8
 _HEADERS = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-_OPENING = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "b", "version": "1"}},
-}
+_OPENING = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE}
 _ADDRESS = re.compile(r"127\.0\.0\.1:(\d+)/")
 _SESSION = "viking://session/default/large/messages.jsonl"
 
@@ -262,7 +259,7 @@ def _is_closed(connection: socket.socket) -> bool:
 
 
 def ordinary(door: Door, seconds: float) -> dict[str, Any]:
-    """What the user meets: ten searches and one commit a second."""
+    """What the user meets: nine searches and one commit a second."""
     times: dict[str, list[float]] = {"find": [], "commit": []}
     statuses = Counter[int]()
     until = time.monotonic() + seconds
@@ -287,14 +284,6 @@ def ordinary(door: Door, seconds: float) -> dict[str, Any]:
             for part in (50, 99)
         }
     return figures
-
-
-def resident_mib(process: int) -> float:
-    """What a process holds in memory."""
-    for line in Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    return 0.0
 
 
 def main() -> None:
@@ -357,7 +346,7 @@ def serving(home: Path, memories: int) -> Iterator[Served]:
             said = [{"role": "user", "content": f"{index} {large}"} for index in range(_LARGE_MESSAGES)]
             for start in range(0, len(said), 1_000):
                 Door(port, tokens[number]).call(
-                    "commit_memory", messages=said[: start + 1_000][-1_000:], session_id="large"
+                    "commit_memory", messages=said[start : start + 1_000], session_id="large"
                 )
         ordinary(door, 5)
         yield Served(server.pid, door, tokens)
@@ -370,6 +359,7 @@ def each_load(server: Served, seconds: float) -> dict[str, Any]:
     """The user's figures alone, beside each load of one client, and how many times as long the 99th percentile is."""
     figures: dict[str, Any] = {}
     for name in LOADS:
+        _rest(server.process)
         alone = ordinary(server.user, seconds)
         door = Door(server.user.port, server.hostile[0])
         client = multiprocessing.get_context("spawn").Process(target=_tried_named, args=(name, door, seconds + 5))
@@ -381,8 +371,19 @@ def each_load(server: Served, seconds: float) -> dict[str, Any]:
         times = {what: round(beside[what]["p99 ms"] / alone[what]["p99 ms"], 1) for what in ("find", "commit")}
         figures[name] = {"alone": alone, "beside it": beside, "p99 times as long": times}
         print(name, figures[name], file=sys.stderr, flush=True)
-        time.sleep(3)
     return figures
+
+
+def _rest(process: int) -> None:
+    """Wait until a server has used less than 0.2 s of processor time in two seconds."""
+    used = -1.0  # it is read twice at least
+    while True:
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        now = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        if now - used < 0.2:
+            return
+        used = now
+        time.sleep(2.0)
 
 
 def _tried_named(name: str, door: Door, seconds: float) -> None:
@@ -391,6 +392,7 @@ def _tried_named(name: str, door: Door, seconds: float) -> None:
 
 def measured(server: Served, seconds: float, only: str | None) -> dict[str, Any]:
     """The user's figures alone, under the attack and after it."""
+    _rest(server.process)
     figures: dict[str, Any] = {
         "alone": ordinary(server.user, min(20.0, seconds)),
         "resident MiB before": resident_mib(server.process),

@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from bench.contest import DENSE, LEXICAL, OURS, UNFLOORED, WORDS, Contest, strange_questions
+from bench.contest import ENCODER, LEXICAL, OURS, UNFLOORED, WORDS, Contest, strange_questions
 from bench.corpora import add_options, chosen
 from bench.corpus import Corpus
 from bench.recall import Outcome, bootstrap, mean
 from memory_core.core.index.encoder import BundledEmbedder
 
-_COLUMNS = (OURS, WORDS, LEXICAL, DENSE)
+_COLUMNS = (OURS, WORDS, LEXICAL, ENCODER)
 #: Sets whose conversations differ so much that the questions of one have no answer in another.
 _APART = ("LoCoMo", "REALTALK")
 
@@ -39,11 +39,11 @@ def main() -> None:
             scored = {column: _scored(contest.outcomes[column]) for column in _COLUMNS}
             cells = "".join(_cell(scored[column], measure) for column in _COLUMNS)
             print(f"  {name:<20}{len(scored[OURS]):>5}{cells}")
-    print(f"\n  {'':<20}{'alien questions left empty':>28}{'cost of the floor, points of R@10':>36}")
+    print(f"\n  {'':<20}{'questions of other conversations left empty':>45}{'cost of the floor, points of R@10':>36}")
     for name, contest in contests.items():
         ours, free = (_scored(contest.outcomes[column]) for column in (OURS, UNFLOORED))
         empty = f"{mean(contest.strange, 'empty'):.1%} of {len(contest.strange)}" if contest.strange else "-"
-        print(f"  {name:<20}{empty:>28}{100 * (mean(free, 'recall_10') - mean(ours, 'recall_10')):>36.2f}")
+        print(f"  {name:<20}{empty:>45}{100 * (mean(free, 'recall_10') - mean(ours, 'recall_10')):>36.2f}")
 
 
 def _measured(corpora: Sequence[Corpus], embedder: BundledEmbedder, *, apart: bool) -> Contest:

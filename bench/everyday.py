@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.stdio_client import StdioClient
+from bench.stores import serve
 
 TURNS = Path(__file__).with_suffix(".json")
 _BEST = 3
@@ -193,8 +194,7 @@ class Story:
 
     def _server(self) -> StdioClient:
         if self._client is None:
-            command = [sys.executable, "-m", "server.cli", "serve", "--home", str(self._home)]
-            self._client = StdioClient(command, folder=self._home)
+            self._client = StdioClient(serve(self._home), folder=self._home)
         return self._client
 
     def _stop(self) -> None:

@@ -4,8 +4,9 @@ Fills a folder and a PostgreSQL database with the same made-up memories of a few
 database until there are ``--users``, and measures again; then one user with ``--big`` memories. Vectors of memories are
 made up (unit vectors by chance), those of questions are the encoder's own; everything else is what a server does. The
 further users are copies of the first, made by the database itself: all their rows, under their own names. Before each
-measurement the database looks over its tables, as it does by itself within minutes. Then a second server is started on
-the same database, and the first one's users are measured beside it.
+measurement the database looks over its tables, as it does by itself within minutes. Then a second server that nobody
+asks is started on the same database, and the first one's users are measured before it and beside it. All requests are
+made in this process, without HTTP.
 
     python -m bench.fleet --users 1000 --memories 1000 --big 200000
 
@@ -35,6 +36,8 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
 
 _FEW = 10
+#: Users who are asked for once.
+_ONCE = 200
 _INDEX_SECONDS = 1_800.0
 #: Users whom one statement makes.
 _COPIED = 20
@@ -137,7 +140,7 @@ def copy(url: str, template: str, users: Sequence[str]) -> None:
                 admin.execute(statement, {**names, "own": f"/{template}(/|$)"})
 
 
-def settle(url: str) -> None:
+def analyse(url: str) -> None:
     """Have the database look over its tables, as autovacuum does by and by."""
     import psycopg
 
@@ -148,7 +151,7 @@ def settle(url: str) -> None:
 def figures(memory: Runebook, users: Sequence[str], memories: int, root: int | None) -> Iterator[str]:
     """Lines about finding and committing by turns as each user."""
     views = [memory.view(user) for user in users]
-    count = 200
+    count = _ONCE
     answered: list[bool] = []
 
     def find(number: int) -> None:
@@ -187,7 +190,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--memories", type=int, default=200, help="of each user (default 200)")
     parser.add_argument("--big", type=int, default=0, help="memories of one more user (default none)")
     asked = parser.parse_args(arguments)
-    place = Path(tempfile.mkdtemp(prefix="fl-"))
     few = [f"user{number}" for number in range(min(_FEW, asked.users))]
     every = [f"user{number}" for number in range(asked.users)]
     settings: dict[str, Any] = {
@@ -196,6 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "user_space": few[0],
     }
     with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fl-", ignore_cleanup_errors=True)))
         (place / "pg").mkdir()
         database = RestartableDatabase(place / "pg")
         stack.callback(database.close)
@@ -207,16 +210,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _made_up(memory)
             fill(memory, few, asked.memories)
             if root is not None:
-                settle(database.url)
+                analyse(database.url)
             for line in figures(memory, few, asked.memories, root):
                 _say(f"{name:<8} {len(few)} users x {asked.memories}: {line}")
         copy(database.url, few[0], every[len(few) :])
-        settle(database.url)
+        analyse(database.url)
         others = every[len(few) :]
-        for asking, who in ((others[-len(few) :], f"{len(few)} of them"), (others[:200], "each once")):
+        for asking, who in (
+            (others[-len(few) :], f"{len(few)} of them"),
+            (others[:_ONCE], f"{min(_ONCE, len(others))} of them, each once"),
+        ):
             for line in figures(rows, asking, asked.memories, database.process) if others else ():
                 _say(f"database {len(every)} users x {asked.memories}, {who}: {line}")
-        second = Server(place / "second", database.url, ())
+        for line in figures(rows, few, asked.memories, database.process):
+            _say(f"database {len(few)} users x {asked.memories}, before a second server: {line}")
+        second = Server(place / "second", database.url)
         second.start()
         stack.callback(second.end, signal.SIGTERM)
         await_ready([second])
@@ -225,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.big:
             fill(rows, ["big"], asked.big)
             _indexed(rows.view("big"))
-            settle(database.url)
+            analyse(database.url)
             for line in figures(rows, ["big"], asked.big, database.process):
                 _say(f"database 1 user x {asked.big}: {line}")
             for line in figures(rows, few, asked.memories, database.process):

@@ -9,14 +9,12 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
-from bench.soak_clients import environment
-from bench.stdio_client import StdioClient
+from bench.stdio_client import StdioClient, environment
 from bench.stores import serve
 from bench.timing import settle
 
 _COMMANDS = {
     "find": ["who fixed the login page"],
-    "commit": ["The staging cluster lives in Frankfurt."],
     "read": ["viking://user/default/memories/.overview.md"],
     "ls": ["viking://user/default/memories"],
 }
@@ -24,13 +22,16 @@ _COMMANDS = {
 
 def command_seconds(home: Path, runs: int, *, server: bool) -> dict[str, float]:
     """Median seconds by command."""
-    times: dict[str, list[float]] = {name: [] for name in _COMMANDS}
+    times: dict[str, list[float]] = {name: [] for name in (*_COMMANDS, "commit")}
     with StdioClient(serve(home)) if server else nullcontext() as client:
         if client is not None:
             client.call("find", {"query": "is the model loaded"})
             settle(client)
-        for _ in range(runs):
-            for name, words in _COMMANDS.items():
+        for run in range(runs):
+            said = (
+                f"The staging cluster {time.time_ns()} {run} lives in Frankfurt."  # a text that is known stores nothing
+            )
+            for name, words in {**_COMMANDS, "commit": [said]}.items():
                 started = time.perf_counter()
                 subprocess.run(
                     [sys.executable, "-m", "server.cli", name, *words, "--home", str(home)],

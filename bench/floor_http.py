@@ -6,18 +6,18 @@ import http.client
 import json
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.chroma_process import free_port
 from bench.peers import Call
 from bench.recall import percentile
-from bench.soak_clients import environment
-from bench.stdio_client import INITIALIZE
+from bench.stdio_client import INITIALIZE, environment
 from bench.stores import serve
 from bench.synthetic import told
 
@@ -103,11 +103,8 @@ def _load(sessions: list[_Session], call: Callable[[int], Call]) -> Load:
             times[client].append(1e3 * (time.perf_counter() - started))
 
     began = time.monotonic()
-    threads = [threading.Thread(target=work, args=(client,)) for client in range(len(sessions))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(sessions)) as pool:
+        list(pool.map(work, range(len(sessions))))  # a client's error ends the program here
     every = [each for own in times for each in own]
     mean = len(every) / len(sessions)
     return Load(len(every) / (time.monotonic() - began), percentile(every, 0.99), min(map(len, times)) / mean)
@@ -116,8 +113,7 @@ def _load(sessions: list[_Session], call: Callable[[int], Call]) -> Load:
 @contextmanager
 def _serving(command: Callable[[int], Sequence[str]]) -> Iterator[int]:
     """The port of a server of its own process, which the command starts on that port."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(command(port), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
     try:
         until = time.monotonic() + _READY_SECONDS

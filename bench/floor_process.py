@@ -79,7 +79,8 @@ def explicit(home: Path) -> Explicit:
 def exchange_ms(folder: Path, messages: int, *, repeats: bool = False) -> float:
     """CPU time of committing two messages into a session of so many; ``repeats`` where the answers recur in it.
 
-    What its beginning, one commit of so many messages, leaves to the background is done before.
+    The session grows by two messages with each of 30 exchanges. What its beginning, one commit of so many messages,
+    leaves to the background is done before.
     """
     with opened(folder / f"session-{messages}-{repeats}", provider="none") as memory:
         memory.commit(CommitRequest(messages=_messages(0, messages, repeats=repeats), session_id="talk"))
@@ -137,7 +138,7 @@ def _statements(memory: Runebook) -> Iterator[list[str]]:
         if not statement.startswith("--") and [statement] != seen[-1:]:  # a trigger shows as what it belongs to
             seen.append(statement)
 
-    connections = (memory.store.ledger._database.connection(), memory.indexer.catalog.connection())
+    connections = (memory.store.ledger.database.connection(), memory.indexer.catalog.connection())
     for connection in connections:
         connection.set_trace_callback(trace)
     try:

@@ -26,7 +26,7 @@ _QUESTION = "who fixed the login page"
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Medians, in milliseconds, and resident memory afterwards in MiB."""
+    """Medians in milliseconds, and resident memory in MiB: ours before the commits, a peer's after all calls."""
 
     commit: float
     find: float
@@ -79,14 +79,14 @@ def served(home: Path, memories: int, options: Sequence[str] = ()) -> Calls:
 
 
 def peer_calls(peer: Peer, memories: int) -> Calls:
-    """Fill a peer, then write and search."""
+    """Fill a peer, then search and write."""
     with StdioClient(peer.command, peer.environment) as client:
         for number in range(memories):
             client.call(*peer.write(told(number).name, told(number).text))
+        search = latency(lambda index: client.call(*peer.search(told(index).question)), _CALLS)
         write = latency(
             lambda index: client.call(*peer.write(told(_NEW_FROM + index).name, told(_NEW_FROM + index).text)), _CALLS
         )
-        search = latency(lambda index: client.call(*peer.search(told(index).question)), _CALLS)
         return Calls(write.p50, search.p50, client.resident_mib())
 
 

@@ -1,7 +1,7 @@
 """What a host waits for its hooks: each event from start to end of its process, with a running server and without.
 
-Beside it the floor, ``python -c pass``, measured in the same run. A prompt is asked in a new session each time, so that
-it is answered and nothing was given before; how many got an answer stands beside the times.
+Beside it the baseline, ``python -c pass``, measured in the same run. A prompt is asked in a new session each time, so
+that it is answered and nothing was given before; how many got an answer stands beside the times.
 
     python -m bench.hooks
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -21,15 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.recall import percentile
-from bench.stdio_client import StdioClient
-from bench.stores import opened, serve
-from bench.synthetic import told, write_operation
+from bench.stdio_client import StdioClient, environment
+from bench.stores import fill, serve
+from bench.synthetic import told
 from bench.timing import settle
-from memory_core.core.memory.requests import CommitRequest
 
 #: People think between prompts; a server that is asked again at once still works on the one before.
 _PAUSE_SECONDS = 0.5
-_BATCH = 200
 _EVENTS = ("user-prompt", "session-start", "post-read", "pre-compact", "session-end")
 
 
@@ -42,13 +39,7 @@ def main() -> None:
     for memories in arguments.memories:
         with tempfile.TemporaryDirectory(prefix="runebook-hooks-") as folder:
             home = Path(folder) / "home"
-            with opened(home, provider="none") as memory:
-                for first in range(0, memories, _BATCH):
-                    memory.commit(
-                        CommitRequest(
-                            operations={"write_operations": list(map(write_operation, range(first, first + _BATCH)))}
-                        )
-                    )
+            fill(home, memories)
             for served in (False, True):
                 with _server(home) if served else nullcontext():
                     print(f"{memories:,} memories, {'a server runs' if served else 'no server'}")
@@ -64,8 +55,8 @@ def _server(home: Path) -> Iterator[None]:
 
 
 def _measure(folder: Path, home: Path, runs: int, memories: int) -> None:
-    floor = [_timed([sys.executable, "-c", "pass"], b"")[0] for _ in range(runs)]
-    _print("floor: python -c pass", floor, "")
+    baseline = [_timed([sys.executable, "-c", "pass"], b"")[0] for _ in range(runs)]
+    _print("baseline: python -c pass", baseline, "")
     for event in _EVENTS:
         times: list[float] = []
         answered = 0
@@ -109,10 +100,9 @@ def _event(folder: Path, event: str, session: str, number: int) -> Mapping[str, 
 
 def _timed(command: list[str], stdin: bytes) -> tuple[float, bytes]:
     """Milliseconds from start to end, and what was written."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
     started = time.perf_counter()
     done = subprocess.run(
-        command, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, check=False
+        command, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(), check=False
     )
     return 1e3 * (time.perf_counter() - started), done.stdout
 

@@ -2,9 +2,9 @@
 
 Each made-up day brings a piece of a conversation, entries of the day's log, a fact, and as many memories that nobody
 will ever ask for. Most facts are asked for again every few weeks, by a question that gives only part of what they say;
-some never. Once a month maintenance runs. The same year without maintenance is the floor.
+some never. Once a month maintenance runs. The same year without maintenance is the baseline.
 
-    python -m bench.lifetime [--days 365] [--seed 7] [--noise 0.9] [--no-floor]
+    python -m bench.lifetime [--days 365] [--seed 7] [--noise 0.9] [--no-baseline]
 
 Exits with 1 if at the end fewer than 95 % of the facts in use are among the first ten hits, if more than 30 % of the
 live memories are of no use, or if anything that was planted cannot be brought back by a command.
@@ -221,17 +221,17 @@ class Year:
 
 
 def main() -> None:
-    """Run the year, and the floor."""
+    """Run the year, and the baseline."""
     parser = argparse.ArgumentParser(description="A year in the life of a store.")
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument(
         "--noise", type=float, default=0.9, help="memories a day that nobody will ask for, beside the facts"
     )
-    parser.add_argument("--no-floor", action="store_true", help="only the year with maintenance")
+    parser.add_argument("--no-baseline", action="store_true", help="only the year with maintenance")
     arguments = parser.parse_args()
     sound = _year(arguments, maintained=True)
-    if not arguments.no_floor:
+    if not arguments.no_baseline:
         _year(arguments, maintained=False)
     sys.exit(0 if sound else 1)
 
@@ -239,7 +239,7 @@ def main() -> None:
 def _year(arguments: argparse.Namespace, *, maintained: bool) -> bool:
     folder = Path(tempfile.mkdtemp(prefix="runebook-lifetime-"))
     started = time.perf_counter()
-    print(f"\n{'with maintenance once a month' if maintained else 'the floor: without maintenance'}\n{HEADER}")
+    print(f"\n{'with maintenance once a month' if maintained else 'the baseline: without maintenance'}\n{HEADER}")
     try:
         with open_memory(Config.model_validate({"home": folder, "watch": "off"})) as memory:
             memory.warm()

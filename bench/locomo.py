@@ -1,7 +1,7 @@
 """LoCoMo: are the turns found that answer a question?
 
-Commits every conversation through the MCP tool over stdio, a fresh store each, then asks each question through
-the library that the server uses, with shipped defaults; beside it in the same run words only, BM25 only and dense only.
+Commits every conversation through the MCP tool over stdio, a fresh store each, then asks each question through the
+library that the server uses, with shipped defaults; beside it in the same run words only, BM25 only and encoder only.
 Each store is also asked questions of the next conversations, which should come back empty.
 
     python -m bench.locomo --data locomo10.json

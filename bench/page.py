@@ -1,6 +1,6 @@
 """What the page waits for: the API over a store of thousands of memories, over a real socket.
 
-``python -m bench.page [--memories 10000] [--home DIR] [--json FILE]``. Fills a store in process, serves it as
+``python -m bench.page [--memories 10000] [--home DIR]``. Fills a store in process, serves it as
 ``runebook ui`` does, and asks like a browser, one request after the other over one connection: the first list, later
 pages and filters, one memory, a search, the tree, and a change. Prints medians and p95 in milliseconds, and each median
 as a multiple of that of an endpoint that does nothing (``POST /api/memory/preview`` of one word).
@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from bench.synthetic import told, write_operation
+from bench.stores import fill
+from bench.synthetic import told
 from bench.timing import Latency, latency
-from memory_core.core.config import Config
-from memory_core.core.memory.requests import CommitRequest
-from memory_core.runebook import open_memory
 
+#: Memories of each commit, whose pages of the history are the longest.
 _BATCH = 500
 _TIMES = 40
 _READY_SECONDS = 120.0
@@ -53,15 +52,6 @@ class Browser:
         if answer.status >= 300:
             raise SystemExit(f"{method} {path}: {answer.status} {text[:300]!r}")
         return json.loads(text)
-
-
-def fill(home: Path, memories: int) -> None:
-    """Store made-up memories, and embed them all."""
-    with open_memory(Config(home=home)) as memory:
-        for first in range(0, memories, _BATCH):
-            batch = [write_operation(number) for number in range(first, min(memories, first + _BATCH))]
-            memory.commit(CommitRequest(operations={"write_operations": batch}))
-        memory.indexer.embed_all()
 
 
 @contextmanager
@@ -123,12 +113,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--memories", type=int, default=10_000)
     parser.add_argument("--home", type=Path, help="keep the store here, and take it as it is if there is one")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="runebook-page-") as folder:
         home = arguments.home or Path(folder)
         if not (home / "user").is_dir():
-            fill(home, arguments.memories)
+            fill(home, arguments.memories, _BATCH)
         with served(home) as browser:
             found = measure(browser, arguments.memories)
     bare = found["bare endpoint"].p50
@@ -136,9 +125,6 @@ def main() -> None:
     print(f"{'':34} {'p50':>8} {'p95':>8} {'x bare':>8}")
     for name, measured in found.items():
         print(f"{name:34} {measured.p50:8.1f} {measured.p95:8.1f} {measured.p50 / bare:8.1f}")
-    if arguments.json is not None:
-        facts = {name: {**measured._asdict(), "ratio": measured.p50 / bare} for name, measured in found.items()}
-        arguments.json.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

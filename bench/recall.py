@@ -18,7 +18,7 @@ from bench.corpus import Question
 
 LIMIT = 20
 _NEAR = (5, 10)
-_RESAMPLES = 2_000
+_RESAMPLES, _SEED = 2_000, 7
 _LEAST_CLUSTERS = 4
 
 
@@ -110,22 +110,21 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
 
 
-def bootstrap(values: Sequence[float], seed: int = 7) -> Interval:
+def bootstrap(values: Sequence[float]) -> Interval:
     """95 % interval of the mean, questions resampled."""
     if not values:
         return Interval(0.0, 0.0)
-    rng, drawn = np.random.default_rng(seed), np.asarray(values, dtype=np.float64)
+    rng, drawn = np.random.default_rng(_SEED), np.asarray(values, dtype=np.float64)
     means = [float(drawn[rng.integers(0, len(drawn), len(drawn))].mean()) for _ in range(_RESAMPLES)]
     return _interval(means)
 
 
-def cluster_bootstrap(values: Sequence[float], clusters: Sequence[str], seed: int = 7) -> Interval | None:
+def cluster_bootstrap(values: Sequence[float], clusters: Sequence[str]) -> Interval | None:
     """95 % interval of the mean, whole clusters resampled; None with fewer than four clusters.
 
     Args:
         values: One a question.
         clusters: The cluster of each, in the same order.
-        seed: Of the resampling.
     """
     names = sorted(set(clusters))
     if len(names) < _LEAST_CLUSTERS:
@@ -135,7 +134,7 @@ def cluster_bootstrap(values: Sequence[float], clusters: Sequence[str], seed: in
     for value, cluster in zip(values, clusters, strict=True):
         sums[place[cluster]] += value
         counts[place[cluster]] += 1
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(_SEED)
     chosen = rng.integers(0, len(names), (_RESAMPLES, len(names)))
     return _interval((sums[chosen].sum(axis=1) / counts[chosen].sum(axis=1)).tolist())
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from bench.chroma_process import ChromaProcess
+from bench.stdio_client import resident_mib
 from bench.stores import fill
 from bench.synthetic import told
 from bench.timing import latency
@@ -71,15 +72,6 @@ def measure(home: Path, memories: int, mode: Mode, chroma: ChromaProcess | None)
         f"ready in {ready_seconds:.0f} s   process {resident_mib(os.getpid()):.0f} MiB{server}",
         flush=True,
     )
-
-
-def resident_mib(process: int) -> float:
-    """Resident memory; 0 where the system does not tell."""
-    try:
-        lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:")), 0.0)
 
 
 def _await(memory: Runebook, mode: Mode) -> None:

@@ -2,9 +2,10 @@
 
     python -m bench.sharing [--hosts 3] [--memories 200] [--repeat 15]
 
-Measures resident memory (Linux) of 1 to ``--hosts`` hosts, the cold start from spawn to the answer of ``initialize``
-(with a shared server running already, which is what every host but the first one meets), and the time of ``find``.
-Each host asks once before memory is read, so that the model is loaded everywhere it will be. Nothing is left running.
+Measures memory (Linux; PSS, which counts a page that processes share once) of 1 to ``--hosts`` hosts, the cold start
+from spawn to the answer of ``initialize`` (with a shared server running already, which is what every host but the first
+one meets), and the time of ``find``. Each host asks once before memory is read, so that the model is loaded everywhere
+it will be. Nothing is left running.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.stdio_client import StdioClient
+from bench.stdio_client import StdioClient, proportional_mib, resident_mib
 from server.local.channel import announced
 from server.local.shared_server import stop_shared
 
@@ -38,7 +39,7 @@ def main() -> None:
         memory = {name: _memory(home, asked.hosts, shared) for name, shared in (("own", False), ("shared", True))}
         starts, finds = _times(home, asked.repeat)
     report: dict[str, Any] = {
-        "resident_mib": memory,
+        "pss_mib": memory,
         "cold_start_ms": starts,
         "cold_start_ratio": round(starts["shared"] / starts["own"], 3),
         "find_p50_ms": finds,
@@ -60,7 +61,7 @@ def _stopped(home: Path) -> Iterator[None]:
         running = [each.pid for each in announced(home / ".state") if each.kind == "local"]
         stop_shared(home / ".state")
         for pid in running:
-            while _resident_mib(pid) is not None:
+            while resident_mib(pid):
                 time.sleep(0.05)
 
 
@@ -74,15 +75,15 @@ def _fill(home: Path, memories: int) -> None:
 
 
 def _memory(home: Path, hosts: int, shared: bool) -> list[dict[str, float]]:
-    """Resident MiB of all processes together, with 1, 2, … hosts."""
+    """MiB (PSS) of all processes together, with 1, 2, … hosts."""
     measured = []
     with ExitStack() as stack:
         clients: list[StdioClient] = []
         for count in range(1, hosts + 1):
             clients.append(stack.enter_context(StdioClient(_command(home, shared=shared))))
             clients[-1].call("find", {"query": "when does the ferry leave 渡轮"})
-            own = [client.resident_mib() for client in clients]
-            servers = [_resident_mib(each.pid) or 0.0 for each in announced(home / ".state") if each.kind == "local"]
+            own = [client.proportional_mib() for client in clients]
+            servers = [proportional_mib(each.pid) for each in announced(home / ".state") if each.kind == "local"]
             measured.append(
                 {
                     "hosts": count,
@@ -113,16 +114,6 @@ def _times(home: Path, repeat: int) -> tuple[dict[str, float], dict[str, float]]
         {name: round(statistics.median(values) * 1000, 2) for name, values in taken.items()}
         for taken in (starts, finds)
     )
-
-
-def _resident_mib(pid: int) -> float | None:
-    """None where the process has ended."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    except OSError:
-        return None
-    line = next((line for line in status.splitlines() if line.startswith("VmRSS:")), None)
-    return None if line is None else int(line.split()[1]) / 1024
 
 
 if __name__ == "__main__":

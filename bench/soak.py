@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.soak_actors import SHARED_END, Actor, CommandWriter, HttpWriter, Reader, Scene, Talker, Writer
-from bench.soak_clients import HttpServer, Roster, Server, StdioServer
+from bench.soak_clients import HttpServer, Roster, StdioServer
 from bench.soak_journal import Journal
 from bench.soak_person import Harm, Person
 from bench.soak_proof import figures, prove
@@ -86,12 +86,12 @@ def _begin(home: Path) -> None:
 
 
 def _run(scene: Scene, asked: argparse.Namespace) -> None:
-    actors: list[Actor] = [Writer(scene, f"writer-{n}", n, _stdio) for n in range(asked.writers)]
-    actors += [Reader(scene, f"reader-{n}", 20 + n, _stdio) for n in range(asked.readers)]
+    actors: list[Actor] = [Writer(scene, f"writer-{n}", n, StdioServer) for n in range(asked.writers)]
+    actors += [Reader(scene, f"reader-{n}", 20 + n, StdioServer) for n in range(asked.readers)]
     actors += [
-        HttpWriter(scene, "http", 10, _http),
-        CommandWriter(scene, "command", 11, _stdio),
-        Talker(scene, "talker", 12, _stdio),
+        HttpWriter(scene, "http", 10, HttpServer),
+        CommandWriter(scene, "command", 11, StdioServer),
+        Talker(scene, "talker", 12, StdioServer),
     ]
     harm = Harm(scene, asked.kills_per_minute, asked.damage_seconds)
     threads = [*(actor.thread for actor in actors), Person(scene).thread, *harm.threads]
@@ -106,14 +106,6 @@ def _run(scene: Scene, asked: argparse.Namespace) -> None:
         scene.over.set()
         for thread in threads:
             thread.join()
-
-
-def _stdio(roster: Roster, role: str, home: Path, options: Sequence[str]) -> Server:
-    return StdioServer(roster, role, home, options)
-
-
-def _http(roster: Roster, role: str, home: Path, options: Sequence[str]) -> Server:
-    return HttpServer(roster, role, home, options)
 
 
 def _summary(seed: int, minutes: float, scene: Scene, journal: Path, violations: int) -> str:

@@ -1,7 +1,7 @@
-"""Who works on the store during a soak: writers, a conversation, readers, and a person with an editor.
+"""Who works on the store during a soak: writers, a conversation and readers; the person is in ``soak_person``.
 
-Each actor is a thread with a random source of its own and, but for the person, a server process of its own. A request
-whose server died is sent again, with the same request id, until it is answered; only then it counts as acknowledged.
+Each actor is a thread with a random source and a server process of its own. A request whose
+server died is sent again, with the same request id, until it is answered; only then it counts as acknowledged.
 """
 
 from __future__ import annotations
@@ -91,17 +91,17 @@ class Actor:
         return f"soak-{self.scene.seed}-{self.name}-{self._asked}"
 
     def ask(self, tool: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], float]:
-        """Call a tool until it answers: its facts, and the milliseconds of the call that answered.
+        """Call a tool until it answers: its facts, and the milliseconds since the first attempt.
 
         Raises:
             Refused: If it still refuses after two minutes, or hangs.
         """
         until = time.monotonic() + _PATIENCE_SECONDS
+        started = time.perf_counter()
         while True:
             try:
                 if self._server is None:
                     self._server = self._connect(self.scene.roster, self.name, self.scene.home, self.scene.options)
-                started = time.perf_counter()
                 facts = self._server.call(tool, arguments)
                 return facts, 1e3 * (time.perf_counter() - started)
             except ServerGone:
@@ -291,8 +291,8 @@ class CommandWriter(Writer):
         options = [*self.scene.options, "--request-id", arguments["request_id"], "--json"]
         command = program("commit", self.scene.home, ["--operations", str(operations), *options])
         until = time.monotonic() + _PATIENCE_SECONDS
+        started = time.perf_counter()
         while True:
-            started = time.perf_counter()
             try:
                 return run_once(self.scene.roster, self.name, command), 1e3 * (time.perf_counter() - started)
             except ServerGone:

@@ -20,10 +20,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from bench.chroma_process import free_port
+from bench.stdio_client import INITIALIZE, environment
+
 #: A request that takes longer than this is a hang: the store's lock gives up after 30 s, a pause lasts 3 s.
 PATIENCE_SECONDS = 120.0
 _READ_BYTES = 1 << 16
-_INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "soak", "version": "1"}}
 
 
 class ServerGone(Exception):
@@ -93,11 +95,6 @@ class Roster:
                 self.ended.append(f"{role} ended by itself with {code}")
 
 
-def environment() -> dict[str, str]:
-    """This process's environment without settings of Runebook's."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
-
-
 def program(verb: str, home: Path, options: Sequence[str]) -> list[str]:
     """The command line of Runebook's program."""
     return [sys.executable, "-X", "faulthandler", "-m", "server.cli", verb, "--home", str(home), *options]
@@ -130,7 +127,7 @@ class StdioServer:
         self._pending = b""
         self._last_id = 0
         try:
-            self._request("initialize", _INITIALIZE)
+            self._request("initialize", INITIALIZE)
             self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         except (ServerGone, Hang):
             self.close()
@@ -184,8 +181,7 @@ class HttpServer:
     """``runebook serve --transport http`` on a free port, and one session of streamable HTTP."""
 
     def __init__(self, roster: Roster, role: str, home: Path, options: Sequence[str]) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self._port: int = probe.getsockname()[1]
+        self._port = free_port()
         self._roster = roster
         command = program("serve", home, ["--transport", "http", "--port", str(self._port), *options])
         self._process = roster.start(role, command, pipes=False)
@@ -193,7 +189,7 @@ class HttpServer:
         self._last_id = 0
         try:
             self._await_listening()
-            self._request("initialize", _INITIALIZE)
+            self._request("initialize", INITIALIZE)
             self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
         except (ServerGone, Hang):
             self.close()
@@ -237,7 +233,7 @@ class HttpServer:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_SECONDS)
         headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         if self._session is not None:
-            headers |= {"Mcp-Session-Id": self._session, "MCP-Protocol-Version": "2025-11-25"}
+            headers |= {"Mcp-Session-Id": self._session, "MCP-Protocol-Version": INITIALIZE["protocolVersion"]}
         try:
             connection.request("POST", "/mcp", json.dumps(message).encode("utf-8"), headers)
             with connection.getresponse() as answer:

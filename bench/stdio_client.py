@@ -17,17 +17,41 @@ INITIALIZE: dict[str, Any] = {
     "capabilities": {},
     "clientInfo": {"name": "bench", "version": "1"},
 }
+_END_SECONDS = 30.0
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without settings of Runebook's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
+
+
+def resident_mib(process: int) -> float:
+    """Resident memory in MiB (Linux); 0 where the process has ended."""
+    return _mib(process, "status", "VmRSS:")
+
+
+def proportional_mib(process: int) -> float:
+    """Memory in MiB, of shared pages the process's share (PSS, Linux); 0 where the process has ended."""
+    return _mib(process, "smaps_rollup", "Pss:")
+
+
+def _mib(process: int, file: str, field: str) -> float:
+    try:
+        lines = Path(f"/proc/{process}/{file}").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(field)), 0.0)
 
 
 class StdioClient:
     """A child process that speaks MCP; ``cold_start_seconds`` is from spawn to the initialize result.
 
-    ``started`` is the moment of the spawn on ``time.perf_counter``. ``environment`` is added to this process's own;
-    ``folder`` is where it runs, None: where this one does.
+    ``started`` is the moment of the spawn on ``time.perf_counter``. ``added`` joins this process's environment without
+    Runebook's settings; ``folder`` is where the child runs, None: where this process does.
     """
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str] | None = None, folder: Path | None = None
+        self, command: Sequence[str], added: Mapping[str, str] | None = None, folder: Path | None = None
     ) -> None:
         self.started = time.perf_counter()
         self._process = subprocess.Popen(
@@ -35,7 +59,7 @@ class StdioClient:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **(environment or {})},
+            env={**environment(), **(added or {})},
             cwd=folder,
         )
         self._next_id = 0
@@ -51,9 +75,15 @@ class StdioClient:
     ) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(30)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise
+        finally:
+            assert self._process.stdout is not None
+            self._process.stdout.close()
 
     def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Send one request and wait for its result; an error ends the program."""
@@ -85,16 +115,12 @@ class StdioClient:
         return facts
 
     def resident_mib(self) -> float:
-        """Resident memory of the child, in MiB (Linux)."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8")
-        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
-        return int(line.split()[1]) / 1024
+        """Resident memory of the child, see the function."""
+        return resident_mib(self._process.pid)
 
     def proportional_mib(self) -> float:
-        """Memory of the child in MiB, of shared pages its share (PSS, Linux)."""
-        rollup = Path(f"/proc/{self._process.pid}/smaps_rollup").read_text(encoding="utf-8")
-        line = next(line for line in rollup.splitlines() if line.startswith("Pss:"))
-        return int(line.split()[1]) / 1024
+        """Memory of the child, of shared pages its share, see the function."""
+        return proportional_mib(self._process.pid)
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._process.stdin is not None

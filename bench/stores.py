@@ -18,9 +18,6 @@ from memory_core.runebook import Runebook, open_memory
 
 #: Nothing may be missing from an answer because the model was still loading.
 _WAIT_SECONDS = 60.0
-#: Operations of one commit that fills a store.
-_BATCH = 200
-
 #: Ranks passages for a question, at most ``LIMIT``, best first.
 Search = Callable[[Question], Sequence[Found]]
 
@@ -30,12 +27,12 @@ def serve(home: Path) -> list[str]:
     return [sys.executable, "-m", "server.cli", "serve", "--home", str(home)]
 
 
-def fill(home: Path, memories: int) -> None:
-    """Commit made-up memories of six types in batches, and embed them all."""
+def fill(home: Path, memories: int, batch: int = 200) -> None:
+    """Commit made-up memories of six types, so many at once, and embed them all."""
     with opened(home, provider="none") as memory:
-        for start in range(0, memories, _BATCH):
-            batch = [write_operation(number) for number in range(start, min(memories, start + _BATCH))]
-            receipt = memory.commit(CommitRequest(operations={"write_operations": batch}))
+        for start in range(0, memories, batch):
+            writes = [write_operation(number) for number in range(start, min(memories, start + batch))]
+            receipt = memory.commit(CommitRequest(operations={"write_operations": writes}))
             if receipt.status != "committed":
                 raise SystemExit(f"a batch was not committed: {receipt.status}")
     with opened(home) as memory:

@@ -1,7 +1,7 @@
 """How long a commit takes while several processes write to one store, and whether each gets its turn.
 
-Each writer is a stdio server with a client that commits without a pause. One writer alone is the floor. A figure of the
-machine goes with it: the same number of processes that append to files of their own and sync them.
+Each writer is a stdio server with a client that commits without a pause. One writer alone is the baseline. A figure of
+the machine goes with it: the same number of processes that append to files of their own and sync them.
 
     python -m bench.writers [--writers 4] [--seconds 20]
 
@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +27,10 @@ from pathlib import Path
 from bench.recall import percentile
 from bench.soak_texts import marker
 from bench.stdio_client import StdioClient
+from bench.stores import serve
 
 LIMIT_MILLISECONDS = 1_000.0
+_SYNCING_SECONDS = 2.0
 _SYNCING = """
 import os, sys, time
 times, until = [], time.monotonic() + float(sys.argv[2])
@@ -87,8 +90,7 @@ def write(home: Path, writers: int, seconds: float) -> Round:
     measured = Round([[] for _ in range(writers)])
     guard = threading.Lock()
     with ExitStack() as stack:
-        command = [sys.executable, "-m", "server.cli", "serve", "--home", str(home)]
-        clients = [stack.enter_context(StdioClient(command)) for _ in range(writers)]
+        clients = [stack.enter_context(StdioClient(serve(home))) for _ in range(writers)]
         for number, client in enumerate(clients):
             client.call("commit_memory", {"memory_content": f"Writer {number} begins.", "memory_type": "facts"})
             client.call("find", {"query": "begins"})  # the model is loaded from here on
@@ -107,11 +109,8 @@ def write(home: Path, writers: int, seconds: float) -> Round:
                 with guard:
                     measured.commit_ids.append(receipt["commit_id"])
 
-        threads = [threading.Thread(target=commit, args=(number,)) for number in range(writers)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(writers) as pool:
+            list(pool.map(commit, range(writers)))  # a writer's error ends the program here
     return measured
 
 
@@ -122,11 +121,12 @@ def missing_from(home: Path, commit_ids: Sequence[str]) -> int:
     return len(set(commit_ids) - set(held)) + len(held) - len(set(held))
 
 
-def syncing(folder: Path, processes: int, seconds: float = 2.0) -> float:
+def syncing(folder: Path, processes: int) -> float:
     """Milliseconds (p50) of an append of 4 KiB with a sync, by so many processes at once."""
     running = [
         subprocess.Popen(
-            [sys.executable, "-c", _SYNCING, os.fspath(folder / str(number)), str(seconds)], stdout=subprocess.PIPE
+            [sys.executable, "-c", _SYNCING, os.fspath(folder / str(number)), str(_SYNCING_SECONDS)],
+            stdout=subprocess.PIPE,
         )
         for number in range(processes)
     ]

@@ -43,7 +43,7 @@ def read(path: Path, each: int | None = None) -> list[tuple[Corpus, Corpus]]:
     for scenario, trajectories in scenarios.items():
         for at, trajectory in enumerate(trajectories[:each]):
             name = f"{scenario} {at}"
-            others = [each for other, each in scenarios.items() if _kind(other) != _kind(scenario)]
+            others = [several for other, several in scenarios.items() if _kind(other) != _kind(scenario)]
             found.append(corpora(name, scenario, trajectory, others))
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.baselines import DenseBaseline, LexicalBaseline
+from bench.baselines import EncoderBaseline, LexicalBaseline
 from bench.corpus import Passage
 from memory_core.core.index.encoder import BundledEmbedder
 
@@ -28,15 +28,15 @@ def test_words_find_stems_and_character_pairs_and_nothing_else() -> None:
 
 
 def test_meaning_ranks_all_and_finds_what_shares_no_word() -> None:
-    dense = DenseBaseline(PASSAGES, BundledEmbedder())
-    assert dense.search("a small canine destroyed the shoes", 10)[0] == "dog"
-    assert dense.search("Where is the bakery in China?", 1) == ["bread"]
-    assert sorted(dense.search("anything", 10)) == sorted(SAID)
+    encoder = EncoderBaseline(PASSAGES, BundledEmbedder())
+    assert encoder.search("a small canine destroyed the shoes", 10)[0] == "dog"
+    assert encoder.search("Where is the bakery in China?", 1) == ["bread"]
+    assert sorted(encoder.search("anything", 10)) == sorted(SAID)
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_a_passage_of_several_pieces_is_one_hit(pieces: int) -> None:
     long = Passage("long", "s", "x", tuple(f"The puppy chewed slipper {at}." for at in range(pieces)))
-    dense = DenseBaseline([long, *PASSAGES[:2]], BundledEmbedder())
-    assert dense.search("puppy slipper", 10) == ["long", *dense.search("puppy slipper", 10)[1:]]
-    assert len(dense.search("puppy slipper", 10)) == 3
+    encoder = EncoderBaseline([long, *PASSAGES[:2]], BundledEmbedder())
+    assert encoder.search("puppy slipper", 10) == ["long", *encoder.search("puppy slipper", 10)[1:]]
+    assert len(encoder.search("puppy slipper", 10)) == 3

@@ -52,3 +52,11 @@ def test_the_receipt_of_a_conversation_holds_a_brief_that_can_be_followed(tmp_pa
         known = Brief(brief.types, "s1", tuple(("2026-03-01", who, said) for who, said in SAID))
         handed = client.call("commit_memory", {"operations": derive(known), "session_id": "s1"})
         assert [line["action"] for line in handed["results"]] == ["created"] * 3
+
+
+def test_what_a_memory_says_is_looked_for_where_another_operation_made_none(tmp_path: Path) -> None:
+    first, _, second, third = conversation(1)
+    with server(tmp_path, "--set", "embedding.provider=none") as client:
+        play(client, [("spring", [first])])
+        result = play(client, [("summer", [first, second, third])])
+    assert (result.hand_ins, result.memories, result.found) == (1, 2, 2)

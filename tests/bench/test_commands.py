@@ -47,7 +47,7 @@ def test_locomo_finds_what_was_said_and_leaves_strange_questions_empty(run: Run,
     output = run(locomo.main, "--data", str(made_up.locomo(tmp_path / "locomo.json")))
     assert row(output, "shipped defaults")[:3] == [4, 1.0, 1.0]
     assert row(output, "shipped defaults", "adversarial questions too")[0] == 5
-    for label in ("ours, words only", "BM25 only", "dense only", "ours, floor off"):
+    for label in ("ours, words only", "BM25 only", "encoder only", "ours, floor off"):
         assert row(output, label)[0] == 4
     assert "conversation2: 3 turns, 2 questions (1 without evidence left out)" in output
     assert "% of 4 [" in output.split("questions of other conversations left empty")[1]
@@ -86,7 +86,7 @@ def test_every_set_names_each_contestant_of_each_set(run: Run, tmp_path: Path) -
         lines = output.split("R@10 with its")[1].splitlines()
         cells = next(line.strip().removeprefix(name).split() for line in lines if line.strip().startswith(name))
         assert cells[:4] == [str(count), "1.000", "[1.000,", "1.000]"]
-    assert "LoCoMo" in output.split("alien questions left empty")[1]
+    assert "LoCoMo" in output.split("questions of other conversations left empty")[1]
 
 
 @pytest.mark.slow

@@ -27,3 +27,10 @@ def test_nothing_acknowledged_is_lost_while_servers_are_killed_and_the_database_
     assert bad == []
     assert counts["commits"] > 50
     assert counts["harm: kill"] > 0
+
+
+def test_a_client_that_stops_is_a_violation() -> None:
+    scene = chaos.Scene(servers=[], tokens={})  # there is nobody to ask
+    chaos.Client(scene, number=0, seed=7).run()
+    (line,) = scene.bad
+    assert line.startswith("client-0 stopped: IndexError")
