@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+import anyio
 
 A = TypeVar("A")
+P = ParamSpec("P")
 T = TypeVar("T")
 
 #: Never reached by a passing test, however busy the machine is.
@@ -28,3 +32,13 @@ def at_once(call: Callable[[A], T], *each: A) -> list[T]:
     """What a call answers to each, asked by as many threads at the same time."""
     with ThreadPoolExecutor(len(each)) as pool:
         return list(pool.map(call, each))
+
+
+def in_a_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that is a coroutine; it is run to its end in a loop of its own."""
+
+    @functools.wraps(test)
+    def run(*given: P.args, **fixtures: P.kwargs) -> None:
+        anyio.run(functools.partial(test, *given, **fixtures))
+
+    return run

@@ -32,7 +32,7 @@ from server.protocol.stdio_pipes import LINE_LIMIT_BYTES
 from server.protocol.stdio_transport import END_SECONDS, _Owed, scrub_results, serve_attached
 from tests.fork_server import starter
 from tests.server.conftest import RawClient
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, in_a_loop
 
 PROBE_PATH = Path(__file__).with_name("probe_server.py")
 PROBE = PROBE_PATH.read_text(encoding="utf-8")
@@ -246,15 +246,13 @@ def test_end_of_input_waits_for_tools_at_work_although_a_question_was_never_answ
     assert fresh.ending() == (0, "closed, returned")
 
 
-def test_nothing_is_kept_of_a_request_that_was_answered() -> None:
-    async def counted() -> int:
-        owed = _Owed()
-        for number in range(100):
-            owed.received(JSONRPCRequest(jsonrpc="2.0", id=number, method="ping"))
-            owed.sent(JSONRPCResponse(jsonrpc="2.0", id=number, result={}))
-        return len(owed._by_us)
-
-    assert anyio.run(counted) == 0
+@in_a_loop
+async def test_nothing_is_kept_of_a_request_that_was_answered() -> None:
+    owed = _Owed()
+    for number in range(100):
+        owed.received(JSONRPCRequest(jsonrpc="2.0", id=number, method="ping"))
+        owed.sent(JSONRPCResponse(jsonrpc="2.0", id=number, result={}))
+    assert len(owed._by_us) == 0
 
 
 @posix_only
