@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import anyio
@@ -26,6 +28,17 @@ def soon(outcome: Callable[[], bool]) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be reaped does not."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return os.path.isdir("/proc/self") is False  # noqa: PTH112 - without /proc it is believed to run
 
 
 def at_once(call: Callable[[A], T], *each: A) -> list[T]:

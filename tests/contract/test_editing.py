@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import json
 import sys
 from pathlib import Path
 
@@ -11,15 +11,8 @@ import pytest
 from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from server.cli import main
 from tests.contract.conftest import Place
+from tests.server.command_line import set_editor
 from tests.stores import remember
-
-
-def set_editor(folder: Path, monkeypatch: pytest.MonkeyPatch, lines: str) -> None:
-    """An editor that runs these lines of Python with ``file``."""
-    program = folder / "editor.py"
-    program.write_text(f"import pathlib, subprocess, sys\nfile = pathlib.Path(sys.argv[1])\n{lines}\n", "utf-8")
-    monkeypatch.delenv("VISUAL", raising=False)
-    monkeypatch.setenv("EDITOR", shlex.join([sys.executable, str(program)]))
 
 
 def options(place: Place) -> list[str]:
@@ -53,6 +46,8 @@ def test_an_edit_without_a_change_stores_nothing(
     newest = memory.store.ledger.newest_seq()
     assert main(["edit", uri, *options(place)]) == 0
     assert capsys.readouterr().out.startswith("Nothing was changed.")
+    assert main(["edit", uri, "--json", *options(place)]) == 0
+    assert json.loads(capsys.readouterr().out)["changed"] is False
     assert memory.store.ledger.newest_seq() == newest
 
 
