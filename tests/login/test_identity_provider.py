@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from server.http.login import space_of
 from tests.conformance.run import node
 from tests.login.people import HERE, PROVIDER, TYPESCRIPT, Browser, Keychain, missing, python_client, typescript_client
 from tests.server.bearers import OPENING, send
-from tests.server.conftest import WORDS_ONLY, HttpServer
+from tests.server.conftest import WORDS_ONLY, HttpServer, free_port
 
 pytestmark = pytest.mark.skipif(bool(missing(PROVIDER)), reason=missing(PROVIDER))
 
@@ -35,11 +34,6 @@ def issuing(port: int, resource: str) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.kill()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

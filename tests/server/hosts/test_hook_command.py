@@ -17,27 +17,23 @@ import pytest
 
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.features.doctor import DOCTOR, DoctorRequest
-from memory_core.runebook import Runebook, open_memory
+from memory_core.runebook import Runebook
 from server.cli import command_line, main
 from server.hosts import hook as command
 from server.hosts import hook_answers, hook_notes
 from server.hosts.hook_notes import PrivateTimes
 from server.local.channel_requests import Listener
 from server.protocol.session import MemorySession
+from tests.features.moving import opened
 from tests.server.command_line import Outcome, Run
 from tests.server.conftest import environment
 from tests.server.hosts.host_events import SESSION, claude, cursor, said, talk, write
-from tests.stores import words_only
 from tests.waiting import PATIENCE_SECONDS, soon
 
 #: Generous: machines under test are slow. Outcomes below never depend on it.
 _SLOW = ("--set", "hooks.deadline_ms=30000", "--set", "hooks.patience_seconds=60")
 _PROMPT = claude("UserPromptSubmit", prompt="Which port does billing use?")
 Hook = Callable[..., Outcome]
-
-
-def opened(home: Path) -> Runebook:
-    return open_memory(words_only(home))
 
 
 @pytest.fixture(scope="module")

@@ -17,16 +17,11 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are ma
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(account: Path) -> Path:
     """An account in which Claude Code was set up with everything."""
-    for variable in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "RUNEBOOK_HOME"):
-        monkeypatch.delenv(variable, raising=False)
-    home = tmp_path / "家"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    options = ("--home", str(home / "记忆"), "--set", "embedding.provider=none", "--set", "hooks.deadline_ms=60000")
+    options = ("--home", str(account / "记忆"), "--set", "embedding.provider=none", "--set", "hooks.deadline_ms=60000")
     assert main(["install", "claude-code", "--rules", "--hooks", *options]) == 0
-    return home
+    return account
 
 
 def examined(capsys: pytest.CaptureFixture[str], *words: str, status: int) -> dict[str, list[dict[str, Any]]]:

@@ -19,6 +19,7 @@ from memory_core.core.memory.requests import FindRequest, ReadRequest, RetrieveR
 from memory_core.runebook import Runebook, open_memory
 from server.hosts import hook_notes
 from tests.fork_server import starter
+from tests.server.conftest import environment
 from tests.server.hosts.host_events import claude, said, write
 from tests.waiting import lives, soon
 
@@ -32,8 +33,7 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.home, self.programs, self.folder = folder / "家", folder / "bin", folder
         self.programs.mkdir(parents=True)
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
-        self.environment |= {
+        self.environment = environment() | {
             "RUNEBOOK_HOME": str(self.home),
             "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
             "CLAUDECODE": "1",
