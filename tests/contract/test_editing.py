@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
+import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from server.cli import main
 from tests.contract.conftest import Place
+from tests.server.command_line import set_editor
 from tests.stores import remember
 
 
@@ -19,21 +21,18 @@ def options(place: Place) -> list[str]:
 
 
 class Editing:
-    """``runebook edit`` with a program in place of the editor, which runs lines of Python with ``file``."""
+    """``runebook edit`` with lines of Python in place of the editor."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.copies = folder / "copies"
         self.copies.mkdir()
-        self._program, self._capsys = folder / "editor.py", capsys
+        self._folder, self._monkeypatch, self._capsys = folder, monkeypatch, capsys
         monkeypatch.setattr("tempfile.tempdir", str(self.copies))
-        monkeypatch.delenv("VISUAL", raising=False)
-        monkeypatch.setenv("EDITOR", shlex.join([sys.executable, str(self._program)]))
 
-    def __call__(self, place: Place, uri: str, *lines: str) -> tuple[int, str, str]:
+    def __call__(self, place: Place, uri: str, *lines: str, flags: Sequence[str] = ()) -> tuple[int, str, str]:
         """Status, output and errors."""
-        begin = ("import pathlib, subprocess, sys", "file = pathlib.Path(sys.argv[1])")
-        self._program.write_text("\n".join((*begin, *lines, "")), "utf-8")
-        status = main(["edit", uri, *options(place)])
+        set_editor(self._folder, self._monkeypatch, "\n".join(lines))
+        status = main(["edit", uri, *flags, *options(place)])
         return status, *self._capsys.readouterr()
 
 
@@ -74,6 +73,7 @@ def test_an_edit_without_a_change_stores_nothing(place: Place, edit: Editing) ->
     newest = memory.store.ledger.newest_seq()
     status, out, _ = edit(place, uri, "pass")
     assert (status, out.startswith("Nothing was changed.")) == (0, True)
+    assert json.loads(edit(place, uri, "pass", flags=["--json"])[1])["changed"] is False
     assert memory.store.ledger.newest_seq() == newest
 
 

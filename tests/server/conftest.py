@@ -112,9 +112,12 @@ class RawClient:
         self._last_id = 0
 
     def __enter__(self) -> Self:
-        self.request(
-            "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "t", "version": "1"}
-        )
+        return self.open()
+
+    def open(self, **capabilities: Any) -> Self:
+        """Say who one is."""
+        about = {"capabilities": capabilities, "clientInfo": {"name": "t", "version": "1"}}
+        self.request("initialize", protocolVersion="2025-11-25", **about)
         self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return self
 
@@ -150,11 +153,16 @@ class RawClient:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def request(self, method: str, **params: Any) -> dict[str, Any]:
+    def ask(self, method: str, **params: Any) -> int:
+        """Send a request; its id."""
         self._last_id += 1
         self.write({"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params})
+        return self._last_id
+
+    def request(self, method: str, **params: Any) -> dict[str, Any]:
+        asked = self.ask(method, **params)
         answer = self.answer()
-        assert answer["id"] == self._last_id
+        assert answer["id"] == asked
         return answer
 
     def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
@@ -286,6 +294,17 @@ def start_http(tmp_path: Path) -> Iterator[StartHttp]:
     """Starts servers that end with the test; with these options, over the store in ``tmp_path / "home"``."""
     with ExitStack() as stack:
         yield lambda *options: stack.enter_context(HttpServer(tmp_path / "home", tmp_path / "stderr", *options))
+
+
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an account in which nothing is set up, on Linux."""
+    for variable in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "RUNEBOOK_HOME", "RUNEBOOK_CONFIG"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "家"))
+    monkeypatch.setattr("sys.platform", "linux")
+    (tmp_path / "家").mkdir()
+    return tmp_path / "家"
 
 
 @pytest.fixture

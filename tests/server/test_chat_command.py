@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-import io
 import json
 import os
-import select
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -24,20 +18,16 @@ from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.undo import UNDO
 from memory_core.runebook import Runebook, open_memory
-from server.cli import main
 from tests.core.llm.stand_ins import Scripted, StandIn, failure, fall_silent, openai_completion
-from tests.server.conftest import PATIENCE_SECONDS, environment
+from tests.server.command_line import Outcome, Run
+from tests.server.conftest import environment
+from tests.server.terminal import Terminal, needs_terminal
 from tests.stores import words_only
 from tests.waiting import soon
-
-if sys.platform != "win32":
-    import pty
-    import termios
 
 TEA = "viking://user/default/memories/facts/茶.md"
 
 
-Outcome = tuple[int, str, str]
 Talk = Callable[..., Outcome]
 
 
@@ -48,18 +38,11 @@ def options(home: Path, api: StandIn | None) -> list[str]:
 
 
 @pytest.fixture
-def talk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Talk]:
+def talk(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Talk:
     """Run the command in this process, with a pipe as its input."""
     for name in [name for name in os.environ if name.startswith(("RUNEBOOK_", "OPENAI_"))]:
         monkeypatch.delenv(name)
-
-    def talk(api: StandIn | None, *arguments: str, stdin: str = "") -> Outcome:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        status = main([*options(tmp_path, api), *arguments])
-        return status, *capsys.readouterr()
-
-    yield talk
-    gc.enable()
+    return lambda api, *arguments, stdin="": run(*options(tmp_path, api), *arguments, stdin=stdin.encode())
 
 
 def said(home: Path, session_id: str) -> list[tuple[str, str]]:
@@ -75,86 +58,12 @@ def remember_tea(home: Path) -> None:
         )
 
 
-class Terminal:
-    """A chat on a pseudo-terminal."""
-
-    def __init__(self, home: Path, api: StandIn, *arguments: str) -> None:
-        self._end, theirs = pty.openpty()
-        settings = termios.tcgetattr(theirs)
-        settings[3] &= ~termios.ECHO
-        termios.tcsetattr(theirs, termios.TCSANOW, settings)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "server.cli", *options(home, api), *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=environment() | {"TERM": "dumb", "LC_ALL": "C.UTF-8"},
-            start_new_session=True,
-            preexec_fn=_own_terminal,
-        )
-        os.close(theirs)
-        self._seen = b""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._end)
-
-    def shows(self, text: str, seconds: float) -> bool:
-        """Whether a text appears in time."""
-        deadline = time.monotonic() + seconds
-        while text.encode() not in self._seen:
-            ready, _, _ = select.select([self._end], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                return False
-            try:
-                self._seen += os.read(self._end, 65_536)
-            except OSError:
-                raise AssertionError(f"it ended before {text!r}: {self._seen.decode()}") from None
-        return True
-
-    def until(self, text: str) -> str:
-        """What appears until ``text`` does, which is taken, too."""
-        assert self.shows(text, PATIENCE_SECONDS), self._seen.decode()
-        wanted = text.encode()
-        before, _, self._seen = self._seen.partition(wanted)
-        return (before + wanted).decode().replace("\r\n", "\n")
-
-    def type(self, text: str) -> None:
-        os.write(self._end, text.encode())
-
-    def ask(self, line: str) -> str:
-        """Type a line at the prompt; what appears until the next one."""
-        self.type(f"{line}\n")
-        return self.until("you> ")
-
-    def status(self) -> int:
-        """Of the end."""
-        try:
-            while os.read(self._end, 65_536):
-                continue
-        except OSError:
-            pass
-        return self.process.wait(PATIENCE_SECONDS)
-
-
-def _own_terminal() -> None:
-    import fcntl
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
 @contextmanager
 def terminal(home: Path, replies: Sequence[Scripted]) -> Iterator[tuple[Terminal, StandIn]]:
-    with StandIn(replies) as api, Terminal(home, api, "--session", "s1") as opened:
+    env = environment() | {"TERM": "dumb", "LC_ALL": "C.UTF-8"}
+    with StandIn(replies) as api, Terminal(*options(home, api), "--session", "s1", env=env) as opened:
         opened.until("you> ")
         yield opened, api
-
-
-needs_terminal = pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
 
 
 def test_once_prints_the_answer_alone_or_everything_as_json(tmp_path: Path, talk: Talk) -> None:

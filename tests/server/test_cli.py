@@ -22,6 +22,7 @@ from server.commands import opening
 from tests.core.llm.stand_ins import StandIn, openai_completion
 from tests.fork_server import starter
 from tests.server.command_line import Outcome, Run, facts
+from tests.server.conftest import environment
 from tests.stores import words_only
 from tests.waiting import PATIENCE_SECONDS
 
@@ -397,14 +398,13 @@ def test_a_folder_below_the_account_s_may_begin_with_a_tilde(
 def test_the_demo_s_last_lines_work_when_they_are_pasted(tmp_path: Path) -> None:
     person, folder = tmp_path / "家", tmp_path / "the demo"
     person.mkdir()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
-    environment |= {"HOME": str(person), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    shown = spawn("demo", "--home", str(folder), "--set", "embedding.provider=none", env=environment).stdout.decode()
+    surroundings = environment() | {"HOME": str(person), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    shown = spawn("demo", "--home", str(folder), "--set", "embedding.provider=none", env=surroundings).stdout.decode()
     _, _, ending = shown.partition("These lines can be pasted:\n")
     pasted = [line for line in ending.splitlines() if line.startswith("    ") and " ui " not in line][:3]
     said = [
         subprocess.run(
-            ["bash", "-c", line], capture_output=True, env=environment, check=True, timeout=PATIENCE_SECONDS
+            ["bash", "-c", line], capture_output=True, env=surroundings, check=True, timeout=PATIENCE_SECONDS
         ).stdout.decode()
         for line in pasted
     ]
@@ -543,7 +543,7 @@ def test_private_mode_stops_an_import_too(run: Run, tmp_path: Path) -> None:
     (notes / "tea.md").write_text("# Tea\n\nPu-erh 普洱\n", encoding="utf-8")
     status, _, err = run("import", str(notes), "--set", "private_mode=true")
     assert (status, "private mode" in err) == (1, True)
-    assert "No" in run("find", "普洱")[1] or "nothing" in run("find", "普洱")[1].casefold()
+    assert facts(run("find", "普洱", "--json"))["total"] == 0
 
 
 def test_archived_memory_is_named_where_it_was(run: Run) -> None:

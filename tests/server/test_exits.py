@@ -24,7 +24,8 @@ import pytest
 from memory_core.core.store.locks import store_lock
 from server.protocol.stdio_transport import END_SECONDS
 from tests.fork_server import Starter, starter
-from tests.waiting import PATIENCE_SECONDS, soon
+from tests.server.conftest import RawClient, environment
+from tests.waiting import PATIENCE_SECONDS, lives, soon
 
 if os.name == "nt":
     pytest.skip("Windows has neither these signals nor /proc", allow_module_level=True)
@@ -34,57 +35,36 @@ LIMIT_SECONDS = END_SECONDS + 20
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class Program:
+class Program(RawClient):
     """``runebook serve`` in a process group of its own."""
 
-    def __init__(self, home: Path, *options: str, capabilities: dict[str, Any] | None = None, starter: Starter) -> None:
+    def __init__(self, home: Path, *options: str, starter: Starter) -> None:
         self.home = home
         self.errors = home.with_name(f"{home.name}.stderr")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
         with self.errors.open("ab") as log:
             self.process = starter.program(
                 *("serve", "--home", str(home), *options),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=environment,
+                env=environment(),
                 start_new_session=True,
             )
-        self._capabilities = capabilities or {}
         self._last_id = 0
 
-    def open(self) -> Program:
-        info = {"name": "t", "version": "1"}
-        opening = {"protocolVersion": "2025-11-25", "capabilities": self._capabilities, "clientInfo": info}
-        self.ask("initialize", opening)
-        self.receive()
-        self.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
-        return self
-
-    def write(self, data: bytes) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(data)
-        self.process.stdin.flush()
-
-    def ask(self, method: str, params: dict[str, Any]) -> int:
-        self._last_id += 1
-        message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
-        self.write(json.dumps(message).encode() + b"\n")
-        return self._last_id
-
     def ask_tool(self, tool: str, **arguments: Any) -> int:
-        return self.ask("tools/call", {"name": tool, "arguments": arguments})
+        return self.ask("tools/call", name=tool, arguments=arguments)
 
-    def receive(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.endswith(b"\n"), self.errors.read_text(encoding="utf-8")
         message: dict[str, Any] = json.loads(line)
         return message
 
-    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+    def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         self.ask_tool(tool, **arguments)
-        facts: dict[str, Any] = self.receive()["result"]["structuredContent"]
+        facts: dict[str, Any] = self.answer()["result"]["structuredContent"]
         return facts
 
     def commit(self, content: str) -> str:
@@ -148,12 +128,12 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
     """Starts programs on one store, forked unless ``anew``; all end with the test."""
     running: list[Program] = []
 
-    def begin(*options: str, capabilities: dict[str, Any] | None = None, anew: bool = False) -> Program:
+    def begin(*options: str, anew: bool = False) -> Program:
         options = ("--set", "project.detect=false", *options)
         if not any("embedding.provider" in option for option in options):
             options = ("--set", "embedding.provider=none", *options)
         way = Starter() if anew else starter()
-        program = Program(tmp_path / "home", *options, capabilities=capabilities, starter=way)
+        program = Program(tmp_path / "home", *options, starter=way)
         running.append(program)
         return program
 
@@ -208,19 +188,11 @@ def test_second_signal_ends_at_once_with_its_status(start: Callable[..., Program
     program = start(anew=True).open()
     with store_lock(program.home / ".state").held():  # so that the first signal has something to wait for
         program.ask_tool("commit_memory", memory_content="waits")
-        program.ask("ping", {})
-        assert program.receive()["result"] == {}
+        program.ask("ping")
+        assert program.answer()["result"] == {}
         program.process.send_signal(signal.SIGINT)
         program.process.send_signal(signal.SIGTERM)
         assert program.ended() == 128 + signal.SIGTERM
-
-
-def test_half_a_line_and_the_end_of_input_is_answered_and_ends(start: Callable[..., Program]) -> None:
-    program = start().open()
-    program.write(b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"commit_mem')
-    program.close_input()
-    assert "error" in program.receive()
-    assert program.ended() == 0
 
 
 def test_client_that_closed_its_reading_end_ends_the_server(start: Callable[..., Program]) -> None:
@@ -246,14 +218,7 @@ def test_server_ends_when_the_host_was_killed(tmp_path: Path) -> None:
         assert parent.stdout is not None
         server = int(parent.stdout.readline())
         parent.kill()
-    assert soon(lambda: not alive(server)), "the server outlived its host"
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    assert soon(lambda: not lives(server)), "the server outlived its host"
 
 
 # A client that never reads
@@ -308,7 +273,7 @@ def test_signals_while_clients_commit_lose_nothing_that_was_acknowledged(start: 
             content = f"{number.name} fact {index} 事实"
             identifier = program.ask_tool("commit_memory", memory_content=content, fields={"title": content})
             asked[identifier] = content
-        answers = [program.receive() for _ in range(3)]
+        answers = [program.answer() for _ in range(3)]
         program.process.send_signal(number)
         assert program.process.stdout is not None
         answers += [json.loads(line) for line in program.process.stdout if line.endswith(b"\n")]
@@ -325,10 +290,10 @@ def test_ending_while_the_clients_model_is_asked_keeps_the_conversation(
     start: Callable[..., Program], number: signal.Signals | None
 ) -> None:
     sampling = ("--set", "llm.provider=sampling")
-    program = start(*sampling, capabilities={"sampling": {}}).open()
+    program = start(*sampling).open(sampling={})
     messages = [{"role": "user", "content": "My sister Lin lives in Chengdu. 我妹妹住在成都。", "id": "m1"}]
     program.ask_tool("commit_memory", messages=messages, session_id="s1")
-    assert program.receive()["method"] == "sampling/createMessage"
+    assert program.answer()["method"] == "sampling/createMessage"
     program.end(number)
     later = start().open()
     found = later.call("find", query="成都")

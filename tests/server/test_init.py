@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import select
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,30 +12,25 @@ import pytest
 
 from server.cli import main
 from tests.features.imports import foreign
-from tests.waiting import PATIENCE_SECONDS
+from tests.server.terminal import Terminal, needs_terminal
 
 CLAUDE_MD = "# 我的\n\n## Preferences\n\n- Answers in Chinese, please\n"
 NOTES = "# Boat\n\nThe boat lies in Bergen.\n"
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An account with Claude Code, Cursor, and an export of ChatGPT among its downloads."""
-    for variable in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "RUNEBOOK_HOME", "RUNEBOOK_CONFIG"):
-        monkeypatch.delenv(variable, raising=False)
-    home = tmp_path / "家"
-    (home / ".cursor").mkdir(parents=True)
-    foreign.write(home / ".claude" / "CLAUDE.md", CLAUDE_MD)
-    foreign.claude_code(home / ".claude" / "projects")
-    foreign.write(home / "notes" / "boat.md", NOTES)
-    (home / "Downloads").mkdir()
-    with zipfile.ZipFile(home / "Downloads" / "chat.zip", "w") as archive:
+    (account / ".cursor").mkdir()
+    foreign.write(account / ".claude" / "CLAUDE.md", CLAUDE_MD)
+    foreign.claude_code(account / ".claude" / "projects")
+    foreign.write(account / "notes" / "boat.md", NOTES)
+    (account / "Downloads").mkdir()
+    with zipfile.ZipFile(account / "Downloads" / "chat.zip", "w") as archive:
         archive.write(foreign.chatgpt(tmp_path / "chatgpt") / "conversations.json", "conversations.json")
-    (home / "Downloads" / "broken.zip").write_bytes(b"PK\x03\x04 no zip")
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setattr("sys.platform", "linux")
+    (account / "Downloads" / "broken.zip").write_bytes(b"PK\x03\x04 no zip")
     monkeypatch.setattr("sys.stdin", None)  # nobody is asked
-    return home
+    return account
 
 
 def files(home: Path) -> dict[str, bytes]:
@@ -185,50 +176,20 @@ def test_a_host_s_file_that_cannot_be_read_is_left_and_said(home: Path, capsys: 
     assert listing.read_text(encoding="utf-8") == "{ 坏"
 
 
-class Person:
-    """Somebody at a terminal, who answers what is asked."""
-
-    def __init__(self, *words: str) -> None:
-        self.master, slave = os.openpty()
-        command = [sys.executable, "-m", "server.cli", "init", "--no-open", *words]
-        self.process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave)
-        os.close(slave)
-        self.shown = ""
-
-    def answers(self, question: str, answer: str) -> None:
-        """Wait for a question, the first after those that were answered."""
-        said = b""
-        while question not in said.decode("utf-8", "replace"):
-            assert select.select([self.master], [], [], PATIENCE_SECONDS)[0], said
-            said += os.read(self.master, 4096)
-        self.shown += said.decode("utf-8", "replace")
-        os.write(self.master, f"{answer}\n".encode())
-
-    def leaves(self) -> int:
-        """Read to the end; the exit status."""
-        try:
-            while select.select([self.master], [], [], PATIENCE_SECONDS)[0] and (more := os.read(self.master, 4096)):
-                self.shown += more.decode("utf-8", "replace")
-        except OSError:  # the other side is closed
-            pass
-        os.close(self.master)
-        return self.process.wait(PATIENCE_SECONDS)
-
-
-@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+@needs_terminal
 def test_a_person_is_asked_three_questions_sees_the_preview_and_adds_notes(home: Path) -> None:
     shutil.rmtree(home / ".claude")
     shutil.rmtree(home / "Downloads")
-    person = Person()
-    person.answers("[Cursor]", "vim")
-    assert "writes nothing before you say yes" in person.shown
-    person.answers("[Cursor]", "cursor, VS Code and visual studio code")
-    person.answers("[auto]", "English")
-    person.answers("[none]", "")
-    person.answers("Do it?", str(home / "nowhere"))
-    person.answers("Do it?", str(home / "notes"))
-    person.answers("Do it?", "y")
-    assert person.leaves() == 0, person.shown
+    with Terminal("init", "--no-open") as person:
+        person.answers("[Cursor]", "vim")
+        assert "writes nothing before you say yes" in person.shown
+        person.answers("[Cursor]", "cursor, VS Code and visual studio code")
+        person.answers("[auto]", "English")
+        person.answers("[none]", "")
+        person.answers("Do it?", str(home / "nowhere"))
+        person.answers("Do it?", str(home / "notes"))
+        person.answers("Do it?", "y")
+        assert person.status() == 0, person.shown
     assert "there is no host 'vim'" in person.shown
     assert "there is no file or folder" in person.shown
     assert "notes: 1 would be created" in person.shown
@@ -243,15 +204,16 @@ def test_a_person_is_asked_three_questions_sees_the_preview_and_adds_notes(home:
     assert NOTES.split("\n")[2] in "".join(path.read_text() for path in (home / ".runebook").rglob("notes/*.md"))
 
 
-@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+@needs_terminal
 def test_names_of_files_and_answers_cannot_act_on_the_terminal(home: Path) -> None:
-    foreign.write(home / "notes" / "\x1b[2Jboat.md", NOTES)
-    person = Person("cursor", "--language", "auto", "--no-find", "--import", str(home / "notes" / "\x1b[2Jboat.md"))
-    person.answers("[none]", "\x1b[2Jmodel")
-    person.answers("[none]", "none")
-    person.answers("Do it?", "~nobody/\x1b[2Jx")
-    person.answers("Do it?", "n")
-    assert person.leaves() == 0
+    notes = foreign.write(home / "notes" / "\x1b[2Jboat.md", NOTES)
+    told = ("cursor", "--language", "auto", "--no-find", "--import", str(notes))
+    with Terminal("init", "--no-open", *told) as person:
+        person.answers("[none]", "\x1b[2Jmodel")
+        person.answers("[none]", "none")
+        person.answers("Do it?", "~nobody/\x1b[2Jx")
+        person.answers("Do it?", "n")
+        assert person.status() == 0
     assert "\x1b" not in person.shown
     assert "\\x1b[2Jboat.md" in person.shown
     assert "there is no file or folder" in person.shown
@@ -265,11 +227,11 @@ def test_a_path_of_an_unknown_user_is_refused(words: tuple[str, ...], capsys: py
     assert "~nobody-here/x" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+@needs_terminal
 def test_a_person_who_says_no_has_nothing_written(home: Path) -> None:
     before = files(home)
-    person = Person("cursor", "--language", "auto", "--model", "none", "--no-find")
-    person.answers("Do it?", "n")
-    assert person.leaves() == 0
+    with Terminal("init", "--no-open", "cursor", "--language", "auto", "--model", "none", "--no-find") as person:
+        person.answers("Do it?", "n")
+        assert person.status() == 0
     assert "Nothing was written." in person.shown
     assert files(home) == before

@@ -112,13 +112,6 @@ def test_a_wait_is_told_only_when_it_is_not_over_at_once() -> None:
     assert sum(asked) == 10
 
 
-def test_json_on_stdout_stays_json_whatever_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress() as shown:
-        shown(Stage("exporting", 1, 2, "files"))
-        tell("verifying", 1, 2, unit="files")
-    assert capsys.readouterr() == ("", "")
-
-
 @pytest.mark.parametrize("shown_at_once", [Bar, LogLines])
 def test_work_goes_on_when_nobody_reads_what_is_shown_of_it(
     monkeypatch: pytest.MonkeyPatch, shown_at_once: type[Bar] | type[LogLines]

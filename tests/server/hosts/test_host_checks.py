@@ -17,16 +17,11 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are ma
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(account: Path) -> Path:
     """An account in which Claude Code was set up with everything."""
-    for variable in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "RUNEBOOK_HOME"):
-        monkeypatch.delenv(variable, raising=False)
-    home = tmp_path / "家"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    options = ("--home", str(home / "记忆"), "--set", "embedding.provider=none", "--set", "hooks.deadline_ms=60000")
+    options = ("--home", str(account / "记忆"), "--set", "embedding.provider=none", "--set", "hooks.deadline_ms=60000")
     assert main(["install", "claude-code", "--rules", "--hooks", *options]) == 0
-    return home
+    return account
 
 
 def examined(capsys: pytest.CaptureFixture[str], *words: str, status: int) -> dict[str, list[dict[str, Any]]]:
@@ -81,18 +76,18 @@ def test_what_may_be_left_out_is_named_and_is_no_failure(home: Path, capsys: pyt
     assert again.endswith("--hooks")
 
 
-def test_a_server_that_does_not_start_says_why(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    change(home / ".claude.json", "embedding.provider=none", "no.such=setting")
-    (server,) = examined(capsys, "claude-code", status=1)["server"]
-    assert "there is no setting 'no.such'" in server["detail"]
-
-
-@pytest.mark.parametrize(("line", "said"), [("exit 3", "it does not start"), ("echo 'no room' >&2; exit 1", "no room")])
-def test_a_program_that_ends_at_once_is_found(
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("", "there is no setting 'no.such'"), ("exit 3", "it does not start"), ("echo 'no room' >&2; exit 1", "no room")],
+)
+def test_a_server_that_does_not_start_says_why(
     line: str, said: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    entry = json.loads((home / ".claude.json").read_text(encoding="utf-8"))["mcpServers"]["runebook"]
-    change(home / ".claude.json", entry["command"], str(script(home / "runebook", line)))
+    old, new = "embedding.provider=none", "no.such=setting"
+    if line:
+        old = json.loads((home / ".claude.json").read_text(encoding="utf-8"))["mcpServers"]["runebook"]["command"]
+        new = str(script(home / "runebook", line))
+    change(home / ".claude.json", old, new)
     (server,) = examined(capsys, "claude-code", status=1)["server"]
     assert said in server["detail"]
 

@@ -42,7 +42,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine("linux", tmp_path / "home", {})
 
 
-def files_below(folder: Path) -> dict[str, bytes]:
+def texts_below(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
@@ -65,26 +65,26 @@ def actions(host: Host, machine: Machine, *, out: bool = False, dry_run: bool = 
 @every_host
 def test_every_host_is_set_up_once_and_set_back_byte_for_byte(tmp_path: Path, machine: Machine, host: Host) -> None:
     furnish(machine, host)
-    before = files_below(tmp_path)
+    before = texts_below(tmp_path)
     assert actions(host, machine, dry_run=True) == {"changed"}
-    assert files_below(tmp_path) == before
+    assert texts_below(tmp_path) == before
     assert actions(host, machine) == {"changed"}
-    kept = {path: text for path, text in files_below(tmp_path).items() if not path.endswith(BACKUP)}
+    kept = {path: text for path, text in texts_below(tmp_path).items() if not path.endswith(BACKUP)}
     assert all(kept[path] != text for path, text in before.items())
     (finding,) = [each for each in findings(machine, WANTED) if each.name == host.name]
     assert (finding.here, finding.state) == (True, "installed")
     assert actions(host, machine) == {"unchanged"}
     assert actions(host, machine, out=True) == {"restored"}
-    assert files_below(tmp_path) == before
+    assert texts_below(tmp_path) == before
 
 
 @every_host
 def test_files_made_for_a_host_leave_with_it(tmp_path: Path, machine: Machine, host: Host) -> None:
     install(host, machine, replace(WANTED, parts=frozenset({"server"})), dry_run=False)
     install(host, machine, replace(WANTED, shared=True), dry_run=False)
-    assert files_below(tmp_path)
+    assert texts_below(tmp_path)
     assert actions(host, machine, out=True) == {"deleted"}
-    assert files_below(tmp_path) == {}
+    assert texts_below(tmp_path) == {}
 
 
 @every_host
@@ -94,7 +94,7 @@ def test_project_is_set_up_in_its_own_folder_alone(tmp_path: Path, machine: Mach
     wanted = replace(WANTED, project=project)
     if host.has_projects:
         install(host, machine, wanted, dry_run=False)
-        assert all(path.startswith("项目") for path in files_below(tmp_path))
+        assert all(path.startswith("项目") for path in texts_below(tmp_path))
         uninstall(host, machine, wanted, dry_run=False, purge=False)
     assert list(project.iterdir()) == []
 
@@ -313,9 +313,9 @@ def test_links_of_a_project_lead_nowhere_else(machine: Machine, tmp_path: Path, 
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.is_symlink():
             link.symlink_to(target)
-    before = files_below(mine)
+    before = texts_below(mine)
     _expect_refused(host, machine, wanted, mine, dry_run=dry_run)
-    assert files_below(mine) == before
+    assert texts_below(mine) == before
 
 
 def test_surroundings_that_a_project_brings_for_the_server_are_refused_and_other_members_stay(
@@ -347,9 +347,9 @@ def test_a_backup_that_a_project_brings_leads_nowhere_else(machine: Machine, tmp
     for path in paths:
         backup_of(path).unlink(missing_ok=True)
         backup_of(path).symlink_to(mine)
-    before = files_below(tmp_path)
+    before = texts_below(tmp_path)
     _expect_refused(host, machine, wanted, mine, dry_run=dry_run)
-    assert files_below(tmp_path) == before
+    assert texts_below(tmp_path) == before
     assert all(backup_of(path).is_symlink() for path in paths)
 
 

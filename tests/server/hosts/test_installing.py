@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from server.cli import main
-from tests.waiting import PATIENCE_SECONDS
+from tests.server.terminal import Terminal, needs_terminal
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for variable in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "RUNEBOOK_HOME"):
-        monkeypatch.delenv(variable, raising=False)
-    home = tmp_path / "家"
-    (home / ".cursor").mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setattr("sys.platform", "linux")
-    return home
+def home(account: Path) -> Path:
+    (account / ".cursor").mkdir()
+    return account
 
 
 def facts(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dict[str, Any]:
@@ -173,22 +166,13 @@ def installed(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+@needs_terminal
 def test_person_at_a_terminal_is_asked_before_rules_and_hooks(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = installed(home, monkeypatch)
-    master, slave = os.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "server.cli", "install", "claude-code"], stdin=slave, stdout=slave, stderr=slave
-    )
-    os.close(slave)
-    shown = b""
-    for asked, answer in enumerate((b"y\n", b"n\n", b"y\n"), 1):
-        while shown.count(b"[y/N]") < asked:
-            assert select.select([master], [], [], PATIENCE_SECONDS)[0], shown
-            shown += os.read(master, 4096)
-        os.write(master, answer)
-    assert process.wait(PATIENCE_SECONDS) == 0
-    os.close(master)
+    with Terminal("install", "claude-code") as person:
+        for answer in ("y", "n", "y"):
+            person.answers("[y/N]", answer)
+        assert person.status() == 0
     assert (home / ".claude" / "CLAUDE.md").is_file()
     assert not (home / ".claude" / "settings.json").exists()
     settings = json.loads((home / ".runebook" / "config.json").read_text(encoding="utf-8"))

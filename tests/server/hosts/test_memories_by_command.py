@@ -19,8 +19,9 @@ from memory_core.core.memory.requests import FindRequest, ReadRequest, RetrieveR
 from memory_core.runebook import Runebook, open_memory
 from server.hosts import hook_notes
 from tests.fork_server import starter
+from tests.server.conftest import environment
 from tests.server.hosts.host_events import claude, said, write
-from tests.waiting import soon
+from tests.waiting import lives, soon
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a script with a first line")
 _KEPT = {"bicycle": "garage", "violin": "attic", "kayak": "boathouse"}
@@ -32,8 +33,7 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.home, self.programs, self.folder = folder / "家", folder / "bin", folder
         self.programs.mkdir(parents=True)
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
-        self.environment |= {
+        self.environment = environment() | {
             "RUNEBOOK_HOME": str(self.home),
             "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
             "CLAUDECODE": "1",
@@ -185,20 +185,11 @@ def test_whatever_the_program_does_the_conversation_waits_and_that_is_said_once(
     assert waits[0] == 1
     assert reason in str(waits[1])
     for call in place.calls():
-        assert soon(lambda call=call: not any(_runs(pid) for pid in call["pids"]))  # type: ignore[misc]
+        assert soon(lambda call=call: not any(lives(pid) for pid in call["pids"]))  # type: ignore[misc]
     assert "wait to become memories" in place.starts().replace("waits", "wait")
     assert "to become memories" not in place.starts("after")
     place.set("answer", calls_per_day=0)
     assert soon(lambda: place.extracts() and place.remembers("bicycle"))
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    stat = Path(f"/proc/{pid}/stat")  # one that nobody asked for its end has none of its own any more
-    return not stat.exists() or stat.read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
 
 
 def test_without_any_model_the_first_context_of_a_day_says_how_to_take_one(place: Place) -> None:

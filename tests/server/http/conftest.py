@@ -72,7 +72,6 @@ class Desk:
         self.anna = Page(client, tokens["anna"])
         self.bob = Page(client, tokens["bob"])
         self.reader = Page(client, tokens["reader"])
-        self.nobody = Page(client, None)
 
 
 @contextmanager

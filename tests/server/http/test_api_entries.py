@@ -78,20 +78,6 @@ def test_two_tabs_lose_nothing(desk: Desk) -> None:
     assert "Of the first tab." in replaced
 
 
-def test_edit_that_comes_between_look_and_commit_is_refused_in_the_transaction(desk: Desk) -> None:
-    path = desk.owner.keep("Seen.", fields={"title": "In between"})
-    seen = desk.owner.entry(path)
-    memory = desk.store.memory()
-    operations = {"edit_operations": [{"uri": seen["uri"], "patches": {"content": "Late."}}]}
-    memory.commit(
-        CommitRequest(operations={"edit_operations": [{"uri": seen["uri"], "patches": {"content": "Meanwhile."}}]})
-    )
-    receipt = memory.commit(CommitRequest(operations=operations, expected={seen["uri"]: seen["sha256"]}))
-    assert receipt.status == "rejected"
-    assert [result.conflict for result in receipt.results] == [True]
-    assert desk.owner.entry(path)["body"] == "Meanwhile."
-
-
 def test_hand_edit_between_two_saves_is_a_conflict(desk: Desk) -> None:
     path = desk.owner.keep("By machine.", fields={"title": "By hand"})
     seen = desk.owner.entry(path)

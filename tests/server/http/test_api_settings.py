@@ -12,18 +12,16 @@ from memory_core.core.settings_file import SettingsFile
 from memory_core.runebook import open_memory
 from server.protocol.session import ServedStore
 from tests.server.bearers import ledger_of
-from tests.server.http.conftest import Desk, client_of, desk_at
+from tests.server.http.conftest import Desk, client_of
 from tests.stores import words_only
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with desk_at(tmp_path / "home") as made:
-        yield made
+def desk(own_desk: Desk) -> Desk:
+    return own_desk
 
 
 def setting(desk: Desk, name: str) -> dict[str, object]:

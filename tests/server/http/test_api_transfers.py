@@ -20,18 +20,17 @@ from memory_core.features.backup import SETTINGS_BESIDE, back_up
 from memory_core.runebook import open_memory
 from server.http import transfer_routes, transfers
 from tests.server.bearers import ledger_of
-from tests.server.http.conftest import SETTINGS, Desk, Page, desk_at
+from tests.server.http.conftest import SETTINGS, Desk, Page
 from tests.waiting import PATIENCE_SECONDS, soon
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with desk_at(tmp_path / "home") as made:
-        yield made
+def desk(own_desk: Desk) -> Desk:
+    return own_desk
 
 
 def upload(desk: Desk, name: str, content: bytes) -> str:

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from server.http.client_documents import ClientDocuments, is_document_url, is_public
 from tests.server.http.test_authorization_server import BACK, house_at, query
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, in_a_loop
 
 HOST = "client.example"
 
@@ -129,24 +129,22 @@ def got(documents: ClientDocuments, *addresses: str) -> list[Any]:
     return anyio.run(run)
 
 
-def test_a_document_is_read_once_in_a_while(site: Site, certificate: Path) -> None:
+@in_a_loop
+async def test_a_document_is_read_once_in_a_while(site: Site, certificate: Path) -> None:
     now = [0.0]
     documents = trusting(certificate, clock=lambda: now[0])
-
-    async def run() -> None:
-        for _ in range(3):
-            assert await documents.get(site.url) == site.document
-        assert site.asked == [("/oauth/client.json", site.url.split("/")[2])]
-        now[0] += 4_000
-        site.status = 404
-        assert await documents.get(site.url) is None
-        assert await documents.get(site.url) is None
-        assert len(site.asked) == 2
-
-    anyio.run(run)
+    for _ in range(3):
+        assert await documents.get(site.url) == site.document
+    assert site.asked == [("/oauth/client.json", site.url.split("/")[2])]
+    now[0] += 4_000
+    site.status = 404
+    assert await documents.get(site.url) is None
+    assert await documents.get(site.url) is None
+    assert len(site.asked) == 2
 
 
-def test_a_site_that_hangs_keeps_no_other_waiting(
+@in_a_loop
+async def test_a_site_that_hangs_keeps_no_other_waiting(
     site: Site, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     documents = trusting(certificate, turn_seconds=0.05)
@@ -159,32 +157,25 @@ def test_a_site_that_hangs_keeps_no_other_waiting(
         return await asked(client_id)
 
     monkeypatch.setattr(documents, "_document_at", slowly)
-
-    async def run() -> None:
-        names = [f"https://{name}.slow.example/{number}" for name in "abcdefgh" for number in range(4)]
-        begun = [asyncio.create_task(documents.get(name)) for name in (*names, names[0])]
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not hanging:
-                await asyncio.sleep(0)
-            assert await documents.get(site.url) == site.document
-            await asyncio.wait(begun[1:])  # they had no turn in time
-            assert len(hanging) == 1
-            answers.set()
-            assert await asyncio.gather(*begun) == [None] * len(begun)
-            assert len(site.asked) == 1
-
-    anyio.run(run)
-
-
-def test_of_many_who_ask_for_a_document_at_once_one_fetches_it(site: Site, certificate: Path) -> None:
-    documents = trusting(certificate, turn_seconds=PATIENCE_SECONDS)
-
-    async def run() -> None:
-        found = await asyncio.gather(*(documents.get(site.url) for _ in range(8)))
-        assert found == [site.document] * 8
+    names = [f"https://{name}.slow.example/{number}" for name in "abcdefgh" for number in range(4)]
+    begun = [asyncio.create_task(documents.get(name)) for name in (*names, names[0])]
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not hanging:
+            await asyncio.sleep(0)
+        assert await documents.get(site.url) == site.document
+        await asyncio.wait(begun[1:])  # they had no turn in time
+        assert len(hanging) == 1
+        answers.set()
+        assert await asyncio.gather(*begun) == [None] * len(begun)
         assert len(site.asked) == 1
 
-    anyio.run(run)
+
+@in_a_loop
+async def test_of_many_who_ask_for_a_document_at_once_one_fetches_it(site: Site, certificate: Path) -> None:
+    documents = trusting(certificate, turn_seconds=PATIENCE_SECONDS)
+    found = await asyncio.gather(*(documents.get(site.url) for _ in range(8)))
+    assert found == [site.document] * 8
+    assert len(site.asked) == 1
 
 
 def test_only_public_addresses_are_asked(site: Site, certificate: Path, names: dict[str, list[str]]) -> None:

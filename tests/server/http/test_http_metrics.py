@@ -51,13 +51,6 @@ def test_a_bearer_sees_the_figures_of_its_own_spaces_only(house: House) -> None:
     for body in (answer.body, other.body):
         assert b'part="ledger"' not in body  # of the whole folder, and so the owner's
     assert b"anna" not in other.body
-
-
-def test_only_reading_is_offered(house: House) -> None:
-    assert send(house.server, "POST", "/metrics", {}, token=house.anna).status == 405
-
-
-def test_the_page_in_mcp_holds_the_same_figures(house: House) -> None:
     assert json.loads(house.page["content"])["by_space"] == {"user/anna": 1}
 
 

@@ -32,7 +32,6 @@ from memory_core.core.store.logins import Logins
 from memory_core.runebook import open_memory
 from server.http import authentication, identity_provider
 from server.http.connections import peeked
-from server.http.http_server import serve
 from server.http.identity_provider import IdentityProvider
 from server.http.login import open_login, space_of
 from server.http.rate_limits import OpenRequests, RequestRates
@@ -40,7 +39,7 @@ from server.protocol.session import ServedStore
 from tests.server.bearers import HEADERS, OPENING, issue, ledger_of
 from tests.server.http.conftest import SETTINGS, Page, client_of, path_of
 from tests.server.http.issuers import BOTH, Issuer, running
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, in_a_loop
 
 if TYPE_CHECKING:
     from memory_core.core.store.issued_tokens import IssuedTokens
@@ -173,7 +172,8 @@ def test_only_signatures_by_the_issuers_own_keys_count(office: Office) -> None:
     assert not [token for token in forged if office.opens(token)]
 
 
-def test_what_costs_work_to_read_is_refused_before_that(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_a_loop
+async def test_what_costs_work_to_read_is_refused_before_that(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     token = issuer.token(aud=HERE)
     more: Mapping[str, Any] = {"x": [[]] * 3_000}
     with running() as stranger:  # knows the name of the key, and has none
@@ -184,51 +184,42 @@ def test_what_costs_work_to_read_is_refused_before_that(issuer: Issuer, monkeypa
             *(stranger.token(aud=HERE, iss=issuer.url, **more), stranger.token(aud=HERE, **more)),
         ]
     read: list[tuple[str, int]] = []
+    provider = IdentityProvider(issuer.url, [HERE])
+    decode = jwt.decode
 
-    async def ask() -> None:
-        provider = IdentityProvider(issuer.url, [HERE])
-        decode = jwt.decode
+    def noted(text: str, *given: Any, **options: Any) -> Any:
+        read.append((text, threading.get_ident()))
+        return decode(text, *given, **options)
 
-        def noted(text: str, *given: Any, **options: Any) -> Any:
-            read.append((text, threading.get_ident()))
-            return decode(text, *given, **options)
-
-        monkeypatch.setattr(jwt, "decode", noted)
-        monkeypatch.setattr(jwt, "get_unverified_header", lambda text: read.append((text, threading.get_ident())))
-        for each in [*hostile, token, token]:
-            claims = await provider.claims(each)
-            assert (claims is not None) is provider.remembers(each) is (each == token)
-
-    anyio.run(ask)
+    monkeypatch.setattr(jwt, "decode", noted)
+    monkeypatch.setattr(jwt, "get_unverified_header", lambda text: read.append((text, threading.get_ident())))
+    for each in [*hostile, token, token]:
+        claims = await provider.claims(each)
+        assert (claims is not None) is provider.remembers(each) is (each == token)
     assert [text for text, _ in read] == [hostile[1], token]  # of the others it can be seen; and none twice
     assert threading.get_ident() not in {thread for _, thread in read}
 
 
-def test_a_token_that_was_remembered_expires(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def ask() -> None:
-        provider = IdentityProvider(issuer.url, [HERE])
-        token = issuer.token(aud=HERE)
-        assert await provider.claims(token) is not None
-        now = time.time()
-        monkeypatch.setattr(time, "time", lambda: now + 660)
-        assert provider.remembers(token)
-        assert await provider.claims(token) is None
-        assert not provider.remembers(token)
-
-    anyio.run(ask)
+@in_a_loop
+async def test_a_token_that_was_remembered_expires(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = IdentityProvider(issuer.url, [HERE])
+    token = issuer.token(aud=HERE)
+    assert await provider.claims(token) is not None
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 660)
+    assert provider.remembers(token)
+    assert await provider.claims(token) is None
+    assert not provider.remembers(token)
 
 
-def test_no_more_tokens_are_remembered_than_said(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_a_loop
+async def test_no_more_tokens_are_remembered_than_said(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity_provider, "_REMEMBERED", 2)
-
-    async def ask() -> None:
-        provider = IdentityProvider(issuer.url, [HERE])
-        tokens = [issuer.token(aud=HERE, sub=name) for name in ("anna", "bob", "carl")]
-        for token in (*tokens[:2], tokens[0], tokens[2]):
-            assert await provider.claims(token) is not None
-        assert [provider.remembers(token) for token in tokens] == [True, False, True]
-
-    anyio.run(ask)
+    provider = IdentityProvider(issuer.url, [HERE])
+    tokens = [issuer.token(aud=HERE, sub=name) for name in ("anna", "bob", "carl")]
+    for token in (*tokens[:2], tokens[0], tokens[2]):
+        assert await provider.claims(token) is not None
+    assert [provider.remembers(token) for token in tokens] == [True, False, True]
 
 
 def test_strangers_at_an_address_cost_those_who_are_known_there_nothing(
@@ -283,25 +274,22 @@ def test_a_rotated_key_is_refused_and_its_successor_taken(office: Office) -> Non
     assert not office.opens(old)
 
 
-def test_unknown_keys_are_asked_for_no_more_often_than_said(issuer: Issuer) -> None:
+@in_a_loop
+async def test_unknown_keys_are_asked_for_no_more_often_than_said(issuer: Issuer) -> None:
     clock = [1_000.0]
-
-    async def ask() -> None:
-        provider = IdentityProvider(issuer.url, [HERE], keys_seconds=30.0, clock=lambda: clock[0])
+    provider = IdentityProvider(issuer.url, [HERE], keys_seconds=30.0, clock=lambda: clock[0])
+    assert await provider.claims(issuer.token(aud=HERE)) is not None
+    assert issuer.asked.count("/jwks") == 1
+    issuer.rotate("next")
+    for _ in range(20):
+        assert await provider.claims(issuer.token(aud=HERE)) is None
+    assert issuer.asked.count("/jwks") == 1
+    clock[0] += 31
+    assert await provider.claims(issuer.token(aud=HERE)) is not None
+    assert issuer.asked.count("/jwks") == 2
+    for _ in range(20):
         assert await provider.claims(issuer.token(aud=HERE)) is not None
-        assert issuer.asked.count("/jwks") == 1
-        issuer.rotate("next")
-        for _ in range(20):
-            assert await provider.claims(issuer.token(aud=HERE)) is None
-        assert issuer.asked.count("/jwks") == 1
-        clock[0] += 31
-        assert await provider.claims(issuer.token(aud=HERE)) is not None
-        assert issuer.asked.count("/jwks") == 2
-        for _ in range(20):
-            assert await provider.claims(issuer.token(aud=HERE)) is not None
-        assert issuer.asked.count("/jwks") == 2
-
-    anyio.run(ask)
+    assert issuer.asked.count("/jwks") == 2
 
 
 def test_known_keys_serve_while_the_issuer_is_away_and_unknown_ones_wait(tmp_path: Path, issuer: Issuer) -> None:
@@ -318,83 +306,69 @@ def test_known_keys_serve_while_the_issuer_is_away_and_unknown_ones_wait(tmp_pat
         assert office.opens(issuer.token(aud=HERE))
 
 
-def test_an_issuer_that_never_answered_is_no_refusal(tmp_path: Path, issuer: Issuer) -> None:
-    issuer.status = 502
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ("status", 502),
+        ("names_itself", "https://other.example"),
+        *(("names_keys", address) for address in ("https://[x", "http://keys.example/jwks", "")),
+    ],
+)
+def test_an_issuer_that_cannot_be_asked_is_no_refusal(
+    tmp_path: Path, issuer: Issuer, attribute: str, value: Any
+) -> None:
+    setattr(issuer, attribute, value)
     with office_at(tmp_path / "home", issuer) as office:
         assert office.ask(issuer.token(aud=HERE)).status_code == 503
         assert office.ask("not a token").status_code == 401
         assert office.ask(jwt.encode({"iss": "https://other.example"}, "s" * 32)).status_code == 401
         assert office.opens(office.own)
-
-
-def test_metadata_that_names_another_issuer_is_not_used(tmp_path: Path, issuer: Issuer) -> None:
-    issuer.names_itself = "https://other.example"
-    with office_at(tmp_path / "home", issuer) as office:
-        assert office.ask(issuer.token(aud=HERE)).status_code == 503
         assert issuer.asked.count("/jwks") == 0
 
 
-@pytest.mark.parametrize("address", ["https://[x", "http://keys.example/jwks", ""])
-def test_keys_at_an_address_that_cannot_be_asked_are_no_refusal(tmp_path: Path, issuer: Issuer, address: str) -> None:
-    issuer.names_keys = address
-    with office_at(tmp_path / "home", issuer) as office:
-        assert office.ask(issuer.token(aud=HERE)).status_code == 503
-
-
-def test_a_proxy_that_cannot_be_used_is_no_refusal(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_a_loop
+async def test_a_proxy_that_cannot_be_used_is_no_refusal(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "odd://proxy.example")
     monkeypatch.setattr(issuer, "url", "https://issuer.example")
-
-    async def ask() -> None:
-        with pytest.raises(RunebookError):
-            await IdentityProvider(issuer.url, [HERE]).claims(issuer.token(aud=HERE))
-
-    anyio.run(ask)
+    with pytest.raises(RunebookError):
+        await IdentityProvider(issuer.url, [HERE]).claims(issuer.token(aud=HERE))
 
 
-def test_keys_are_kept_for_a_day_while_nobody_answers(issuer: Issuer) -> None:
+@in_a_loop
+async def test_keys_are_kept_for_a_day_while_nobody_answers(issuer: Issuer) -> None:
     clock = [0.0]
-
-    async def ask() -> None:
-        provider = IdentityProvider(issuer.url, [HERE], clock=lambda: clock[0])
-        token = issuer.token(aud=HERE)
-        assert await provider.claims(token) is not None
-        issuer.status = 500
-        clock[0] += 80_000
-        assert await provider.claims(token) is not None
-        clock[0] += 10_000
-        with pytest.raises(RunebookError):
-            await provider.claims(token)
-
-    anyio.run(ask)
+    provider = IdentityProvider(issuer.url, [HERE], clock=lambda: clock[0])
+    token = issuer.token(aud=HERE)
+    assert await provider.claims(token) is not None
+    issuer.status = 500
+    clock[0] += 80_000
+    assert await provider.claims(token) is not None
+    clock[0] += 10_000
+    with pytest.raises(RunebookError):
+        await provider.claims(token)
 
 
-def test_an_issuer_that_is_away_is_not_asked_by_everybody_who_wants_to_sign_in(issuer: Issuer) -> None:
+@in_a_loop
+async def test_an_issuer_that_is_away_is_not_asked_by_everybody_who_wants_to_sign_in(issuer: Issuer) -> None:
     clock = [0.0]
-
-    async def ask() -> None:
-        provider = IdentityProvider(issuer.url, [HERE], keys_seconds=30.0, clock=lambda: clock[0])
-        issuer.names_itself = "https://other.example"
-        for _ in range(5):
-            with pytest.raises(RunebookError):
-                await provider.authorization_url({})
-        assert len(issuer.asked) == len(set(issuer.asked))
-        issuer.names_itself = issuer.url
-        clock[0] += 31
-        with pytest.raises(RunebookError, match="no https address"):  # it answers now, and has no such page
+    provider = IdentityProvider(issuer.url, [HERE], keys_seconds=30.0, clock=lambda: clock[0])
+    issuer.names_itself = "https://other.example"
+    for _ in range(5):
+        with pytest.raises(RunebookError):
             await provider.authorization_url({})
+    assert len(issuer.asked) == len(set(issuer.asked))
+    issuer.names_itself = issuer.url
+    clock[0] += 31
+    with pytest.raises(RunebookError, match="no https address"):  # it answers now, and has no such page
+        await provider.authorization_url({})
 
-    anyio.run(ask)
 
-
-def test_why_the_issuer_gives_no_token_for_a_code_is_in_the_log(
+@in_a_loop
+async def test_why_the_issuer_gives_no_token_for_a_code_is_in_the_log(
     issuer: Issuer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def ask() -> None:
-        provider = IdentityProvider(issuer.url, [HERE], keys_seconds=0)
-        assert await provider.exchanged({"client_id": "page", "code": "1"}, "a wrong secret") is None
-
-    anyio.run(ask)
+    provider = IdentityProvider(issuer.url, [HERE], keys_seconds=0)
+    assert await provider.exchanged({"client_id": "page", "code": "1"}, "a wrong secret") is None
     assert "invalid_client" in caplog.text
 
 
@@ -407,53 +381,47 @@ def test_nobody_signs_in_while_the_issuer_is_away_and_each_is_told_when_to_try_a
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
 
-def test_whoever_has_a_token_of_a_known_key_does_not_wait_for_an_issuer_that_hangs(
+@in_a_loop
+async def test_whoever_has_a_token_of_a_known_key_does_not_wait_for_an_issuer_that_hangs(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
+    provider = IdentityProvider(issuer.url, [HERE], clock=lambda: clock[0], patience_seconds=0)
+    known = issuer.token(aud=HERE)
+    assert await provider.claims(known) is not None
+    answers, asked = anyio.Event(), provider._fetched
 
-    async def ask() -> None:
-        provider = IdentityProvider(issuer.url, [HERE], clock=lambda: clock[0], patience_seconds=0)
-        known = issuer.token(aud=HERE)
-        assert await provider.claims(known) is not None
-        answers, asked = anyio.Event(), provider._fetched
+    async def fetched(*given: Any, **more: Any) -> Any:
+        await answers.wait()
+        return await asked(*given, **more)
 
-        async def fetched(*given: Any, **more: Any) -> Any:
-            await answers.wait()
-            return await asked(*given, **more)
-
-        monkeypatch.setattr(provider, "_fetched", fetched)
-        issuer.rotate("successor")
-        clock[0] += 700
-        with anyio.fail_after(PATIENCE_SECONDS):
-            for _ in range(3):
-                assert await provider.claims(known) is not None
-            async with anyio.create_task_group() as group:
-                group.start_soon(provider.claims, issuer.token(aud=HERE))  # of a key that nobody knows: it waits
-                await anyio.wait_all_tasks_blocked()
-                assert await provider.claims(known) is not None
-                answers.set()
-            assert await provider.claims(known) is None
-            assert await provider.claims(issuer.token(aud=HERE)) is not None
-        assert issuer.asked.count("/jwks") == 2  # all of them with one question
-
-    anyio.run(ask)
+    monkeypatch.setattr(provider, "_fetched", fetched)
+    issuer.rotate("successor")
+    clock[0] += 700
+    with anyio.fail_after(PATIENCE_SECONDS):
+        for _ in range(3):
+            assert await provider.claims(known) is not None
+        async with anyio.create_task_group() as group:
+            group.start_soon(provider.claims, issuer.token(aud=HERE))  # of a key that nobody knows: it waits
+            await anyio.wait_all_tasks_blocked()
+            assert await provider.claims(known) is not None
+            answers.set()
+        assert await provider.claims(known) is None
+        assert await provider.claims(issuer.token(aud=HERE)) is not None
+    assert issuer.asked.count("/jwks") == 2  # all of them with one question
 
 
-def test_a_key_that_the_issuer_withdrew_is_refused_ten_minutes_later(issuer: Issuer) -> None:
+@in_a_loop
+async def test_a_key_that_the_issuer_withdrew_is_refused_ten_minutes_later(issuer: Issuer) -> None:
     clock = [0.0]
-
-    async def ask() -> None:
-        provider = IdentityProvider(issuer.url, [HERE], clock=lambda: clock[0], patience_seconds=PATIENCE_SECONDS)
-        token = issuer.token(aud=HERE)
-        assert await provider.claims(token) is not None
-        issuer.rotate("successor")
-        clock[0] += 599
-        assert await provider.claims(token) is not None
-        clock[0] += 2
-        assert await provider.claims(token) is None
-
-    anyio.run(ask)
+    provider = IdentityProvider(issuer.url, [HERE], clock=lambda: clock[0], patience_seconds=PATIENCE_SECONDS)
+    token = issuer.token(aud=HERE)
+    assert await provider.claims(token) is not None
+    issuer.rotate("successor")
+    clock[0] += 599
+    assert await provider.claims(token) is not None
+    clock[0] += 2
+    assert await provider.claims(token) is None
 
 
 def test_two_users_never_see_each_other(office: Office) -> None:
@@ -693,7 +661,8 @@ def test_a_tool_call_that_lacks_the_scope_says_which_one(office: Office) -> None
     assert call(COMMIT, BOTH).status_code != 403
 
 
-def test_of_a_long_call_no_more_is_held_than_shows_that_it_is_long() -> None:
+@in_a_loop
+async def test_of_a_long_call_no_more_is_held_than_shows_that_it_is_long() -> None:
     taken: list[int] = []
 
     async def receive() -> dict[str, Any]:
@@ -706,17 +675,14 @@ def test_of_a_long_call_no_more_is_held_than_shows_that_it_is_long() -> None:
             parts.append(await again())
         return b"".join(part["body"] for part in parts)
 
-    async def run() -> None:
-        whole = b"".join(bytes([number]) * 1_000 for number in range(20))
-        found, again = await peeked(receive, 2_500)
-        assert (found, len(taken)) == (None, 3)
-        assert await body(again) == whole
-        taken.clear()
-        found, again = await peeked(receive, 20_000)
-        assert found == whole
-        assert await body(again) == whole
-
-    anyio.run(run)
+    whole = b"".join(bytes([number]) * 1_000 for number in range(20))
+    found, again = await peeked(receive, 2_500)
+    assert (found, len(taken)) == (None, 3)
+    assert await body(again) == whole
+    taken.clear()
+    found, again = await peeked(receive, 20_000)
+    assert found == whole
+    assert await body(again) == whole
 
 
 def test_a_long_call_that_lacks_the_scope_is_answered_by_the_tool(office: Office) -> None:
@@ -804,16 +770,6 @@ def test_a_store_that_does_not_answer_leaves_the_others_running() -> None:
 
     anyio.run(run)
     assert order == ["answered", "refused"]
-
-
-def test_serving_beyond_loopback_needs_the_public_address() -> None:
-    from mcp.server import MCPServer
-
-    settings = HttpConfig(allowed_hosts=("memory.example.com",), oauth=OAuthConfig(issuer="https://login.example.com"))
-    with pytest.raises(ConfigInvalid, match="would let other machines read") as refusal:
-        serve(MCPServer("x"), "0.0.0.0", 0, None, settings)
-    assert "http.oauth.url" in refusal.value.hint
-    assert "issue a token" not in refusal.value.hint
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,13 +82,6 @@ def test_an_unchanged_file_is_not_sent_again(client: TestClient) -> None:
     assert client.get("/ui/js/main.js", headers={"If-None-Match": '"other"'}).status_code == 200
 
 
-def test_head_gives_the_headers_alone(client: TestClient) -> None:
-    answer = client.head("/ui/css/tokens.css")
-    assert answer.status_code == 200
-    assert answer.content == b""
-    assert int(answer.headers["content-length"]) == (STATIC / "css" / "tokens.css").stat().st_size
-
-
 def test_no_path_leads_out_of_the_pages_files(client: TestClient) -> None:
     outside = ("../page.py", "js/../../page.py", "js/..\\..\\page.py", "/etc/hostname", "..", ".", "", "C:/x.js")
     odd = ("js", "js/", "js//main.js", "js/main.js\0.css", ".hidden.js", "nothing.js", "网页.js", "JS/main.js\n")

@@ -31,14 +31,16 @@ OPTIONS = ("--set", "embedding.provider=none", "--set", "maintenance.automatic=o
 class PageServer:
     """A ``runebook ui`` process that opens no browser."""
 
-    def __init__(self, home: Path, browser: str = "") -> None:
+    def __init__(self, home: Path | None, browser: str = "", cwd: Path | None = None, **surroundings: str) -> None:
         opening = () if browser else ("--no-open",)
+        store = () if home is None else ("--home", str(home))
         self.process = starter().program(
-            *("ui", *opening, "--port", "0", "--home", str(home), *OPTIONS),
+            *("ui", *opening, "--port", "0", *store, *OPTIONS),
+            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment() | ({"BROWSER": browser} if browser else {}),
+            env=environment() | surroundings | ({"BROWSER": browser} if browser else {}),
         )
         assert self.process.stdout is not None
         address = self.process.stdout.readline().decode().split()[-1]
@@ -66,12 +68,18 @@ class PageServer:
             self.process.stdout.close()
 
 
+def browser_in(folder: Path) -> tuple[str, Path]:
+    """A browser for ``BROWSER``, and the file in which it writes what it is to open."""
+    program, seen = folder / "browser", folder / "seen"
+    program.write_text(f'#!/bin/sh\necho "$*" > {seen}.part\nmv {seen}.part {seen}\n', encoding="utf-8")
+    program.chmod(0o700)
+    return f"{program} %s", seen
+
+
 @pytest.mark.skipif(os.name != "posix", reason="modes of files")
 def test_the_key_is_in_no_command_line(tmp_path: Path) -> None:
-    browser, seen = tmp_path / "browser", tmp_path / "seen"
-    browser.write_text(f'#!/bin/sh\necho "$*" > {seen}.part\nmv {seen}.part {seen}\n', encoding="utf-8")
-    browser.chmod(0o700)
-    with PageServer(tmp_path / "home", f"{browser} %s") as served:
+    browser, seen = browser_in(tmp_path)
+    with PageServer(tmp_path / "home", browser) as served:
         assert soon(seen.exists)
         given = seen.read_text(encoding="utf-8").strip()
         assert served.key not in given
@@ -82,25 +90,15 @@ def test_the_key_is_in_no_command_line(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="the browser is a shell script")
 def test_what_leads_the_browser_lies_in_the_account_s_own_store_wherever_the_command_is_run(tmp_path: Path) -> None:
-    account, elsewhere, seen = tmp_path / "家", tmp_path / "elsewhere", tmp_path / "seen"
+    account, elsewhere = tmp_path / "家", tmp_path / "elsewhere"
     account.mkdir()
     elsewhere.mkdir()
-    browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$*" > {seen}.part\nmv {seen}.part {seen}\n', encoding="utf-8")
-    browser.chmod(0o700)
-    process = starter().program(
-        *("ui", "--port", "0", *OPTIONS),
-        cwd=str(elsewhere),
-        env=environment() | {"HOME": str(account), "BROWSER": f"{browser} %s"},
-    )
-    try:
+    browser, seen = browser_in(tmp_path)
+    with PageServer(None, browser, elsewhere, HOME=str(account)):
         assert soon(seen.exists)
         given = Path(url2pathname(urlsplit(seen.read_text(encoding="utf-8").strip()).path))
         assert given == account / ".runebook" / ".state" / "page.html"
         assert given.is_file()
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE_SECONDS)
     assert list(elsewhere.iterdir()) == []
 
 

@@ -15,21 +15,10 @@ from mcp.types import Implementation
 from server.local.channel import announced
 from server.local.shared_server import stop_shared
 from tests.server.conftest import Connect, Era
-from tests.waiting import soon
+from tests.waiting import lives, soon
 
 #: A server that nobody found any more ends soon by itself.
 SHARED = ("--shared", "--set", "sharing.idle_minutes=0.3")
-
-
-def lives(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be reaped does not."""
-    try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return os.path.isdir("/proc/self") is False  # noqa: PTH112 - without /proc it is believed to run
 
 
 def ends_soon(pid: int) -> bool:

@@ -412,8 +412,9 @@ def test_what_a_killed_server_left_is_passed_over_and_cleared_away_by_the_next(t
             {"logging", "dataclasses", "subprocess", "typing_extensions", "memory_core.core.config"},
         ),
         ("server.commands.serving, server.local.stdio_bridge, server.local.shared_server", {"filelock"}),
+        ("server.cli, server.hosts.hook, server.local.channel", {"memory_core.runebook"}),
     ],
-    ids=["who asks", "the bridge"],
+    ids=["who asks", "the bridge", "a hook"],
 )
 def test_what_a_host_or_a_person_waits_for_imports_nothing_heavy(modules: str, heavy: set[str]) -> None:
     heavy |= {"mcp", "pydantic", "numpy", "anyio", "asyncio", "yaml", "sqlite3", "memory_core.core.store"}

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memory_core.core.caller import Access, current_author
+from memory_core.core.caller import Access
 from memory_core.core.config import load
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import open_memory
 from server.hosts import hook_notes
-from server.local import channel_requests
 from server.local.channel import submit
-from server.local.channel_requests import ChannelRequests, Listener, RequestCaller, listen
+from server.local.channel_requests import ChannelRequests, listen
 from server.protocol.session import ServedStore
 from tests.waiting import PATIENCE_SECONDS
 
@@ -34,31 +32,9 @@ def config_of(home: Path) -> Any:
     return load(environment={}, flags={"home": str(home), "embedding.provider": "none"})
 
 
-def test_a_verb_that_is_registered_is_told_the_request_and_who_asks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def told(request: Mapping[str, Any], caller: RequestCaller) -> Mapping[str, Any]:
-        facts = {"author": current_author(), "folder": caller.folder, "spaces": caller.memory().config.user_space}
-        return {"query": request["query"], **facts}
-
-    def told_elsewhere(request: Mapping[str, Any], caller: RequestCaller) -> Mapping[str, Any]:
-        return {**told(request, caller), "elsewhere": True}
-
-    with open_memory(config_of(tmp_path)) as memory:
-        monkeypatch.setattr(channel_requests, "VERBS", {"find": told, "ls": told_elsewhere})
-        with closing(Listener(tmp_path / ".state", ChannelRequests(ServedStore(lambda: memory)))):
-            sent = {"query": "渡轮", "wishes": {"user_space": "work"}}
-            answers = [submit(tmp_path / ".state", name, sent, PATIENCE_SECONDS) for name in ("find", "ls")]
-    facts = {"query": "渡轮", "author": "command line", "folder": str(Path.cwd()), "spaces": "work"}
-    assert answers == [facts, {**facts, "elsewhere": True}]
-
-
-@pytest.mark.parametrize(
-    ("verb", "said"), [("make tea 泡茶", "does not know"), ("stop", "ends with its host"), ("hook", "host gave")]
-)
-def test_what_a_hosts_own_server_cannot_do_is_refused(verb: str, said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
-        ChannelRequests(unopened())({"verb": verb})
+def test_a_hook_that_names_no_event_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="host gave"):
+        ChannelRequests(unopened())({"verb": "hook"})
 
 
 def test_without_a_folder_to_announce_in_nobody_can_ask_and_there_is_one_warning(

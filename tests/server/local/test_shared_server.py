@@ -18,9 +18,9 @@ from server.local.channel import FOLDER_NAME, announced
 from server.local.shared_server import Place, place_of
 from tests.fork_server import starter
 from tests.server.conftest import ERAS, Caller, Connect, Era, RawClient, StartHttp, environment
-from tests.server.local.conftest import SHARED, ends_soon, kept_clean, kill_server, lives, servers
+from tests.server.local.conftest import SHARED, ends_soon, kept_clean, kill_server, servers
 from tests.stores import files_below
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, lives
 
 COMMIT = {"memory_type": "facts"}
 

@@ -28,6 +28,7 @@ from tests.stores import words_only
 from tests.waiting import soon
 
 TALK = [{"role": "user", "content": "From now on I only drink green tea. 我住在大阪。"}]
+TEA = "viking://user/default/memories/preferences/Tea.md"
 LOOK = json.dumps({"actions": [{"action_type": "tree", "params": {"uri": "viking://user/default/memories"}}]})
 PREFERENCE = {"memory_data": {"memory_type": "preferences", "fields": {"topic": "Tea", "content": "Only green."}}}
 ANSWER = json.dumps({"reasoning": "a preference", "operations": {"write_operations": [PREFERENCE]}})
@@ -94,14 +95,20 @@ def rises(heard: Heard) -> bool:
 @ERAS
 def test_extraction_with_the_clients_model_is_told_step_by_step(connect: Connect, tmp_path: Path, era: Era) -> None:
     answers = [LOOK, ANSWER]
+    asked: list[CreateMessageRequestParams] = []
 
-    async def model(_context: Any, _asked: CreateMessageRequestParams) -> CreateMessageResult:
+    async def model(_context: Any, request: CreateMessageRequestParams) -> CreateMessageResult:
+        asked.append(request)
         text = TextContent(type="text", text=answers.pop(0))
         return CreateMessageResult(role="assistant", content=text, model="scripted", stop_reason="endTurn")
 
     with connect(tmp_path / "home", era, "--set", "llm.provider=sampling", sampling_callback=model) as caller:
         answer, heard = told(caller, "commit_memory", {"messages": TALK, "session_id": "s1"})
-    assert (answer.structured_content or {})["status"] == "committed"
+    receipt = answer.structured_content or {}
+    assert receipt["status"] == "committed"
+    assert TEA in [line["uri"] for line in receipt["results"] if line["action"] == "created"]
+    assert (len(asked), receipt["usage"]["model_requests"]) == (2, 2)
+    assert "JSON" in (asked[0].system_prompt or "")
     messages = [message for _, message in heard if message != "the client's model answered"]
     assert messages == [
         "the conversation is stored",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,6 @@ from mcp.types import CreateMessageRequestParams, CreateMessageResult, TextConte
 from tests.server.conftest import ERAS, Connect, Era
 
 TALK = [{"role": "user", "content": "From now on I only drink green tea. 我住在大阪。"}]
-TEA = "viking://user/default/memories/preferences/Tea.md"
-LOOK = json.dumps({"actions": [{"action_type": "tree", "params": {"uri": "viking://user/default/memories"}}]})
-PREFERENCE = {"memory_data": {"memory_type": "preferences", "fields": {"topic": "Tea", "content": "Only green."}}}
-ANSWER = json.dumps({"reasoning": "a preference", "operations": {"write_operations": [PREFERENCE]}})
 Model = Callable[[CreateMessageRequestParams], str]
 
 
@@ -30,21 +25,6 @@ def receipt(connect: Connect, home: Path, era: Era, model: Model | None) -> dict
     callback = None if model is None else answered
     with connect(home, era, "--set", "llm.provider=sampling", sampling_callback=callback) as client:
         return client.facts("commit_memory", messages=TALK, session_id="s1")
-
-
-@ERAS
-def test_the_clients_model_reads_and_then_extracts(connect: Connect, tmp_path: Path, era: Era) -> None:
-    asked: list[CreateMessageRequestParams] = []
-
-    def model(request: CreateMessageRequestParams) -> str:
-        asked.append(request)
-        return LOOK if len(asked) == 1 else ANSWER
-
-    found = receipt(connect, tmp_path / "home", era, model)
-    assert found["status"] == "committed"
-    assert TEA in [line["uri"] for line in found["results"] if line["action"] == "created"]
-    assert (len(asked), found["usage"]["model_requests"]) == (2, 2)
-    assert "JSON" in (asked[0].system_prompt or "")
 
 
 @ERAS

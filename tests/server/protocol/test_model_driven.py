@@ -1,4 +1,4 @@
-"""A server that calls a model, over stdio, with the real SDKs; the providers' faults are in ``lifecycle``."""
+"""A server that calls a model, over stdio, with the real SDKs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -37,36 +36,29 @@ ANSWER = json.dumps(
 )
 
 
-def reply(provider: str, text: str, stop: str = "") -> Reply:
-    if provider == "anthropic":
-        return anthropic_message(text, stop or "end_turn")
-    return openai_completion(text, {"max_tokens": "length", "refusal": "content_filter"}.get(stop, "stop"))
+def reply(provider: str) -> Reply:
+    return anthropic_message(ANSWER) if provider == "anthropic" else openai_completion(ANSWER)
 
 
 @contextmanager
 def served(
-    monkeypatch: pytest.MonkeyPatch, home: Path, provider: str, replies: Sequence[Reply], *settings: str
+    monkeypatch: pytest.MonkeyPatch, home: Path, provider: str, replies: Sequence[Reply]
 ) -> Iterator[tuple[RawClient, StandIn]]:
     monkeypatch.setitem(os.environ, f"{provider.upper()}_API_KEY", KEY)
     with StandIn(replies) as stand_in:
         url = stand_in.url + ("" if provider == "anthropic" else "/v1")
-        chosen = [f"llm.provider={provider}", "llm.model=stand-in", f"llm.base_url={url}", *settings]
+        chosen = [f"llm.provider={provider}", "llm.model=stand-in", f"llm.base_url={url}"]
         options = [part for setting in chosen for part in ("--set", setting)]
         with RawClient(home, *WORDS_ONLY, *options, errors=home.with_suffix(".log")) as client:
             yield client, stand_in
-
-
-def commit(client: RawClient, **arguments: Any) -> dict[str, Any]:
-    result: dict[str, Any] = client.request("tools/call", name="commit_memory", arguments=arguments)["result"]
-    return result
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
 def test_a_conversation_becomes_memories_with_one_request(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, provider: str
 ) -> None:
-    with served(monkeypatch, tmp_path / "home", provider, [reply(provider, ANSWER)]) as (client, stand_in):
-        receipt = commit(client, messages=TALK, session_id="s1")["structuredContent"]
+    with served(monkeypatch, tmp_path / "home", provider, [reply(provider)]) as (client, stand_in):
+        receipt = client.call("commit_memory", messages=TALK, session_id="s1")["structuredContent"]
         assert receipt["status"] == "committed"
         assert TEA in [line["uri"] for line in receipt["results"] if line["action"] == "created"]
         assert receipt["usage"]["model_requests"] == len(stand_in.requests) == 1
@@ -81,6 +73,6 @@ def test_without_a_key_the_conversation_waits_and_the_variable_is_named(
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     options = ("--set", "llm.provider=anthropic", "--set", "llm.model=m", *WORDS_ONLY)
     with RawClient(tmp_path / "other", *options) as client:
-        receipt = commit(client, messages=TALK, session_id="s1")["structuredContent"]
+        receipt = client.call("commit_memory", messages=TALK, session_id="s1")["structuredContent"]
         assert receipt["status"] == "queued"
         assert "ANTHROPIC_API_KEY" in json.dumps(receipt)

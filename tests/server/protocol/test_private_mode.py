@@ -18,6 +18,7 @@ from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import open_memory
 from tests.server.conftest import ERAS, Caller, Connect, Era, HttpServer, text_of
 from tests.stores import files_below
+from tests.waiting import PATIENCE_SECONDS
 
 BEFORE = "The user's cat is called Mochi."
 SECRET = "zanzibar 密谋"
@@ -31,7 +32,7 @@ def kept(home: Path) -> list[str]:
 
 def settled(home: Path) -> list[str]:
     """The ledger once background work has come to rest: the commits are on disk, the search before is in the trail."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     found: list[str] = []
     while time.monotonic() < deadline:
         time.sleep(0.5)

@@ -104,12 +104,6 @@ def test_a_contradiction_is_shown_in_find_read_and_retrieve(server: Caller) -> N
     assert hit["confidence"] == 0.6
 
 
-def test_the_instructions_name_pinning_ending_and_review(server: Caller) -> None:
-    instructions = server.client.instructions or ""
-    for word in ("pinned", "expires_at", "active", "review"):
-        assert word in instructions
-
-
 def test_a_proposal_is_seen_in_a_conversation_and_decided_on_the_command_line(tmp_path: Path, connect: Connect) -> None:
     home = tmp_path / "home"
     said = [{"role": "user", "content": "我只喝绿茶。"}]

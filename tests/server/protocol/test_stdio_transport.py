@@ -5,7 +5,6 @@ How the real program ends, by signals and by its client, is in ``tests/server/te
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import select
@@ -23,16 +22,24 @@ import anyio
 import pytest
 from mcp import Client
 from mcp.server import MCPServer
-from mcp.server.lowlevel import Server
-from mcp.server.runner import serve_dual_era_loop
 from mcp.shared.exceptions import MCPError
-from mcp.types import INVALID_REQUEST, PARSE_ERROR, CallToolResult, JSONRPCRequest, JSONRPCResponse, TextContent
+from mcp.types import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    CallToolResult,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+    TextContent,
+)
 
 from server.protocol.stdio_pipes import LINE_LIMIT_BYTES
 from server.protocol.stdio_transport import END_SECONDS, _Owed, scrub_results, serve_attached
 from tests.fork_server import starter
 from tests.server.conftest import RawClient
-from tests.waiting import PATIENCE_SECONDS
+from tests.server.protocol.test_json_frames import request as framed
+from tests.waiting import PATIENCE_SECONDS, in_a_loop
 
 PROBE_PATH = Path(__file__).with_name("probe_server.py")
 PROBE = PROBE_PATH.read_text(encoding="utf-8")
@@ -149,25 +156,46 @@ def fresh(tmp_path: Path) -> Iterator[Pipes]:
         yield pipes.open()
 
 
-FAULTY = [
-    (b'{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"\\ud800"}}', "a"),
-    (b'{"jsonrpc":"2.0","id":"b","method":"tools/call","params":["echo"]}', "b"),
-    (b'{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"n":%s}}' % (b"9" * 5000), "c"),
-    (b'{"jsonrpc":"2.0","id":"d","method":"x","params":{"n":%s}}' % (b"[" * 300 + b"]" * 300), "d"),
-    (b'{"jsonrpc":"2.0","id":"e","method":"tools/call","params":{"name":"\xff"}}', "e"),
-    (b'{"jsonrpc":"2.0","id":2.5,"method":"tools/list"}', None),
-    (b'[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]', None),
-    (b"[" * 100_000, None),
-    ("不是 JSON".encode(), None),
-    (b"3", None),
-]
-
-
-def test_faulty_lines_are_answered_and_the_next_request_served(session: Pipes) -> None:
-    for line, request_id in FAULTY:
-        answer = session.exchange(line)
-        assert (answer["id"], answer["error"]["code"] < 0) == (request_id, True)
-        assert session.call("echo", text="还在 here") == "还在 here"
+@pytest.mark.parametrize(
+    ("line", "request_id", "code", "words"),
+    [
+        (framed('{"arguments":{"text":"a\\ud800b"}}'), 7, INVALID_PARAMS, "params.arguments.text"),
+        (framed('{"\\udfff":1}'), 7, INVALID_PARAMS, "surrogate"),
+        (framed(request_id='"支\\ud800"'), None, INVALID_REQUEST, "id must be"),
+        (framed("[1]"), 7, INVALID_PARAMS, "params must be a JSON object"),
+        (framed('"text"', '"seven"'), "seven", INVALID_PARAMS, "params must be a JSON object"),
+        (framed(request_id="1.5"), None, INVALID_REQUEST, "id must be"),
+        (framed(request_id="null"), None, INVALID_REQUEST, "id must be"),
+        (framed(request_id="true"), None, INVALID_REQUEST, "id must be"),
+        (framed('{"n":' + "9" * 5000 + "}"), 7, INVALID_PARAMS, "4300 digits"),
+        (framed('{"n":' + "[" * 250 + "]" * 250 + "}"), 7, INVALID_PARAMS, "nested"),
+        (framed('{"n":' + "[" * 9000 + "]" * 9000 + "}"), 7, INVALID_REQUEST, "nested"),
+        (framed('{"text":"\t"}'), 7, PARSE_ERROR, "control character"),
+        (framed().replace(b"2.0", b"1.0"), 7, INVALID_REQUEST, "jsonrpc"),
+        (framed().replace(b'"tools/call"', b"3"), 7, INVALID_REQUEST, "method"),
+        (b'{"jsonrpc":"2.0","id":7}', 7, INVALID_REQUEST, "method"),
+        (framed("[]")[:-1] + b',"result":{}}', 7, INVALID_PARAMS, "params must be a JSON object"),
+        (
+            b'{"jsonrpc":"2.0","id":7,"method":"ping","error":{"code":1,"message":""}}',
+            7,
+            INVALID_REQUEST,
+            "no result",
+        ),
+        (b'{"jsonrpc":"2.0","id":7,"method":"\xd6\xa7\xb8\xb6"}', 7, PARSE_ERROR, "UTF-8"),
+        (framed().decode().encode("utf-16"), None, PARSE_ERROR, "not JSON"),
+        (b'{"jsonrpc":"2.0","id":7,', None, PARSE_ERROR, "not JSON"),
+        (b"[" + framed() + b"]", None, INVALID_REQUEST, "own line"),
+        (b"[]", None, INVALID_REQUEST, "own line"),
+        (b"[" * 100_000, None, INVALID_REQUEST, "nested"),
+        (b'"hello"', None, INVALID_REQUEST, "JSON object"),
+    ],
+)
+def test_a_faulty_line_is_answered_with_its_id_and_the_next_request_served(
+    session: Pipes, line: bytes, request_id: RequestId | None, code: int, words: str
+) -> None:
+    answer = session.exchange(line)
+    assert (answer["id"], answer["error"]["code"], words in answer["error"]["message"]) == (request_id, code, True)
+    assert session.call("echo", text="还在 here") == "还在 here"
 
 
 def test_line_over_the_limit_is_refused_with_its_id_and_one_below_served(session: Pipes) -> None:
@@ -246,15 +274,13 @@ def test_end_of_input_waits_for_tools_at_work_although_a_question_was_never_answ
     assert fresh.ending() == (0, "closed, returned")
 
 
-def test_nothing_is_kept_of_a_request_that_was_answered() -> None:
-    async def counted() -> int:
-        owed = _Owed()
-        for number in range(100):
-            owed.received(JSONRPCRequest(jsonrpc="2.0", id=number, method="ping"))
-            owed.sent(JSONRPCResponse(jsonrpc="2.0", id=number, result={}))
-        return len(owed._by_us)
-
-    assert anyio.run(counted) == 0
+@in_a_loop
+async def test_nothing_is_kept_of_a_request_that_was_answered() -> None:
+    owed = _Owed()
+    for number in range(100):
+        owed.received(JSONRPCRequest(jsonrpc="2.0", id=number, method="ping"))
+        owed.sent(JSONRPCResponse(jsonrpc="2.0", id=number, result={}))
+    assert len(owed._by_us) == 0
 
 
 @posix_only
@@ -343,16 +369,6 @@ def test_middleware_alone_makes_results_and_errors_encodable(mode: Literal["lega
     block, error = anyio.run(converse)
     assert block.text == "损坏 \ufffd"
     assert (error.error.message, error.error.data) == ("失败 \ufffd", {"键": "\ufffd"})
-
-
-def test_sdk_still_has_the_private_and_inner_names_that_the_transport_uses() -> None:
-    inner = MCPServer("pin", version="1")._lowlevel_server
-    assert isinstance(inner, Server)
-    assert callable(inner.lifespan)
-    assert inner.create_initialization_options().server_name == "pin"
-    parameters = list(inspect.signature(serve_dual_era_loop).parameters)
-    assert parameters[:3] == ["server", "read_stream", "write_stream"]
-    assert {"lifespan_state", "init_options"} <= set(parameters)
 
 
 class Silent:

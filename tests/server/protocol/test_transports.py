@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
+from mcp import Client
 
-from memory_core.core.config import load
 from memory_core.core.errors import StoreBusy
 from memory_core.core.memory.requests import TreeRequest
 from memory_core.runebook import Runebook, open_memory
@@ -25,7 +25,8 @@ from server.protocol.app import build_server
 from server.protocol.session import MemorySession, ServedStore
 from tests.server.bearers import OPENING
 from tests.server.conftest import WORDS_ONLY, text_of
-from tests.waiting import PATIENCE_SECONDS, soon
+from tests.stores import words_only
+from tests.waiting import PATIENCE_SECONDS, in_a_loop, soon
 
 if TYPE_CHECKING:
     from tests.server.conftest import Caller, Connect, HttpServer, RawClient, StartHttp
@@ -259,12 +260,14 @@ def test_store_is_shared_by_its_users_and_not_opened_for_one_who_has_left(tmp_pa
     opened: list[Runebook] = []
 
     def opener() -> Runebook:
-        opened.append(open_memory(load(environment={}, flags={"home": str(tmp_path), "embedding.provider": "none"})))
+        opened.append(open_memory(words_only(tmp_path)))
         return opened[-1]
 
     session = MemorySession(opener)
+    before = set(threading.enumerate())
     session.store.warm()
-    assert soon(lambda: session.store._warming is None)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(PATIENCE_SECONDS)
     assert opened == []
     session.acquire()
     session.acquire()
@@ -284,7 +287,7 @@ def test_a_store_that_could_not_be_opened_is_opened_ahead_for_the_next_client(tm
         tried.append(1)
         if len(tried) == 1:
             raise StoreBusy("the database restarts.", hint="Wait.")
-        return open_memory(load(environment={}, flags={"home": str(tmp_path), "embedding.provider": "none"}))
+        return open_memory(words_only(tmp_path))
 
     session = MemorySession(opener)
     session.acquire()
@@ -299,45 +302,53 @@ def test_a_store_that_could_not_be_opened_is_opened_ahead_for_the_next_client(tm
     session.release()
 
 
-def test_a_private_client_whose_store_cannot_be_opened_is_served_and_not_counted_for_ever(tmp_path: Path) -> None:
+@in_a_loop
+async def test_a_private_client_whose_store_cannot_be_opened_is_served_and_not_counted_for_ever(tmp_path: Path) -> None:
+    answers = False
+
     def opener() -> Runebook:
-        raise StoreBusy("the database restarts.", hint="Wait.")
+        if not answers:
+            raise StoreBusy("the database restarts.", hint="Wait.")
+        return open_memory(words_only(tmp_path))
 
     store = ServedStore(opener)
-    server = build_server(store, tmp_path, private=True)._lowlevel_server
-    counted: list[int] = []
-
-    async def connect() -> None:
-        async with server.lifespan(server):
-            counted.append(store._users)
-
-    anyio.run(connect)
-    assert (counted, store._users) == ([1], 0)
+    async with Client(build_server(store, tmp_path, private=True), mode="legacy") as client:
+        assert (await client.list_tools()).tools
+    answers = True
+    store.acquire()
+    first = store.memory()
+    store.release()  # whoever was counted still would keep it open
+    store.acquire()
+    assert store.memory() is not first
+    store.release()
 
 
 def test_a_client_that_connects_while_the_store_opens_keeps_no_other_waiting() -> None:
+    opening, go_on = threading.Event(), threading.Event()
+
     def opener() -> Runebook:
+        opening.set()
+        assert go_on.wait(PATIENCE_SECONDS), "the loop waited for the store"
         raise StoreBusy("nobody asks.", hint="Wait.")
 
     store = ServedStore(opener)
-    server = build_server(store)._lowlevel_server
 
     async def connects() -> None:
-        begun = anyio.Event()
-
-        async def connect() -> None:
-            begun.set()
-            async with server.lifespan(server):
-                pass
-
         async with anyio.create_task_group() as group:
-            store._lock.acquire()
             group.start_soon(connect)
-            await begun.wait()
-            store._lock.release()
+            await anyio.wait_all_tasks_blocked()
+            go_on.set()
 
-    anyio.run(connects)
-    assert store._users == 0
+    async def connect() -> None:
+        async with Client(build_server(store), mode="legacy"):
+            pass
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(store.memory)
+        assert opening.wait(PATIENCE_SECONDS)
+        anyio.run(connects)
+        with pytest.raises(StoreBusy):
+            first.result(PATIENCE_SECONDS)
 
 
 # The MCP Inspector

@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 from mcp.client.extension import advertise
-from mcp.server import apps
 
-from server.protocol import views
 from server.protocol.views import VIEWS, document
 from tests.server.conftest import ERAS, Caller, Connect, Era, HttpServer
 
@@ -124,12 +122,3 @@ def test_both_languages_say_everything() -> None:
             used |= set(re.findall(r'\bt\("([\w.]+)"', entry.read_text(encoding="utf-8")))
     assert len(used) > 10
     assert used <= set(texts["en"])
-
-
-def test_the_names_of_the_extension_are_the_sdks() -> None:
-    assert (views.EXTENSION_ID, views.APP_MIME_TYPE) == (apps.EXTENSION_ID, apps.APP_MIME_TYPE)
-
-
-def test_the_tools_that_have_views_exist(connect: Connect, tmp_path: Path) -> None:
-    with connect(tmp_path / "home", "legacy") as caller:
-        assert {view.tool for view in VIEWS} <= {tool["name"] for tool in lists(caller)["tools"]["tools"]}
