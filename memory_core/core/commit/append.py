@@ -102,8 +102,8 @@ class Learned:
     notes: tuple[str, ...] = ()
 
 
-#: So many messages take long enough to be read that other writers notice.
-_REHEARSED_FROM = 500
+#: So many messages, or characters of them, take long enough to be read that other writers notice.
+_REHEARSED_FROM, _REHEARSED_CHARS = 500, 100_000
 
 
 @frozen
@@ -151,7 +151,8 @@ class MessageRecorder:
         messages, redactions = self.commits.cleaner.messages(parse_messages(raw))
         if not messages:
             raise InvalidInput("messages is empty.", hint="Send at least one {role, content}.")
-        self.commits.check_size(dump_lines(messages), len(messages))
+        lines = dump_lines(messages)
+        self.commits.check_size(lines, len(messages))
         session = session_id or session_id_for(messages)
         log = self.commits.session_uri(session)
         moment = now or datetime.now(UTC)
@@ -191,7 +192,7 @@ class MessageRecorder:
                 ),
             )
 
-        if len(messages) >= _REHEARSED_FROM and not dry_run:
+        if (len(messages) >= _REHEARSED_FROM or len(lines) >= _REHEARSED_CHARS) and not dry_run:
             self.store.rehearse(planned)
         return self.store.commit(planned, kind="messages", request_id=request_id, now=moment, dry_run=dry_run)
 
