@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 import string
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from itertools import islice, pairwise
 
 from memory_core.core.errors import PatchRejected
@@ -31,18 +32,17 @@ _OCCURRENCES_LIMIT = 1_000
 _TOLERANT_LIMIT_CHARS = 2_000
 #: What the blocks of a patch may cost: so much for each character of the text, and beside it.
 _WORK_A_CHARACTER, _WORK_LEAST = 80, 100_000
-#: What each place costs where SEARCH stands.
+#: What each place costs where SEARCH stands, beside the characters of SEARCH.
 _OCCURRENCE_WORK = 100
-#: Characters of the text that cost 1 when an exact SEARCH is looked for.
-_EXACT_SPEED = 10
-#: Characters of a SEARCH that need fit only nearly, for which each character of the text costs 1.
-_NEAR_SPEED = 20
+#: Characters that cost 1 when a SEARCH is looked for.
+_SPEED = 10
+#: Lines of a SEARCH that are looked for within the lines of the text, for a hint.
+_PARTS_LIMIT = 100
 _HINT_LIMIT_CHARS = 600
 _EXCERPT_LIMIT_CHARS = 120
 
 _BLANK = r"[ \t\u00a0\u2000-\u200a\u202f\u3000]"
-_LINE_END = r"(?=\r?(?:\n|\Z))"
-_TOKEN = re.compile(rf"(?P<line>{_BLANK}*\r?\n)|(?P<blank>{_BLANK}+)|(?P<character>.)", re.DOTALL)
+_RUN = re.compile(rf"{_BLANK}*\r?\n|{_BLANK}+")
 _TWINS = (
     '"“”„‟〝〞＂「」『』｢｣«»',
     "'‘’‚‛＇",
@@ -50,7 +50,7 @@ _TWINS = (
     "、､",
     *(mark + chr(ord(mark) + 0xFEE0) for mark in string.punctuation if mark not in "\"'."),
 )
-_CLASS_OF = {mark: f"[{re.escape(twins)}]" for twins in _TWINS for mark in twins}
+_FIRST_TWIN = str.maketrans({mark: twins[0] for twins in _TWINS for mark in twins})
 
 
 @frozen
@@ -87,12 +87,17 @@ class _Source:
         Raises:
             PatchRejected: If it is too much.
         """
+        self._work += amount
         if self._work > _WORK_A_CHARACTER * len(self.text) + _WORK_LEAST:
             raise PatchRejected(
                 "The patch has too many blocks, or too many that fit nearly or in many places.",
                 hint="Copy each SEARCH exactly, or give the blocks in several commits.",
             )
-        self._work += amount
+
+    @cached_property
+    def loose(self) -> _Loose:
+        """The text as a SEARCH sees it that need fit only nearly."""
+        return _Loose(self.text)
 
     def adapt(self, text: str) -> str:
         """``text`` with this source's line endings."""
@@ -104,12 +109,45 @@ class _Source:
     def line(self, number: int) -> str:
         return self.text[self.starts[number - 1] :].partition("\n")[0].rstrip("\r")
 
-    def occurrences(self, search: str) -> Iterator[int]:
-        """Offsets where ``search`` starts, overlapping ones too: each would be a place to edit."""
-        offset = self.text.find(search)
-        while offset >= 0:
-            yield offset
-            offset = self.text.find(search, offset + 1)
+    def occurrences(self, text: str, search: str, limit: int) -> list[int]:
+        """Offsets where ``search`` starts in a form of the text, overlapping ones too: each is a place to edit."""
+        found: list[int] = []
+        offset = text.find(search)
+        while offset >= 0 and len(found) < limit:
+            found.append(offset)
+            offset = text.find(search, offset + 1)
+        self.count_work(len(text) // _SPEED + (_OCCURRENCE_WORK + len(search) // _SPEED) * len(found))
+        return found
+
+
+class _Loose:
+    r"""A text with one form for each run of blanks, line ending, quotation mark and width.
+
+    Attributes:
+        text: A run of blanks is one blank, a line ending with the blanks before it ``\n``, a mark its first twin.
+    """
+
+    def __init__(self, original: str) -> None:
+        self._original = original
+        #: Ends of the runs, in ``text`` and in the original.
+        self._ends, self._original_ends = [0], [0]
+        pieces: list[str] = []
+        for run in _RUN.finditer(original):
+            between = original[self._original_ends[-1] : run.start()]
+            pieces += [between, "\n" if run[0].endswith("\n") else " "]
+            self._ends.append(self._ends[-1] + len(between) + 1)
+            self._original_ends.append(run.end())
+        self.text = "".join([*pieces, original[self._original_ends[-1] :]]).translate(_FIRST_TWIN)
+
+    def offset(self, at: int) -> int:
+        """Where in the original the character at ``at`` starts, with its whole run."""
+        run = bisect_right(self._ends, at) - 1
+        return self._original_ends[run] + at - self._ends[run]
+
+    def line_end(self, at: int) -> int:
+        """Where in the original the line ending at ``at`` starts, without the blanks before it."""
+        end = self.offset(at + 1)
+        return end - (2 if self._original[end - 2 : end] == "\r\n" else 1)
 
 
 def apply_patch(original: str, patch: str | Sequence[SearchReplace]) -> str:
@@ -214,17 +252,15 @@ def _readings(lines: list[str]) -> tuple[_Reading, ...]:
     elif first == _RULE:
         # Either the optional rule of the format or a line of the text: the original decides.
         bodies.append(lines[1:])
-    readings = tuple(
-        _Reading(_text(body[:at]), _text(body[at + 1 :]), start_line, drops_lines=at + 1 == len(body))
-        for body in bodies
-        for at, line in enumerate(body)
-        if _mark(line) == _DIVIDER
-    )
-    if not readings:
+    dividers = [(body, at) for body in bodies for at, line in enumerate(body) if _mark(line) == _DIVIDER]
+    if not dividers:
         raise _malformed(f"a block has no '{_DIVIDER}' line")
-    if len(readings) > _READINGS_LIMIT:
+    if len(dividers) > _READINGS_LIMIT:
         raise _malformed(f"a block has more than {_READINGS_LIMIT} lines that could divide it")
-    return readings
+    return tuple(
+        _Reading(_text(body[:at]), _text(body[at + 1 :]), start_line, drops_lines=at + 1 == len(body))
+        for body, at in dividers
+    )
 
 
 def _text(lines: list[str]) -> str:
@@ -268,8 +304,7 @@ def _exact(source: _Source, reading: _Reading) -> _Edit | None:
     if not reading.search:
         return _insertion(source, reading)
     search = source.adapt(reading.search)
-    starts = list(islice(source.occurrences(search), _OCCURRENCES_LIMIT + 1))
-    source.count_work(len(source.text) // _EXACT_SPEED + _OCCURRENCE_WORK * len(starts))
+    starts = source.occurrences(source.text, search, _OCCURRENCES_LIMIT + 1)
     if not starts:
         return None
     start = starts[0] if len(starts) == 1 else _nearest(source, starts, reading)
@@ -318,9 +353,7 @@ def _tolerant(source: _Source, reading: _Reading) -> _Edit | None:
     search, replace = _without_common_margins(reading.search, reading.replace)
     if not search.strip() or len(search) > _TOLERANT_LIMIT_CHARS:
         return None
-    source.count_work(len(source.text) * max(1, len(search) // _NEAR_SPEED))
-    pattern = re.compile(f"(?=({_tolerant_pattern(search)}))")
-    spans = [match.span(1) for match in islice(pattern.finditer(source.text), _OCCURRENCES_LIMIT)]
+    spans = _loose_spans(source, _Loose(search).text)
     if not spans:
         return None
     if len(spans) > 1:
@@ -346,18 +379,19 @@ def _without_common_margins(search: str, replace: str) -> tuple[str, str]:
     return search, replace
 
 
-def _tolerant_pattern(search: str) -> str:
-    parts: list[str] = []
-    for token in _TOKEN.finditer(search):
-        first, last = token.start() == 0, token.end() == len(search)
-        if token.lastgroup == "line":
-            parts.append(r"(?<!\r)\r?\n" if first else rf"{_BLANK}*\r?\n")
-        elif token.lastgroup == "blank":
-            blanks = rf"(?<!{_BLANK}){_BLANK}+" if first else f"{_BLANK}+"
-            parts.append(f"(?:{blanks}|{_LINE_END})" if last else blanks)
-        else:
-            parts.append(_CLASS_OF.get(token[0], re.escape(token[0])))
-    return "".join(parts)
+def _loose_spans(source: _Source, search: str) -> list[tuple[int, int]]:
+    """Spans of the original that a loose ``search`` fits, in order; a blank at its end fits the end of a line, too."""
+    loose = source.loose
+    forms = [(search, loose.text)]
+    if search[-1] == " ":
+        forms.append((f"{search[:-1]}\n", f"{loose.text}\n"))
+    spans: list[tuple[int, int]] = []
+    for form, text in forms:
+        for at in source.occurrences(text, form, _OCCURRENCES_LIMIT):
+            start = loose.line_end(at) if form[0] == "\n" else loose.offset(at)
+            last = at + len(form) - 1
+            spans.append((start, loose.offset(last + 1) if form == search else loose.line_end(last)))
+    return sorted(spans)[:_OCCURRENCES_LIMIT]
 
 
 def _apply(source: _Source, edits: list[_Edit]) -> str:
@@ -390,13 +424,13 @@ def _ambiguous(source: _Source, starts: list[int], search: str, *, near: bool = 
 
 def _closest_lines(source: _Source, search: str) -> tuple[list[int], str]:
     """Numbers of up to three lines that share most character pairs with the line of SEARCH that is missing."""
-    wanted = [line.strip() for line in search.split("\n") if line.strip()]
-    target = next((line for line in wanted if line not in source.text), wanted[0] if wanted else "")
+    lines = source.text.split("\n")
+    whole = {line.strip() for line in lines}
+    wanted = dict.fromkeys(line.strip() for line in search.split("\n") if line.strip())
+    parts = islice((line for line in wanted if line not in whole), _PARTS_LIMIT)
+    target = next((line for line in parts if line not in source.text), next(iter(wanted), ""))
     pairs = _character_pairs(target)
-    scores = [
-        (-len(pairs & _character_pairs(line)), len(line), number)
-        for number, line in enumerate(source.text.split("\n"), start=1)
-    ]
+    scores = [(-len(pairs & _character_pairs(line)), len(line), number) for number, line in enumerate(lines, start=1)]
     return sorted(number for score, _, number in sorted(scores)[:3] if score < 0), target
 
 

@@ -459,7 +459,10 @@ def _texts(memory: Memory) -> str:
 
 def _stands(words: str, text: str) -> bool:
     """Whether these words stand in a text, if within another sentence: a label beside others."""
-    return words in text and re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text) is not None
+    if words not in text:
+        return False
+    # The words come first and what stands before them is looked at last: so the text is read once.
+    return re.search(rf"(?s){re.escape(words)}(?!\w)(?<!\w.{{{len(words)}}})", text) is not None
 
 
 def _clipped(text: str, limit_chars: int) -> str:

@@ -25,6 +25,7 @@ from memory_core.core.memory.memory_type import (
 
 NOT_AVAILABLE = "n/a"
 _DECIMALS = 6
+_LINE = re.compile(r"(?m)^([ \t]*)((?:.*[^ \t\n])?)([ \t]*)$")
 #: A shorter value may stand in a text by chance.
 _TELLING_BYTES = 10
 
@@ -102,10 +103,20 @@ def _text_names(memory_type: MemoryType, *merge_ops: MergeOp) -> list[str]:
 
 
 def _exchanged(content: str, old: str, new: str) -> str:
-    lines = rf"(?m)^[ \t]*{re.escape(old)}[ \t]*$"
-    if len(re.findall(lines, content)) == 1:
-        return re.sub(lines, lambda _: new, content)
+    if old not in content:
+        return content
+    framed, wanted = _framed(content), _framed(old)
+    if framed.count(wanted) == 1:
+        first = framed[: framed.index(wanted)].count("\n") // 3
+        lines = content.split("\n")
+        lines[first : first + old.count("\n") + 1] = [new]
+        return "\n".join(lines)
     return content.replace(old, new) if _is_telling(old) and content.count(old) == 1 else content
+
+
+def _framed(text: str) -> str:
+    """The text with a line feed on either side of what stands in a line between its outer blanks: three a line."""
+    return _LINE.sub(r"\1\n\2\n\3", text)
 
 
 def _is_telling(text: str) -> bool:

@@ -13,6 +13,7 @@ was not needed costs little, one that is missing costs the answer. Pure.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ CHINESE = "Chinese"
 #: Of a long text only both ends count: what is in the middle is mostly pasted.
 _END_CHARS = 400
 _READ_LIMIT_CHARS = 20_000
+#: Between the tags of an element of markup; what is longer is a page.
+_ELEMENT_CHARS = 2_000
 #: A message counts more the longer it is, up to this.
 _WEIGHT_LIMIT = 5
 #: An English function word outweighs so many characters of another script: terms and quotations stand without them.
@@ -54,9 +57,28 @@ def without_machine_text(text: str) -> str:
     """The text without fenced code, markup and lines of logs; both ends of a very long one."""
     if len(text) > _READ_LIMIT_CHARS:
         text = f"{text[: _READ_LIMIT_CHARS // 2]}\n\n{text[-_READ_LIMIT_CHARS // 2 :]}"
-    for name in ("fence", "element", "log_line"):
+    text = _without_elements(word_pattern(__file__, "fence").sub("\n", text))
+    for name in ("tag", "log_line"):
         text = word_pattern(__file__, name).sub("\n", text)
     return text
+
+
+def _without_elements(text: str) -> str:
+    """The text without comments of markup, and elements whose end is near; other tags stay."""
+    if "<" not in text:
+        return text
+    ends: dict[str | None, list[tuple[int, int]]] = {}
+    for end in word_pattern(__file__, "element_end").finditer(text):
+        ends.setdefault(end[1], []).append(end.span())
+    pieces: list[str] = []
+    at = 0
+    for start in word_pattern(__file__, "element_start").finditer(text):
+        own = ends.get(start[1], [])
+        next_end = bisect_left(own, (start.end(), 0))
+        if start.start() >= at and next_end < len(own) and own[next_end][0] - start.end() <= _ELEMENT_CHARS:
+            pieces.append(text[at : start.start()])
+            at = own[next_end][1]
+    return "\n".join([*pieces, text[at:]])
 
 
 def prose(text: str) -> str:

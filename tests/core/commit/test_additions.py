@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from hypothesis import strategies as st
 from mcp.types import TextContent
 
 from memory_core.core.commit.additions import beside, missing, with_added
+from memory_core.core.commit.plan import _stands
+from memory_core.core.config import LimitsConfig
 from memory_core.core.memory.memory import parse_as
 from memory_core.core.memory.memory_type import (
     FieldType,
@@ -192,6 +196,28 @@ def test_what_is_replaced_on_purpose_is_quoted(memory: Runebook) -> None:
     assert (result.now, result.went) == ("Drinks tea.", "Drinks coffee black. Two cups a day.")
     result = only(handed_in(memory, edit=[edit(COFFEE, content="Drinks water.")]))
     assert (result.now, result.went) == ("Drinks water.", "Drinks tea.")
+
+
+def test_a_very_long_sentence_is_looked_for_in_a_very_long_text(tmp_path: Path) -> None:
+    limits = LimitsConfig(content_bytes=8_000_000, commit_bytes=16_000_000)
+    with open_memory(words_only(tmp_path, limits=limits)) as memory:
+        sentence = "-" * 250_000 + "ax"
+        handed_in(memory, write=[write("preferences", topic="Coffee", content=sentence)])
+        longer = "z " + "-" * 900_000 + f"\n\n{sentence}b"
+        result = only(handed_in(memory, edit=[edit(COFFEE, content=longer)]))
+        assert result.went is not None
+        assert result.went.startswith("---")
+
+
+TALK = st.lists(st.sampled_from(["a", "b", " ", "-", "_", "é", "中", "²", "."]), max_size=12).map("".join)
+
+
+@given(before=TALK, words=TALK.filter(bool), after=TALK)
+def test_a_sentence_stands_where_no_letter_touches_it(before: str, words: str, after: str) -> None:
+    text = before + words + after
+    places = [at for at in range(len(text)) if text.startswith(words, at)]
+    touched = [re.match(r"\w", text[at - 1 : at]) or re.match(r"\w", text[at + len(words) :]) for at in places]
+    assert _stands(words, text) == (not all(touched))
 
 
 def test_what_a_text_said_many_times_is_quoted_once(memory: Runebook) -> None:

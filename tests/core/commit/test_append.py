@@ -7,6 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from memory_core.core.commit.append import Growing, Learned
 from memory_core.core.feature import Features
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
@@ -91,7 +93,10 @@ def test_without_an_extractor_a_conversation_is_committed_and_waits_for_nothing(
         assert memory.commit(CommitRequest(messages=TALK, session_id="s1")).status is Status.UNCHANGED
 
 
-def test_other_writers_need_not_wait_while_a_long_conversation_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("count", "content"), [(600, "line"), (5, "a long line " * 2_000)])
+def test_other_writers_need_not_wait_while_a_long_conversation_is_read(
+    tmp_path: Path, count: int, content: str
+) -> None:
     """What its messages teach is worked out before the store is locked."""
 
     class Busy(Features):
@@ -106,8 +111,8 @@ def test_other_writers_need_not_wait_while_a_long_conversation_is_read(tmp_path:
                 others.append(other.commit(CommitRequest("Tea at four.")))
         return Learned()
 
-    said = [{"role": "user", "content": f"line {number}"} for number in range(600)]
+    said = [{"role": "user", "content": f"{content} {number}"} for number in range(count)]
     with open_memory(words_only(tmp_path), features=Busy(FEATURES.slices)) as memory:
         receipt = memory.commit(CommitRequest(messages=said, session_id="long"))
     assert others[0].status == "committed"
-    assert receipt.usage == {"messages": 600, "messages_new": 600}
+    assert receipt.usage == {"messages": count, "messages_new": count}

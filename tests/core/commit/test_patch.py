@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import pytest
@@ -93,6 +94,11 @@ def test_list_form_is_applied_verbatim() -> None:
 def test_malformed_patch_is_rejected_and_never_becomes_content(patch: str) -> None:
     assert is_patch(patch)
     assert "malformed" in refused("old", patch).message
+
+
+def test_block_with_very_many_dividing_lines_is_refused_before_it_is_read_in_each_way() -> None:
+    patch = "<<<<<<< SEARCH\n" + "=======\n" * 200_000 + ">>>>>>> REPLACE"
+    assert "more than 20 lines that could divide it" in refused("a", patch).message
 
 
 def test_markdown_and_git_conflict_lines_are_no_patch() -> None:
@@ -233,6 +239,17 @@ def test_so_many_blocks_that_fit_nearly_are_refused_that_others_need_not_wait_fo
     assert "too many blocks" in refused(original, exact).message
 
 
+def test_many_long_blocks_that_fit_nearly_are_applied() -> None:
+    original = "".join(f"k{number:02} " + "“q” " * 450 + "\n" for number in range(30))
+    near = [SearchReplace(search=f"k{number:02} " + '"q" ' * 450, replace=f"K{number}") for number in range(30)]
+    assert apply(original, near) == "".join(f"K{number}\n" for number in range(30))
+
+
+def test_long_search_that_stands_in_many_places_costs_as_much_as_it_is_long() -> None:
+    original = "a\n" * 10_999 + "b" * 200_000
+    assert "too many blocks" in refused(original, one("a\n" * 10_000, "x", 1) * 146).message
+
+
 def test_ambiguous_exact_match_is_not_settled_by_a_tolerant_one() -> None:
     refused("a b\na b\na  b", one("a b", "c"))
 
@@ -354,6 +371,13 @@ def test_miss_names_the_closest_lines_with_numbers() -> None:
     assert "负责人" not in error.hint
 
 
+def test_hint_is_found_whatever_the_number_of_lines_that_do_stand_in_the_text() -> None:
+    lines = [f"line {number} of the deployment" for number in range(300)]
+    error = refused("\n".join(lines), one("\n".join([*lines[:250], "line 251 of the deployments"]), "x"))
+    assert "252: line 251 of the deployment" in error.hint
+    assert "is not in the field" in refused("a" * 200_000 + "zb", one("zb\n" * 1_000_000 + "q", "x")).message
+
+
 def test_hint_shows_the_resembling_part_of_a_very_long_line() -> None:
     original = "甲" * 3_000 + "数据库是 PostgreSQL 十六" + "乙" * 3_000
     assert "数据库是 PostgreSQL 十六" in refused(original, one("数据库是 PostgreSQL 十五", "x")).hint
@@ -387,6 +411,48 @@ def test_crlf_text_stays_crlf_whatever_one_line_becomes(lines: list[str], data: 
     # A text of one line has no line ending to follow.
     eol = "\r\n" if len(lines) > 1 else "\n"
     assert result == eol.join([*lines[:at], eol.join(replace), *lines[at + 1 :]])
+
+
+BLANK = "[ \\t\\u00a0\\u2000-\\u200a\\u202f\\u3000]"
+TWINS = ('"“”', ",，")
+
+
+def near_pattern(search: str) -> str:
+    """What fits ``search`` nearly, written as one pattern."""
+    parts = []
+    for token in re.finditer(rf"(?s)(?P<line>{BLANK}*\r?\n)|(?P<blank>{BLANK}+)|.", search):
+        first, last = token.start() == 0, token.end() == len(search)
+        if token.lastgroup == "line":
+            parts.append(r"(?<!\r)\r?\n" if first else rf"{BLANK}*\r?\n")
+        elif token.lastgroup == "blank":
+            blanks = rf"(?<!{BLANK}){BLANK}+" if first else f"{BLANK}+"
+            parts.append(rf"(?:{blanks}|(?=\r?(?:\n|\Z)))" if last else blanks)
+        else:
+            parts.append(next((f"[{twins}]" for twins in TWINS if token[0] in twins), re.escape(token[0])))
+    return f"(?=({''.join(parts)}))"
+
+
+ROUGH = st.lists(
+    st.sampled_from(["a", "b", " ", "  ", "\t", "\u3000", "\n", " \n", "\r\n", '"', "“", ",", "，"]), max_size=25
+).map("".join)
+
+
+@given(data=st.data(), original=ROUGH)
+def test_a_block_fits_nearly_exactly_where_its_pattern_does(data: st.DataObject, original: str) -> None:
+    start = data.draw(st.integers(0, len(original)))
+    search = original[start : start + data.draw(st.integers(1, 9))].strip("\r")
+    for old, new in data.draw(
+        st.lists(st.sampled_from([(" ", "  "), ("  ", " "), ('"', "“"), (",", "，"), (" ", "\t")]))
+    ):
+        search = search.replace(old, new)
+    search += data.draw(st.sampled_from(["", " "]))
+    assume(search.strip() and search.replace("\r\n", "\n") not in original.replace("\r\n", "\n"))
+    spans = [match.span(1) for match in re.finditer(near_pattern(search), original)]
+    if len(spans) == 1:
+        begin, end = spans[0]
+        assert apply(original, one(search, MARK)) == original[:begin] + MARK + original[end:]
+    else:
+        assert ("resembles" if spans else "is not in the field") in refused(original, one(search, MARK)).message
 
 
 MARK = "\ue000new\ue000"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from memory_core.core.memory.memory_type import (
@@ -15,7 +16,7 @@ from memory_core.core.memory.memory_type import (
     MemoryType,
     MemoryTypeRegistry,
 )
-from memory_core.core.memory.template import render
+from memory_core.core.memory.template import followed, render
 from memory_core.core.record import RecordInvalid
 
 
@@ -108,6 +109,35 @@ def test_line_end_that_an_empty_value_leaves_is_stripped_but_values_keep_theirs(
     assert render(kind("x: {a} {b}  \ny"), {"a": "hard break  "}) == "x: hard break  \ny"
     assert render(kind("x: {a}\ny"), {"a": "hard break  \nnext \t"}) == "x: hard break  \nnext \t\ny"
     assert render(kind("fixed  \n{a}\nend"), {}) == "fixed  \n\nend"
+
+
+CONTENT_PIECES = st.sampled_from(["a", "b", " ", "\t", "\n", "\n\n", "\r\n", "a\n", "\n ", "a longer value", "\u2028"])
+
+
+@given(
+    before=st.lists(CONTENT_PIECES, max_size=8),
+    old=st.lists(CONTENT_PIECES, max_size=5),
+    after=st.lists(CONTENT_PIECES),
+)
+def test_a_value_that_changed_is_exchanged_where_it_is_alone_on_its_lines(
+    before: list[str], old: list[str], after: list[str]
+) -> None:
+    value, content = "".join(old).strip(), "".join([*before, *old, *after])
+    assume(value and content.strip() != value)
+    alone = rf"(?m)^[ \t]*{re.escape(value)}[ \t]*$"
+    if len(re.findall(alone, content)) == 1:
+        expected = re.sub(alone, "NEW", content)
+    else:
+        expected = content.replace(value, "NEW") if len(value) >= 10 and content.count(value) == 1 else content
+    changed = followed(kind(None), {"b": value, "content": content}, {"b": "NEW", "content": content})
+    assert changed["content"] == expected
+
+
+@pytest.mark.parametrize(("line", "last"), [("a", "b"), ("ab", "a")])
+def test_a_value_of_very_many_lines_is_looked_for_once(line: str, last: str) -> None:
+    content, value = f"{line}\n" * 400_000 + "end", f"{line}\n" * 150_000 + last
+    changed = followed(kind(None), {"b": value, "content": content}, {"b": "shorter by far", "content": content})
+    assert changed["content"] == f"{content}\n\nshorter by far"
 
 
 def test_simple_mode_renders_the_content_field() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_core.core.memory.message import Message, language_of
+from memory_core.core.text import language
 from memory_core.core.text.language import (
     UNDECIDED,
     is_small_talk,
@@ -15,6 +18,7 @@ from memory_core.core.text.language import (
     sentences,
     without_machine_text,
 )
+from memory_core.core.text.word_table import word_pattern
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "the/of/is.py", line 3, in to\nValueError: it is not the one to do'
@@ -86,6 +90,35 @@ def test_prose_is_without_code_quotations_and_logs() -> None:
         "2026-05-11 10:00 log\n他说“不要”。<b>bold</b>"
     )
     assert prose(text).split() == ["看这里", "和", "以及", "：", "他说", "。"]
+
+
+TAGS = [
+    "<a>",
+    "</a>",
+    '<b x="1">',
+    "</b>",
+    "<ns:c>",
+    "</ns:c>",
+    "<a\n>",
+    "<br/>",
+    "<!--",
+    "-->",
+    "<",
+    ">",
+    "</",
+    "x y",
+    "\n",
+    "-",
+]
+
+
+@given(st.lists(st.sampled_from([*TAGS, "z" * 700, "z" * 1_300]), max_size=14).map("".join))
+def test_markup_goes_with_what_is_in_its_elements_when_they_end_soon(text: str) -> None:
+    element = r"(?s)<([A-Za-z][\w:-]{0,60})\b[^<>]{0,500}>.{0,2000}?</\1>"
+    markup = rf"{element}|<!--.{{0,2000}}?-->|</?[A-Za-z][^<>\n]{{0,500}}>"
+    assert without_machine_text(text) == word_pattern(language.__file__, "log_line").sub(
+        "\n", re.sub(markup, "\n", text)
+    )
 
 
 def test_spoken_text_keeps_what_is_inside_a_sentence() -> None:
