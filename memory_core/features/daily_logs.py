@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
@@ -163,7 +163,7 @@ def _rendered(entry: LogEntry) -> str:
 
 def _read(number: int, lines: list[str]) -> LogEntry:
     while not lines[-1]:
-        lines = lines[:-1]
+        lines.pop()
     meta: dict[str, Any] = {}
     body, comment = lines, _META.fullmatch(lines[-1])
     if comment is not None:
@@ -294,9 +294,9 @@ class DailyLogs(RecordKind):
         """The entries, one after the other."""
         return "; ".join(entry.text for entry in entries(text))
 
-    def entry_lines(self, text: str, line: int) -> int:
-        """How many lines the entry has that begins at a line."""
-        return next((entry.lines for entry in entries(text) if entry.line == line), 1)
+    def entry_lengths(self, text: str) -> Mapping[int, int]:
+        """Those of the entries, by their first lines."""
+        return {entry.line: entry.lines for entry in entries(text)}
 
     def piece(self, reader: PieceReader, uri: str, hit: Hit | None) -> Piece | None:
         """The log of a day, or one entry of it; None where there is nothing to show."""

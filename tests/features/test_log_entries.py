@@ -147,3 +147,9 @@ def test_a_log_is_known_by_its_place_and_name(uri: str, day: date | None) -> Non
     assert log_day(MemoryUri.parse(uri)) == day
     if day is not None:
         assert str(log_uri("default", day)) == uri
+
+
+def test_blank_lines_below_an_entry_are_counted_once() -> None:
+    blank = "\n" * 500_000
+    (entry,) = entries(f"- 09:05 met Lin{blank}")
+    assert (entry.text, entry.line, entry.lines) == ("met Lin", 0, 1)
