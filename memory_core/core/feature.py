@@ -42,7 +42,7 @@ class RecordKind:
         name: Memory type of its documents and of its writes.
         names: Memory types and categories whose writes are for a file of this kind, folded.
         has_entries: Whether ``<uri>#<line>`` is a part of such a file.
-        is_appended: Whether a write leaves what is there as it is.
+        is_appended: Whether a write leaves what is there as it is and adds to its end.
     """
 
     name: str = ""
@@ -102,10 +102,10 @@ class RecordKind:
         raise NotImplementedError
 
     def with_write(self, text: str | None, write: WriteOp, context: PlanContext, moment: datetime) -> tuple[str, str]:
-        """The file with a write, and a note for its result.
+        """The file with a write, and a note for its result; of a kind that is appended, what comes to its end.
 
         Args:
-            text: The file as it is; None where there is none.
+            text: The file as it is; None where there is none. Of a kind that is appended, its end is enough.
             write: Of a commit.
             context: Of its plan.
             moment: Its time.
