@@ -69,6 +69,8 @@ DEFAULT_TYPE = "notes"
 #: The setting ``review`` under which what a model proposes waits for the owner.
 _REVIEWED = "automatic"
 _CATEGORY_LIMIT_CHARS = 200
+#: Files that must still be as they were; each is read while other writers wait.
+_EXPECTED_MOST = 2_000
 #: Metadata that a commit of one memory may give.
 _GIVEN = frozenset(field.name for field in METADATA if "commit" in field.given_by)
 
@@ -209,7 +211,7 @@ class Commits:
             watch: Told what is planned, before it is done or, with ``dry_run``, instead.
 
         Raises:
-            InvalidInput: If there is nothing to do, or the whole is too large.
+            InvalidInput: If there is nothing to do, or the whole is too large, or ``only_if`` names too many files.
         """
         parsed, malformed_items = parse_operations(operations)
         dropped = [*dropped, *malformed_items]
@@ -219,6 +221,11 @@ class Commits:
                 hint="Send at least one write, edit, delete or overview operation; types and fields: runebook types.",
             )
         self.check_size(json.dumps(parsed.model_dump(), ensure_ascii=False))
+        if only_if is not None and len(only_if) > _EXPECTED_MOST:
+            raise TooLarge(
+                f"expected names {len(only_if):,} files; the limit is {_EXPECTED_MOST:,}.",
+                hint="Name only the files that the operations change, or send them in several commits.",
+            )
         if session_id is not None:
             self.session_uri(session_id)
         self.cleaner.check_names(session_id=session_id, request_id=request_id, project=assignment.project)

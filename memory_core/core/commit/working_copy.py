@@ -24,6 +24,8 @@ from memory_core.core.store.local import Snapshot
 #: What a commit may cost, and what an operation costs: of itself, for each character it reads and for each it merges.
 _WORK_MOST = 6_291_456
 OPERATION_WORK, _READ_WORK, MERGE_WORK = 8_192, 2, 8
+#: What it costs to move a file, to look for one that is not there, and of a look for each part of a directory's path.
+MOVE_WORK, ABSENT_WORK, PART_WORK = 2_048, 512, 8
 
 
 class WriteMode(StrEnum):
