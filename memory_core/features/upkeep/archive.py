@@ -241,8 +241,8 @@ def _move(memory: Runebook, request: ArchiveRequest, kind: str, move: Move) -> C
 
     def moved(uri: str, draft: WorkingCopy) -> OperationResult:
         try:
-            place = memory.browser.visible(MemoryUri.parse(uri))
             draft.work(MOVE_WORK)
+            place = memory.browser.visible(MemoryUri.parse(uri))
             draft.work_on(place)
             return move(draft, place)
         except RunebookError as error:
