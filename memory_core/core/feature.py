@@ -42,7 +42,7 @@ class RecordKind:
         name: Memory type of its documents and of its writes.
         names: Memory types and categories whose writes are for a file of this kind, folded.
         has_entries: Whether ``<uri>#<line>`` is a part of such a file.
-        is_appended: Whether a write only adds at the end.
+        is_appended: Whether a write only adds to its end.
     """
 
     name: str = ""
@@ -75,13 +75,14 @@ class RecordKind:
         """What a file says, for a listing; None where that is what a memory's would be."""
         return None
 
-    def entry_lines(self, text: str, line: int) -> int:
-        """How many lines the entry has that begins at a line."""
-        return 1
+    def entry_lengths(self, text: str) -> Mapping[int, int]:
+        """How many lines entries have, by the line at which each begins; any other line stands for itself."""
+        return {}
 
-    def entry(self, text: str, line: int) -> str:
-        """The entry that begins at a line; empty where the text has no such line."""
-        return "\n".join(text.split("\n")[line : line + self.entry_lines(text, line)])
+    def entries(self, text: str, starts: Iterable[int]) -> dict[int, str]:
+        """The entries that begin at these lines; an empty one where the text has no such line."""
+        lines, lengths = text.split("\n"), self.entry_lengths(text)
+        return {start: "\n".join(lines[start : start + lengths.get(start, 1)]) for start in starts}
 
     def resting_lines(self, uri: MemoryUri, text: str) -> tuple[MemoryUri, Sequence[tuple[int, int]]] | None:
         """A log and its lines, first and last, that are not in use while this file is archived; None for none."""
@@ -101,10 +102,10 @@ class RecordKind:
         raise NotImplementedError
 
     def with_write(self, text: str | None, write: WriteOp, context: PlanContext, moment: datetime) -> tuple[str, str]:
-        """The file with a write, and a note for its result.
+        """The file with a write, and a note for its result; of a kind that is appended, what comes to its end.
 
         Args:
-            text: The file as it is; None where there is none.
+            text: The file as it is; None where there is none. Of a kind that is appended, its end is enough.
             write: Of a commit.
             context: Of its plan.
             moment: Its time.

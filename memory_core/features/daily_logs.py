@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
@@ -103,13 +103,19 @@ def new_entry(text: str, moment: datetime, **facts: Any) -> LogEntry:
     return LogEntry(words, moment.strftime("%H:%M"), moment.isoformat(timespec="seconds"), **facts)
 
 
-def with_entry(log: str | None, day: date, entry: LogEntry) -> str:
-    """The log with one more entry at its end; what was there stays as it is, to the byte."""
-    if not log:
+def added_entry(end: str | None, day: date, entry: LogEntry) -> str:
+    """What one more entry adds to a log.
+
+    Args:
+        end: The log; what its last entry added is enough. None where there is no log.
+        day: Of the log.
+        entry: The new one.
+    """
+    if not end:
         return f"# {day.isoformat()}\n\n{_rendered(entry)}"
-    joint = "" if log.endswith("\n") else "\n"
-    listed = log.rstrip("\n").rpartition("\n")[2].startswith(("- ", "* ", "+ ", "  "))
-    return f"{log}{joint}{'' if listed or log.endswith(chr(10) * 2) else chr(10)}{_rendered(entry)}"
+    joint = "" if end.endswith("\n") else "\n"
+    listed = end.rstrip("\n").rpartition("\n")[2].startswith(("- ", "* ", "+ ", "  "))
+    return f"{joint}{'' if listed or end.endswith(chr(10) * 2) else chr(10)}{_rendered(entry)}"
 
 
 def entries(log: str) -> tuple[LogEntry, ...]:
@@ -163,7 +169,7 @@ def _rendered(entry: LogEntry) -> str:
 
 def _read(number: int, lines: list[str]) -> LogEntry:
     while not lines[-1]:
-        lines = lines[:-1]
+        lines.pop()
     meta: dict[str, Any] = {}
     body, comment = lines, _META.fullmatch(lines[-1])
     if comment is not None:
@@ -294,9 +300,9 @@ class DailyLogs(RecordKind):
         """The entries, one after the other."""
         return "; ".join(entry.text for entry in entries(text))
 
-    def entry_lines(self, text: str, line: int) -> int:
-        """How many lines the entry has that begins at a line."""
-        return next((entry.lines for entry in entries(text) if entry.line == line), 1)
+    def entry_lengths(self, text: str) -> Mapping[int, int]:
+        """Those of the entries, by their first lines."""
+        return {entry.line: entry.lines for entry in entries(text)}
 
     def piece(self, reader: PieceReader, uri: str, hit: Hit | None) -> Piece | None:
         """The log of a day, or one entry of it; None where there is nothing to show."""
@@ -316,9 +322,9 @@ class DailyLogs(RecordKind):
         return log_uri(context.user_space, moment.date())
 
     def with_write(self, text: str | None, write: WriteOp, context: PlanContext, moment: datetime) -> tuple[str, str]:
-        """The log with one more entry at its end."""
+        """One more entry for the log's end."""
         entry, notes = _entry(write, context, moment)
-        return with_entry(text, moment.date(), entry), "; ".join(notes)
+        return added_entry(text, moment.date(), entry), "; ".join(notes)
 
 
 DAILY_LOGS = DailyLogs()

@@ -8,7 +8,7 @@ good.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -130,7 +130,7 @@ def _mentions(memory: Runebook, request: ForgetRequest) -> list[Mention]:
     """What a request means, the best first."""
     query = (request.query or "").strip()
     if not query:
-        return [_named(memory, request, uri) for uri in dict.fromkeys(request.uris or ())]
+        return _named(memory, request)
     if request.target_uri:
         memory.browser.visible(MemoryUri.parse(request.target_uri))
     scope = memory.projects.scope(request.project, request.here)
@@ -143,28 +143,49 @@ def _mentions(memory: Runebook, request: ForgetRequest) -> list[Mention]:
     return list(mentions.values())
 
 
-def _named(memory: Runebook, request: ForgetRequest, uri: str) -> Mention:
-    """What a caller names itself."""
-    mention = Mention.at(uri)
-    mention = replace(mention, uri=memory.browser.visible(mention.uri))
+def _named(memory: Runebook, request: ForgetRequest) -> list[Mention]:
+    """What a caller names itself, in that order; each file is read once."""
+    named = [Mention.at(address) for address in dict.fromkeys(request.uris or ())]
+    named = [replace(mention, uri=memory.browser.visible(mention.uri)) for mention in named]
+    read = {
+        mention.address: mention
+        for uri, parts in _by_file(named).items()
+        for mention in _read(memory, request, uri, parts)
+    }
+    return [read[mention.address] for mention in named]
+
+
+def _by_file(mentions: Iterable[Mention]) -> dict[MemoryUri, list[Mention]]:
+    found: dict[MemoryUri, list[Mention]] = {}
+    for mention in mentions:
+        found.setdefault(mention.uri, []).append(mention)
+    return found
+
+
+def _read(memory: Runebook, request: ForgetRequest, uri: MemoryUri, parts: Sequence[Mention]) -> list[Mention]:
+    """What is named of one file, with what it says, or why it cannot go."""
     try:
-        text = memory.store.text(mention.uri)
-        if text is None:
-            refused = "there is no such file; of a directory, name its files or give target_uri with a query."
-            return replace(mention, refused=refused)
-        if mention.uri.scope is Scope.SESSION or mention.uri.name == MESSAGES_NAME:
-            return _message_of(mention, text, request)
-        if mention.line is not None:
-            return _entry_of(mention, text, memory.features.kind_of(mention.uri))
-        return replace(mention, text=split(text).body)
+        text = memory.store.text(uri)
     except RunebookError as error:
-        return replace(mention, refused=error.message)
+        return [replace(part, refused=error.message) for part in parts]
+    if text is None:
+        refused = "there is no such file; of a directory, name its files or give target_uri with a query."
+        return [replace(part, refused=refused) for part in parts]
+    if uri.scope is Scope.SESSION or uri.name == MESSAGES_NAME:
+        lines = text.split("\n")
+        return [_message_of(part, lines, request) for part in parts]
+    body = split(text).body
+    entries = _entries_of([part for part in parts if part.line is not None], text, memory.features.kind_of(uri))
+    return [*entries, *(replace(part, text=body) for part in parts if part.line is None)]
 
 
-def _entry_of(mention: Mention, text: str, kind: RecordKind | None) -> Mention:
-    line = mention.line or 0
-    entry = kind.entry(text, line) if kind is not None and kind.has_entries else ""
-    return replace(mention, text=entry, refused=None if entry else "there is no entry on that line.")
+def _entries_of(parts: Sequence[Mention], text: str, kind: RecordKind | None) -> list[Mention]:
+    """Entries of one log, as it says them now."""
+    starts = [part.line or 0 for part in parts]
+    entries = kind.entries(text, starts) if kind is not None and kind.has_entries else {}
+    found = [(part, entries.get(start, "")) for part, start in zip(parts, starts, strict=True)]
+    none = "there is no entry on that line."
+    return [replace(part, text=entry, refused=None if entry else none) for part, entry in found]
 
 
 def _difference(request: ForgetRequest, going: list[Mention], chosen: frozenset[str] | None) -> str | None:
@@ -176,12 +197,11 @@ def _difference(request: ForgetRequest, going: list[Mention], chosen: frozenset[
     return None
 
 
-def _message_of(mention: Mention, text: str, request: ForgetRequest) -> Mention:
+def _message_of(mention: Mention, lines: Sequence[str], request: ForgetRequest) -> Mention:
     if not request.include_conversations:
         return replace(mention, refused="it is a conversation; include_conversations is not set.")
     if mention.line is None:
         return replace(mention, refused="it is a whole conversation; name single lines, as in messages.jsonl#12.")
-    lines = text.split("\n")
     messages, _ = parse_lines(lines[mention.line]) if mention.line < len(lines) else ([], [])
     if not messages or is_forgotten(messages[0]):
         return replace(mention, refused="there is no message on that line.")
@@ -228,17 +248,18 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
     changes = [*decided.changes, *copy.changes()]
     results = [each if each.action is Action.REJECTED else shown.get(each.uri, each) for each in decided.results]
     results += [shown[str(change.uri)] for change in copy.changes() if str(change.uri) in shown]
-    for log in dict.fromkeys(mention.uri for mention in going if mention.line is not None):
-        parts = [mention for mention in going if mention.uri == log and mention.line is not None]
+    for log, parts in _by_file(mention for mention in going if mention.line is not None).items():
         before = snapshot.text(log)
         if before is None:
             results += [_result(replace(part, refused="it is gone meanwhile.")) for part in parts]
             continue
         kind = features.kind_of(log)
         if kind is not None:
-            moved = [part for part in parts if _entry_of(part, before, kind).text != part.text]
-            results += [_result(replace(part, refused="its line says something else meanwhile.")) for part in moved]
-            parts = [part for part in parts if part not in moved]
+            now = _entries_of(parts, before, kind)
+            moved = {part.line for part, here in zip(parts, now, strict=True) if here.text != part.text}
+            other = "its line says something else meanwhile."
+            results += [_result(replace(part, refused=other)) for part in parts if part.line in moved]
+            parts = [part for part in parts if part.line not in moved]
         lines = {part.line for part in parts if part.line is not None}
         after = without_lines(before, lines) if kind is None else _without_entries(before, lines, kind)
         if after != before:
@@ -281,7 +302,8 @@ def _operate(operations: MemoryOperations, mention: Mention, copy: WorkingCopy) 
 
 def _without_entries(text: str, starts: set[int], kind: RecordKind) -> str:
     """The log of a day without the entries that begin at these lines."""
-    gone = {line for start in starts for line in range(start, start + kind.entry_lines(text, start))}
+    lengths = kind.entry_lengths(text)
+    gone = {line for start in starts for line in range(start, start + lengths.get(start, 1))}
     return "\n".join(line for number, line in enumerate(text.split("\n")) if number not in gone)
 
 

@@ -228,7 +228,7 @@ class _Search:
                 continue
             if kind is not None and kind.has_entries:
                 starts = [each.part for each in kind.documents(MemoryUri(uri.parts[1:]), text)]
-                yield from (Mention(uri, at, kind.entry(text, at)) for at in starts)
+                yield from (Mention(uri, at, entry) for at, entry in kind.entries(text, starts).items())
             else:
                 yield Mention(uri, None, split(text).body)
 
@@ -274,7 +274,7 @@ class _Search:
                 return None
             said = "\n".join(texts_of(parse(uri, text, self._memory.registry)).values())
         elif kind is not None and kind.has_entries:
-            said = kind.entry(text, line)
+            said = kind.entries(text, [line])[line]
         else:
             messages = parse_lines(lines[line])[0] if kind is None and self._conversations and line < len(lines) else []
             if not messages:

@@ -7,9 +7,11 @@ An undone conversation leaves the queue, an undone extraction can be done again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 from memory_core.core.caller import BY_HAND, current_author
@@ -138,11 +140,13 @@ class _Plan:
         rows = self._rows()
         steps = [self._step(row) for row in rows if not row.uri.is_summary]
         going = {step.row.uri for step in steps if step.is_change and step.after is None}
-        steps = [self._refuse_if_taken(step, going) for step in steps]
+        names = {(uri.parent, fold(uri.name)) for uri in going}
+        steps = [self._refuse_if_taken(step, going, names) for step in steps]
+        moved = {step.row.moved_from: step.row.uri for step in reversed(steps) if step.is_change}
         pages = [self._page(row) for row in rows if row.uri.is_summary]
         results = [self._result(step) for step in (*steps, *pages)]
         changes = (
-            *(self._change(step, steps) for step in steps if step.is_change),
+            *(self._change(step, moved.get(step.row.uri)) for step in steps if step.is_change),
             *(FileChange(page.row.uri, page.versions.current, page.after) for page in pages if page.refusal is None),
         )
         return ChangeSet(changes, tuple(results), progress=self._progress(steps))
@@ -172,7 +176,7 @@ class _Plan:
             versions = self._versions(row)
             if str(row.uri) in self._purged or not _texts_are_known(row, versions):
                 return _Step(row, versions, refusal="its text was purged")
-            place = self._ledger.past.moved_to(row.uri, row.seq) if versions.current is None and row.after else None
+            place = self._moves.get(row.uri) if versions.current is None and row.after else None
             if place is not None and self._history.sees(place):
                 return _Step(row, versions, refusal=f"it was moved to {place}")
             text = versions.current if versions.current is not None else versions.committed
@@ -181,6 +185,11 @@ class _Plan:
             return _Step(row, versions, after)
         except RunebookError as error:  # one unreadable file keeps no other from going back
             return _Step(row, versions, refusal=error.message.rstrip("."))
+
+    @cached_property
+    def _moves(self) -> dict[MemoryUri, MemoryUri]:
+        """Where files went that were renamed since."""
+        return self._ledger.past.moves_after(self._past.seq)
 
     def _versions(self, row: ChangeRow) -> Versions:
         now = self._snapshot.text(row.uri)
@@ -203,13 +212,15 @@ class _Plan:
             return _Step(row, versions, refusal="its words changed")
         return _Step(row, versions, merged or None)
 
-    def _refuse_if_taken(self, step: _Step, going: set[MemoryUri]) -> _Step:
+    def _refuse_if_taken(
+        self, step: _Step, going: Collection[MemoryUri], names: Collection[tuple[MemoryUri, str]]
+    ) -> _Step:
         """Refuse to bring a file back where another has its name or its key by now."""
         if not step.is_change or step.versions.current is not None:
             return step
         uri = step.row.uri
-        twin = any(other.parent == uri.parent and fold(other.name) == fold(uri.name) for other in going)
-        if self._snapshot.name_taken(uri.parent, uri.name) and not twin:
+        twin = (uri.parent, fold(uri.name)) in names
+        if not twin and self._snapshot.name_taken(uri.parent, uri.name):
             return replace(step, refusal="another file has its name")
         memory_type, key = identify(self._context.registry, uri, step.after or "")
         holder = self._snapshot.locate(uri.parent, memory_type, key) if key else None
@@ -217,10 +228,9 @@ class _Plan:
             return replace(step, refusal=f"{holder} is the memory of that name")
         return step
 
-    def _change(self, step: _Step, steps: Iterable[_Step]) -> FileChange:
+    def _change(self, step: _Step, moved: MemoryUri | None) -> FileChange:
         uri, after = step.row.uri, step.after
         memory_type, key = ("", "") if after is None else identify(self._context.registry, uri, after)
-        moved = next((other.row.uri for other in steps if other.row.moved_from == uri and other.is_change), None)
         return FileChange(uri, step.versions.current, after, memory_type, key, moved_from=moved)
 
     def _result(self, step: _Step) -> OperationResult:
@@ -425,9 +435,15 @@ class _Merge:
 
 def _list(before: list[Any], committed: list[Any], current: list[Any]) -> Any:
     """A list without what the commit put in, with what it took out."""
-    kept = [item for item in current if item in before or item not in committed]
-    back = [item for item in before if item not in committed and item not in kept]
+    old, given, present = ({_text_of(item) for item in items} for items in (before, committed, current))
+    kept = [item for item in current if (text := _text_of(item)) in old or text not in given]
+    back = [item for item in before if (text := _text_of(item)) not in given and text not in present]
     return [*kept, *back] or _ABSENT
+
+
+def _text_of(item: Any) -> str:
+    """An item of a list, by which it is compared."""
+    return json.dumps(item, sort_keys=True)
 
 
 def _number(value: Any) -> float | int | None:

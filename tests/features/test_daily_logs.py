@@ -9,10 +9,15 @@ from typing import Any
 
 import pytest
 
+from memory_core.core.commit.decide import decide
 from memory_core.core.errors import ContentRejected
+from memory_core.core.memory.operations import MemoryOperations
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
+from memory_core.core.store.local import Snapshot
+from memory_core.features.daily_logs import entries
 from memory_core.runebook import Runebook
+from tests.stores import by_hand, handed_in, write
 
 LOG = "viking://user/default/logs/2026-05-07.md"
 #: Seven in the evening in London, three in the morning of the next day in Shanghai.
@@ -183,3 +188,35 @@ def test_a_filter_by_category_picks_memories_and_entries(memory: Runebook) -> No
     ]
     found = memory.find(FindRequest("budget", filter={"and": [{"category": "home"}, {"memory_type": "daily_logs"}]}))
     assert [hit.uri.partition("#")[0] for hit in found.hits] == [LOG]
+
+
+def test_many_entries_for_a_log_that_is_large_already_are_put_to_its_end_at_once(memory: Runebook) -> None:
+    before = f"# 2026-05-07\n\n- {'y' * 20_000_000}\n"
+    by_hand(memory.config.root, "user/default/logs/2026-05-07.md", before)
+    operations = MemoryOperations.model_validate(
+        {"write_operations": [write("daily_logs", content=f"Step {n}.") for n in range(10_000)]}
+    )
+    decided = decide(operations, Snapshot(memory.store), memory.plan_context(LONDON), LONDON, memory.features)
+    (change,) = decided.changes
+    assert (change.after or "").startswith(before)
+    added = entries((change.after or "").removeprefix(before))
+    assert [entry.text for entry in added] == [f"Step {n}." for n in range(10_000)]
+    assert {result.action for result in decided.results} == {Action.UPDATED}
+
+
+def test_results_keep_the_order_of_the_operations(memory: Runebook) -> None:
+    note = "viking://user/default/memories/notes/Tea.md"
+    tea, cup = (write("notes", title=title, content=title) for title in ("Tea", "Cup"))
+    log, empty = (write("daily_logs", content=content) for content in ("Same.", " "))
+    receipt = handed_in(memory, write=[log, tea, empty, log, cup, log], delete=[{"uri": note}], now=LONDON)
+    own, gone = (LOG, Action.UPDATED), (note, Action.DELETED)
+    assert [(result.uri, result.action) for result in receipt.results] == [
+        (LOG, Action.CREATED),
+        (note, Action.CREATED),
+        (LOG, Action.REJECTED),
+        own,
+        (note.replace("Tea", "Cup"), Action.CREATED),
+        own,
+        gone,
+    ]
+    assert [entry.text for entry in entries(log_file(memory).read_text("utf-8"))] == ["Same."] * 3

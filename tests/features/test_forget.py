@@ -14,13 +14,15 @@ from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, TreeRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features import daily_logs, forgetting
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
 from memory_core.features.mentions import without
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import files_below, note, trailer, words_only
+from tests.counting import bytecodes, is_linear
+from tests.stores import files_below, note, said, trailer, words_only, written
 
 NOTES = "viking://user/default/memories/notes"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -417,3 +419,45 @@ def test_what_is_unrelated_is_not_forgotten_because_it_is_the_nearest(memory: Ru
         shown = memory.run(FORGET, ForgetRequest(query))
         assert "rolling_summary" not in "".join(result.uri for result in shown.results)
     assert "rolling_summary" in "".join(result.uri for result in memory.run(FORGET, ForgetRequest("tea 茶")).results)
+
+
+def test_many_entries_of_one_log_are_work_for_each_and_not_for_each_pair(tmp_path: Path) -> None:
+    def work(entries: int) -> int:
+        with open_memory(words_only(tmp_path / str(entries))) as memory:
+            data = [{"memory_type": "daily_logs", "fields": {"content": f"Step {n}."}} for n in range(entries)]
+            log = MemoryUri.parse(written(memory, *data)[0])
+            addresses = [f"{log}#{entry.line}" for entry in daily_logs.entries(memory.store.text(log) or "")]
+            assert len(addresses) == entries
+            asked = ForgetRequest(uris=addresses, confirm=entries)
+            count = bytecodes(daily_logs, lambda: memory.run(FORGET, asked))
+            assert daily_logs.entries(memory.store.text(log) or "") == ()
+            return count
+
+    assert is_linear(work, 15)
+
+
+def test_messages_of_many_conversations_are_work_for_each_and_not_for_each_pair(tmp_path: Path) -> None:
+    def work(logs: int) -> int:
+        with open_memory(words_only(tmp_path / str(logs))) as memory:
+            for n in range(logs):
+                said(memory, "One.", "Two.", session_id=f"s{n}")
+            places = [f"viking://session/default/s{n}/messages.jsonl" for n in range(logs)]
+            addresses = [f"{place}#{line}" for line in (0, 1) for place in places]
+            asked = ForgetRequest(uris=addresses, confirm=len(addresses))
+            count = bytecodes(forgetting, lambda: memory.run(FORGET, asked))
+            assert not any("One." in (memory.store.text(MemoryUri.parse(place)) or "") for place in places)
+            return count
+
+    assert is_linear(work, 10)
+
+
+def test_what_is_named_twice_goes_once_and_in_the_order_that_was_given(memory: Runebook) -> None:
+    data = [{"memory_type": "daily_logs", "fields": {"content": f"Step {n}."}} for n in range(3)]
+    log = written(memory, *data)[0]
+    places = [f"{log}#4", f"{NOTES}/tax.md", f"{log}#2", f"{log}#02", f"{log}#900", f"{NOTES}/none.md"]
+    shown = memory.run(FORGET, ForgetRequest(uris=places)).results
+    assert [result.uri for result in shown] == [*places[:3], places[2], *places[4:]]
+    refused = Action.REJECTED
+    assert [result.action for result in shown] == [*[Action.DELETED] * 4, refused, refused]
+    memory.run(FORGET, ForgetRequest(uris=places, confirm=4))
+    assert [entry.text for entry in daily_logs.entries(memory.read(ReadRequest(log)).content)] == ["Step 2."]

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.features.daily_logs import KINDS, LogEntry, entries, log_day, log_uri, new_entry, readable, with_entry
+from memory_core.features.daily_logs import KINDS, LogEntry, added_entry, entries, log_day, log_uri, new_entry, readable
 
 DAY = date(2026, 5, 7)
 MOMENT = datetime(2026, 5, 7, 14, 3, 12, tzinfo=timezone(timedelta(hours=8)))
@@ -49,12 +49,18 @@ def _entries(draw: st.DrawFn) -> LogEntry:
     )
 
 
+def with_entry(log: str | None, day: date, entry: LogEntry) -> str:
+    """The log with one more entry at its end."""
+    return (log or "") + added_entry(log, day, entry)
+
+
 @given(st.lists(_entries(), min_size=1, max_size=4))
 def test_what_was_appended_is_read_back(written: list[LogEntry]) -> None:
-    log = None
+    log = added = None
     for entry in written:
         grown = with_entry(log, DAY, entry)
-        assert log is None or grown.startswith(log)
+        added = added_entry(added, DAY, entry)
+        assert grown == f"{log or ''}{added}"  # the end of a log is enough
         log = grown
     found = entries(log or "")
     assert [replace(entry, line=0, lines=1) for entry in found] == written
@@ -135,3 +141,9 @@ def test_a_log_is_known_by_its_place_and_name(uri: str, day: date | None) -> Non
     assert log_day(MemoryUri.parse(uri)) == day
     if day is not None:
         assert str(log_uri("default", day)) == uri
+
+
+def test_blank_lines_below_an_entry_are_counted_once() -> None:
+    blank = "\n" * 500_000
+    (entry,) = entries(f"- 09:05 met Lin{blank}")
+    assert (entry.text, entry.line, entry.lines) == ("met Lin", 0, 1)

@@ -17,11 +17,14 @@ from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, Status
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features import undo
 from memory_core.features.history import history_of
 from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.counting import bytecodes, is_linear
 from tests.killing import killed
-from tests.stores import log_of, note, replaced, said, words_only
+from tests.stores import log_of, note, replaced, said, words_only, written
 
 NOTES = "viking://user/default/memories/notes"
 STYLE = "viking://user/default/memories/preferences/Python code style.md"
@@ -311,3 +314,32 @@ def test_a_memory_that_was_renamed_by_hand_is_not_said_to_be_gone_and_goes_back_
     memory.run(UNDO, UndoRequest(receipt.commit_id))
     assert memory.find(FindRequest("猫喜欢鱼")).total == 0
     assert not [path for path in root.parent.rglob("*.md") if not path.name.startswith(".")]
+
+
+def test_taking_back_many_moves_is_work_for_each_and_not_for_each_pair(tmp_path: Path) -> None:
+    def work(files: int) -> int:
+        with open_memory(words_only(tmp_path / str(files))) as memory:
+            data = [{"memory_type": "notes", "fields": {"title": f"n{n}", "content": f"{n}"}} for n in range(files)]
+            memory.run(ARCHIVE, ArchiveRequest(written(memory, *data)))
+            return bytecodes(undo, lambda: memory.run(UNDO, UndoRequest("last", dry_run=True)))
+
+    assert is_linear(work, 15)
+
+
+def test_where_files_went_that_moved_since_is_asked_once(memory: Runebook) -> None:
+    data = [{"memory_type": "notes", "fields": {"title": f"n{n}", "content": f"{n}"}} for n in range(9)]
+    uris = written(memory, *data)
+    created = memory.store.ledger.history()[0].commit_id
+    memory.run(ARCHIVE, ArchiveRequest(uris))
+    memory.run(UNDO, UndoRequest("last"))
+    memory.run(ARCHIVE, ArchiveRequest(uris[:6]))
+    asked: list[str] = []
+    connection = memory.store.ledger._database.connection()
+    connection.set_trace_callback(asked.append)
+    receipt = memory.run(UNDO, UndoRequest(created))
+    connection.set_trace_callback(None)
+    reasons = [result.reason or "" for result in receipt.results]
+    places = [uri.replace("viking://", "viking://archive/") for uri in uris[:6]]
+    assert all(f"moved to {place}" in reason for place, reason in zip(places, reasons[:6], strict=True))
+    assert not any(reasons[6:])
+    assert sum("moved_from IS NOT NULL" in each for each in asked) == 1

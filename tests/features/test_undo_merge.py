@@ -82,3 +82,9 @@ def test_sums_lose_the_commits_share_and_the_body_is_rendered_anew(registry: Mem
 
     text = merged(tool(10, 9), tool(13, 10), tool(20, 17), memory_type=tools)
     assert text == tool(17, 16)
+
+
+def test_of_a_list_as_long_as_a_file_can_hold_what_the_commit_did_goes() -> None:
+    old, given, added = (list(range(start, start + 30_000)) for start in (0, 30_000, 60_000))
+    texts = (memory("body", numbers=numbers) for numbers in (old, given, [*given, *added]))
+    assert merged(*texts) == memory("body", numbers=[*added, *old])

@@ -71,6 +71,8 @@ _REVIEWED = "automatic"
 _CATEGORY_LIMIT_CHARS = 200
 #: A commit that brings so much may take long to plan.
 LARGE_CHARS = 32_768
+#: Files that must still be as they were; each is read while other writers wait.
+_EXPECTED_MOST = 2_000
 #: Metadata that a commit of one memory may give.
 _GIVEN = frozenset(field.name for field in METADATA if "commit" in field.given_by)
 
@@ -211,7 +213,7 @@ class Commits:
             watch: Told what is planned, before it is done or, with ``dry_run``, instead.
 
         Raises:
-            InvalidInput: If there is nothing to do, or the whole is too large.
+            InvalidInput: If there is nothing to do, or the whole is too large, or ``only_if`` names too many files.
         """
         parsed, malformed_items = parse_operations(operations)
         dropped = [*dropped, *malformed_items]
@@ -222,6 +224,11 @@ class Commits:
             )
         sent = json.dumps(parsed.model_dump(), ensure_ascii=False)
         self.check_size(sent)
+        if only_if is not None and len(only_if) > _EXPECTED_MOST:
+            raise TooLarge(
+                f"expected names {len(only_if):,} files; the limit is {_EXPECTED_MOST:,}.",
+                hint="Name only the files that the operations change, or send them in several commits.",
+            )
         if session_id is not None:
             self.session_uri(session_id)
         self.cleaner.check_names(session_id=session_id, request_id=request_id, project=assignment.project)

@@ -45,19 +45,23 @@ def decide(
     found: dict[int, OperationResult] = {}
     for kind, writes in apart.items():
         uri = kind.target(context, moment)
-        before = text = snapshot.text(uri)
+        before = snapshot.text(uri)
+        pieces = [] if before is None else [before]
         for place, write in writes.items():
+            last = pieces[-1] if pieces else None
             try:
-                after, note = kind.with_write(text, write, context, moment)
+                piece, note = kind.with_write(last, write, context, moment)
             except RunebookError as error:
                 found[place] = refusal("write", str(uri), error)
                 continue
-            action = Action.CREATED if text is None else Action.UNCHANGED if after == text else Action.UPDATED
+            same = piece == last and not kind.is_appended
+            action = Action.CREATED if last is None else Action.UNCHANGED if same else Action.UPDATED
             found[place] = OperationResult("write", str(uri), action, note=note or None)
-            text = after
-        if text != before:
-            changes.append(FileChange(uri, before, text, appended=kind.is_appended))
-    results = list(decided.results)
-    for place in sorted(found):
-        results.insert(place, found[place])
-    return replace(decided, changes=tuple(changes), results=tuple(results))
+            pieces = pieces if kind.is_appended else []
+            pieces.append(piece)
+        after = "".join(pieces) if pieces else None
+        if after != before:
+            changes.append(FileChange(uri, before, after, appended=kind.is_appended))
+    rest = iter(decided.results)
+    results = [found[place] if place in found else next(rest) for place in range(len(operations.write_operations))]
+    return replace(decided, changes=tuple(changes), results=(*results, *rest))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from memory_core.core.commit.working_copy import WorkingCopy
+from memory_core.core.commit.working_copy import ABSENT_WORK, WorkingCopy
 from memory_core.core.errors import FieldRejected, InvalidUri, NotFound, RunebookError, TooLarge
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.evidence import Evidence, merged_confidence, unweighed, weighed
@@ -171,6 +171,7 @@ def _expect_target(copy: WorkingCopy, source: MemoryUri, given: GivenLink) -> Me
     if target == source:
         raise FieldRejected("a memory does not link to itself.", hint="Name another memory.")
     if copy.text(target) is None:
+        copy.work(ABSENT_WORK)
         raise NotFound(
             f"there is no memory at {str(target)!r} to link to.",
             hint="Use a URI that find or ls prints, or that a write of the same operations creates.",

@@ -23,6 +23,7 @@ from memory_core.core.commit.patch import apply_patch, is_patch
 from memory_core.core.commit.working_copy import (
     MERGE_WORK,
     OPERATION_WORK,
+    PART_WORK,
     PlanContext,
     WorkingCopy,
     WriteMode,
@@ -304,6 +305,7 @@ class _Planner:
         directory = self._context.owned(op.directory_uri)
         for depth in range(_MEMORIES_DEPTH, len(directory.parts) + 1):
             # A folder cannot be made where a file is; the commit would never reach the disk.
+            self._copy.work(PART_WORK * depth)
             if self._copy.text(MemoryUri(directory.parts[:depth])) is not None:
                 raise NotFound(
                     f"{op.directory_uri!r} is a file, not a directory.", hint="Name the directory, as ls prints it."

@@ -24,6 +24,8 @@ from memory_core.core.store.local import Snapshot
 #: What a commit may cost, and what an operation costs: of itself, for each character it reads and for each it merges.
 _WORK_MOST = 6_291_456
 OPERATION_WORK, _READ_WORK, MERGE_WORK = 8_192, 2, 8
+#: What it costs to move a file, to look for one that is not there, and of a look for each part of a directory's path.
+MOVE_WORK, ABSENT_WORK, PART_WORK = 2_048, 1_024, 8
 
 
 class WriteMode(StrEnum):
@@ -113,6 +115,7 @@ class WorkingCopy:
             InvalidUri: If it may not.
             TooLarge: As ``work``.
         """
+        self.work(0)  # where the commit may do no more, not even the name is read
         uri = self.context.owned(text)
         uri = self._aliases.get(uri, uri)
         self.work_on(uri)

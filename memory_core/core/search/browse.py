@@ -179,7 +179,7 @@ class Browser:
         """How many lines the message or the entry has that begins at a line."""
         uri = self.visible(MemoryUri.parse(uri_text))
         kind = self.features.kind_of(uri)
-        return 1 if kind is None else kind.entry_lines(self.files.text(uri) or "", line)
+        return 1 if kind is None else kind.entry_lengths(self.files.text(uri) or "").get(line, 1)
 
     def linked(self, uri: MemoryUri) -> tuple[LinkedMemory, ...]:
         """The memories that a memory relates to, the strongest relations first.

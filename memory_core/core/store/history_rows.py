@@ -215,6 +215,13 @@ class PastTable(Table):
         found = self._value(asked, str(uri), after)
         return None if found is None else MemoryUri.parse(found)
 
+    def moves_after(self, after: int) -> dict[MemoryUri, MemoryUri]:
+        """``moved_to`` of all files by one query, for whoever asks for many."""
+        rows = self._rows(
+            "SELECT moved_from, uri FROM changes WHERE seq > ? AND moved_from IS NOT NULL ORDER BY seq", after
+        )
+        return {MemoryUri.parse(source): MemoryUri.parse(place) for source, place in rows}
+
     def seqs_of(self, uri: MemoryUri) -> list[int]:
         """Numbers of the commits that touched a file, oldest first."""
         return [seq for (seq,) in self._rows("SELECT DISTINCT seq FROM changes WHERE uri = ? ORDER BY seq", str(uri))]

@@ -27,7 +27,7 @@ from memory_core.core.memory.results import Action, ChangeSet, FileChange, Opera
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
-from memory_core.features.daily_logs import LogEntry, entries, log_uri, new_entry, with_entry
+from memory_core.features.daily_logs import LogEntry, added_entry, entries, log_uri, new_entry
 from memory_core.features.imports.items import (
     BatchItem,
     LeftOut,
@@ -309,12 +309,12 @@ class Batch:
 
     def _log(self, items: Sequence[LogItem], snapshot: Snapshot) -> None:
         """Put entries into the logs of their days, except those that are there already."""
-        texts: dict[MemoryUri, str | None] = {}
+        texts: dict[MemoryUri, list[str]] = {}
         known: dict[MemoryUri, set[tuple[str | None, str]]] = {}
         for item in sorted(items, key=lambda item: item.moment):
             uri = log_uri(self.context.user_space, item.moment.date())
             try:
-                before = texts[uri] if uri in texts else snapshot.text(uri)
+                before = texts[uri][-1] if uri in texts else snapshot.text(uri)
             except RunebookError as error:
                 self._leave(item, error.message)
                 continue
@@ -329,10 +329,13 @@ class Batch:
                 self._leave(item, f"the entry has more than {self.context.content_bytes:,} bytes")
                 continue
             there.add((entry.time, entry.text))
-            texts[uri] = with_entry(before, item.moment.date(), entry)
+            pieces = texts.setdefault(uri, [] if before is None else [before])
+            pieces.append(added_entry(before, item.moment.date(), entry))
             self._report(item, Action.CREATED, str(uri))
             self._results.append(self.earlier.marked(_result(uri, before), item))
-        self._changes += [FileChange(uri, snapshot.text(uri), text, appended=True) for uri, text in texts.items()]
+        self._changes += [
+            FileChange(uri, snapshot.text(uri), "".join(pieces), appended=True) for uri, pieces in texts.items()
+        ]
 
     def _entry(self, item: LogItem) -> LogEntry:
         labels = {name: self.redaction.text(value)[:_LABEL_CHARS] for name, value in item.labels.items()}

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from memory_core.core.command import Arg, Command
-from memory_core.core.commit.working_copy import WorkingCopy
+from memory_core.core.commit.working_copy import MOVE_WORK, WorkingCopy
 from memory_core.core.errors import InvalidInput, NotFound, RunebookError
 from memory_core.core.feature import Feature
 from memory_core.core.memory.memory import Memory, parse
@@ -241,6 +241,7 @@ def _move(memory: Runebook, request: ArchiveRequest, kind: str, move: Move) -> C
 
     def moved(uri: str, draft: WorkingCopy) -> OperationResult:
         try:
+            draft.work(MOVE_WORK)
             place = memory.browser.visible(MemoryUri.parse(uri))
             draft.work_on(place)
             return move(draft, place)

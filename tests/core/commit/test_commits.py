@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from memory_core.core.commit.conflicts import ABSENT
 from memory_core.core.config import LimitsConfig
 from memory_core.core.errors import InvalidInput, TooLarge
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status, as_json
+from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.kept import kept_files
 from tests.stores import added, by_hand, edit, handed_in, only, trailer, words_only, write
@@ -232,3 +234,27 @@ def test_a_commit_does_no_more_work_than_others_should_wait_for(memory: Runebook
     few = [{"memory_type": "notes", "fields": {"title": f"Few {at}", "content": "New."}} for at in range(50)]
     links = [{"uri": f"viking://user/default/memories/notes/New {at}.md", "relation": "similar"} for at in range(200)]
     assert _rejected(memory, {"write_operations": [{"memory_data": {**each, "links": links}} for each in few]}) > 10
+
+
+def test_files_that_are_not_there_are_looked_for_only_so_often(memory: Runebook) -> None:
+    links = [{"uri": f"{USER}/notes/none {at}.md"} for at in range(20_000)]
+    data = {"memory_type": "notes", "fields": {"title": "Links", "content": "Many."}, "links": links}
+    reason = only(handed_in(memory, write=[{"memory_data": data}])).reason or ""
+    assert 5_000 < reason.count("there is no memory") < 7_000
+    assert reason.count("as much as one may") == 20_000 - reason.count("there is no memory")
+    away = memory.run(ARCHIVE, ArchiveRequest([f"{USER}/notes/none {at}.md" for at in range(20_000)]))
+    assert 3_000 < sum("there is no memory" in (result.reason or "") for result in away.results) < 4_000
+    assert "as much as one may" in (away.results[-1].reason or "")
+    expected = {f"{USER}/notes/none {at}.md": ABSENT for at in range(2_001)}
+    with pytest.raises(TooLarge, match="2,001 files; the limit is 2,000"):
+        memory.commit(CommitRequest("New.", memory_type="notes", expected=expected))
+    expected.popitem()
+    assert memory.commit(CommitRequest("New.", memory_type="notes", expected=expected)).status is Status.COMMITTED
+
+
+def test_very_deep_directories_cost_what_looking_at_each_parent_does(memory: Runebook) -> None:
+    deep = f"{USER}/notes/{'/'.join('a' * 900)}"
+    shown = handed_in(memory, overview=[{"directory_uri": deep, "abstract": "x"}] * 100, dry_run=True)
+    assert sum("as much as one may" in (result.reason or "") for result in shown.results) >= 97
+    ordinary = [{"directory_uri": f"{USER}/notes/{at}/tea", "abstract": "x"} for at in range(700)]
+    assert _rejected(memory, {"overview_operations": ordinary}) == 0
