@@ -87,14 +87,16 @@ def test_in_a_database_an_edit_of_what_changed_meanwhile_is_refused_and_kept(row
     assert "It hangs." in memory.read(ReadRequest(uri)).content
 
 
-def test_in_a_database_a_memory_is_not_edited_away(rows: Place, edit: Editing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_database_a_memory_is_not_edited_away(
+    rows: Place, edit: Editing, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     memory = rows.open()
     uri = remember(memory, "The key is blue.", "notes", title="key")
     status, _, err = edit(rows, uri, "file.write_text('')")
     assert (status, "runebook forget" in err) == (1, True)
     monkeypatch.delenv("EDITOR")
-    status, _, err = edit(rows, uri)
-    assert (status, "no editor is set" in err) == (1, True)
+    assert main(["edit", uri, *options(rows)]) == 1
+    assert "no editor is set" in capsys.readouterr().err
     assert memory.commit(CommitRequest("The key is new.")).commit_id
 
 
