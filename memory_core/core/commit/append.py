@@ -148,7 +148,8 @@ class MessageRecorder:
             InvalidInput: If a message is malformed; nothing of the conversation is stored then.
         """
         self.commits.cleaner.check_names(session_id=session_id, request_id=request_id, project=assignment.project)
-        messages, redactions = self.commits.cleaner.messages(parse_messages(raw))
+        given = parse_messages(raw)
+        messages, redactions = self.commits.cleaner.messages(given)
         if not messages:
             raise InvalidInput("messages is empty.", hint="Send at least one {role, content}.")
         sent = dump_lines(messages)
@@ -160,9 +161,7 @@ class MessageRecorder:
         def planned(snapshot: Snapshot) -> ChangeSet:
             before = snapshot.text(log)
             stored, _ = parse_lines(before or "")
-            # What was stored before redaction was on is compared redacted.
-            known = self.commits.cleaner.messages(stored)[0] if redactions else stored
-            known = with_forgotten(known, messages)
+            known = with_forgotten(self._redacted(stored, given) if redactions else stored, messages)
             project, private = _place(stored, assignment)
             fresh = [replace(message, project=project, private=private) for message in unseen(known, messages)]
             counts = {"messages": len(messages), "messages_new": len(fresh)}
@@ -200,6 +199,12 @@ class MessageRecorder:
             dry_run=dry_run,
             is_large=len(messages) >= _LARGE_MESSAGES or len(sent) >= LARGE_CHARS,
         )
+
+    def _redacted(self, stored: Sequence[Message], given: Sequence[Message]) -> list[Message]:
+        """What is stored, redacted where it may have come as it comes now, before redaction was on."""
+        texts = {message.text for message in given}
+        redacted = iter(self.commits.cleaner.messages([message for message in stored if message.text in texts])[0])
+        return [next(redacted) if message.text in texts else message for message in stored]
 
     def _decided(
         self, learned: Sequence[Learned], snapshot: Snapshot, context: PlanContext, moment: datetime

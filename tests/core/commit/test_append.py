@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ from typing import Any
 import pytest
 
 from memory_core.core.commit.append import Growing, Learned
-from memory_core.core.feature import Features
+from memory_core.core.config import Config
+from memory_core.core.feature import Cleaner, Features
+from memory_core.core.memory.message import Message
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
 from memory_core.features import FEATURES
+from memory_core.features.redaction import Redaction
 from memory_core.runebook import Runebook, open_memory
 from tests.stores import words_only
 
@@ -116,3 +120,28 @@ def test_other_writers_need_not_wait_while_a_long_conversation_is_read(
         receipt = memory.commit(CommitRequest(messages=said, session_id="long"))
     assert others[0].status == "committed"
     assert receipt.usage == {"messages": count, "messages_new": count}
+
+
+def test_of_what_was_stored_before_redaction_only_what_comes_again_is_redacted_to_compare_it(tmp_path: Path) -> None:
+    read: list[int] = []
+
+    class Counting(Redaction):
+        def messages(self, messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+            read.append(len(messages))
+            return super().messages(messages)
+
+    class Counted(Features):
+        def cleaner(self, config: Config) -> Cleaner:
+            return Counting(config.secrets, config.secrets_allowed)
+
+    secret = {
+        "role": "user",
+        "content": "The key for staging is sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789",
+    }
+    said = [secret, *({"role": "assistant", "content": f"Deployed part {number}."} for number in range(300))]
+    with open_memory(words_only(tmp_path, secrets="off")) as memory:
+        memory.commit(CommitRequest(messages=said, session_id="s1"))
+    with open_memory(words_only(tmp_path), features=Counted(FEATURES.slices)) as memory:
+        receipt = memory.commit(CommitRequest(messages=[*said[:5], TALK[0]], session_id="s1"))
+    assert receipt.usage == {"messages": 6, "messages_new": 1}
+    assert read == [6, 5]
