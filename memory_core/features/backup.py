@@ -364,7 +364,7 @@ def restore(
         home: The memory folder to be; must be empty or not there.
         force: Move a folder that is there aside first.
         keep_rights: Who may come in, and what runs, stays as it is here: the tokens, the logins and the settings file;
-            the settings of the backup lie beside it, as ``SETTINGS_BESIDE``.
+            the settings of the backup lie beside it, as ``SETTINGS_BESIDE``. Its index is left out and made anew.
         closed: Calls what moves the folders while nobody has the store open.
 
     Returns:
@@ -412,6 +412,8 @@ def restore(
 def _settle_rights(home: Path, staging: Path, *, keep: bool) -> None:
     """Let tokens and logins of a ledger to be follow those of the one that is here, as far as it can be read."""
     own = home / _LEDGER
+    if keep:
+        (staging / _INDEX).unlink(missing_ok=True)  # it would say who finds what
     Ledger(staging / _LEDGER).close()  # brought to this version
     _in_own_tables(staging / _LEDGER)
     with contextlib.closing(Ledger(staging / _LEDGER)) as restored:

@@ -188,22 +188,23 @@ class History:
             raise InvalidInput(f"several commits begin with {commit_id!r}: {names}.", hint="Give more of the id.")
         return found[0]
 
-    def versions(self, uri: str, limit: int = 50) -> list[Version]:
-        """The versions of a file, newest first, through its renames; it may be gone by now.
+    def versions(self, uri: str, limit: int = 50) -> Iterator[Version]:
+        """The versions of a file, newest first, through its renames, each read when asked for; it may be gone by now.
 
         Raises:
             NotFound: If the reader sees no such file in history.
         """
         place = self._browser.visible(MemoryUri.parse(uri))
-        found: list[Version] = []
+        found = 0
         before: int | None = None
-        while len(found) < limit:
+        while found < limit:
             moved: MemoryUri | None = None
-            for past in self._ledger.past.commits(self._spaces, uri=place, before=before, limit=limit - len(found)):
+            for past in self._ledger.past.commits(self._spaces, uri=place, before=before, limit=limit - found):
                 rows = [row for row in self._ledger.changes_of([past.seq]) if row.uri == place]
                 if rows:
                     (commit,) = self._commits([past])
-                    found.append(Version(commit, self._diff(rows[0], asked=True)))
+                    found += 1
+                    yield Version(commit, self._diff(rows[0], asked=True))
                     moved, before = rows[0].moved_from, past.seq
                 if moved is not None:
                     break
@@ -212,7 +213,6 @@ class History:
             place = self._browser.visible(moved)
         if not found:
             raise NotFound(f"history knows nothing at {uri!r}.", hint=_HINT)
-        return found
 
     def diff(self, commit_id: str) -> list[FileDiff]:
         """What a commit changed, file by file: memories first, then the generated summaries of their directories."""
@@ -417,7 +417,7 @@ def commit_line(commit: Commit) -> str:
 
 def _past_of(history: History, uri: str) -> str:
     try:
-        versions = history.versions(uri, _VERSIONS)
+        versions = list(history.versions(uri, _VERSIONS))
     except NotFound:
         commits = history.commits(uri, _COMMITS, files_most=0)
         if not commits:
@@ -571,7 +571,7 @@ def history(memory: Runebook, request: HistoryRequest) -> list[Commit]:
     if request.uri is None:
         return found
     try:
-        versions = past.versions(request.uri, _LIMIT_COMMITS if request.before is not None else request.limit)
+        versions = list(past.versions(request.uri, _LIMIT_COMMITS if request.before is not None else request.limit))
     except NotFound:  # a directory
         if not found and request.before is None:
             raise

@@ -129,6 +129,8 @@ def _read_escape(escape: str) -> str:
         return "" if read == escape else read
     if escape.startswith("%"):
         return bytes.fromhex(escape.replace("%", "")).decode("utf-8", "replace")
+    if escape[-1] in "nrtfb" and escape[-2] == "\\":
+        return " "
     if escape[-3:].isdecimal() and escape[-4] == "\\":
         return chr(int(escape[-3:], 8))
     codes = [int(code.strip("{}"), 16) for code in re.split(r"\\+[uUx]", escape)[1:]]

@@ -67,6 +67,9 @@ _PATH = "/mcp"
 _API = "/api/"
 _BODY_SECONDS = 30.0
 _SWITCH_SECONDS = 0.0002
+#: A session keeps no larger message than this beyond its answer.
+_KEPT_BYTES = 65_536
+_SAYS_NOTHING = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"none"}}'
 _HEAD_BYTES = 32_768
 #: Of the connections, and of the sessions, one token may hold one part in so many.
 _SHARES = 4
@@ -146,7 +149,8 @@ def build_app(
 
     transports = Router([*streamable.routes, *sse.routes], lifespan=lifespan)  # a Starlette would answer what it raises
     share = max(1, settings.max_sessions // _SHARES)
-    sessions = _with_session_share(_without_last_event_id(transports), server.session_manager, share)
+    in_session = _without_large_messages(_without_last_event_id(transports))
+    sessions = _with_session_share(in_session, server.session_manager, share)
     behind = sessions if store is None else _with_api(sessions, store, settings, owner)
     rates = RequestRates(settings.requests_per_minute)
     sharing = None
@@ -206,12 +210,70 @@ def _with_session_share(app: ASGIApp, sessions: StreamableHTTPSessionManager, li
         return 0 if asking is None else sum(owner == asking for owner in owners)
 
     async def admit(scope: Scope, receive: Receive, send: Send) -> None:
-        if opens(scope) and open_sessions(scope) >= limit:
-            await respond(send, 429, "Too many open sessions.", [(b"retry-after", b"60")])
-        else:
+        if not opens(scope):
             await app(scope, receive, send)
+        elif open_sessions(scope) >= limit:
+            await respond(send, 429, "Too many open sessions.", [(b"retry-after", b"60")])
+        elif (body := await _small_body(receive)) is None:
+            await respond(send, 413, f"What opens a session has at most {_KEPT_BYTES:,} bytes.")
+        else:
+            await app(scope, _once(body, receive), send)
 
     return admit
+
+
+async def _small_body(receive: Receive) -> bytes | None:
+    """The whole body; None where it is larger than what a session may keep."""
+    body, goes_on = b"", True
+    while goes_on and len(body) <= _KEPT_BYTES:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        goes_on = message.get("more_body", False)
+    return None if len(body) > _KEPT_BYTES else body
+
+
+def _once(body: bytes, receive: Receive) -> Receive:
+    """A channel that gives this body, and then what ``receive`` gives."""
+    given = False
+
+    async def next_message() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return next_message
+
+
+def _without_large_messages(app: ASGIApp) -> ASGIApp:
+    """``app``, whose sessions keep no large message.
+
+    The SDK's loops hold the last message of a session until the next one comes, so a large one is followed by one that
+    says nothing.
+    """
+
+    async def pass_on(scope: Scope, receive: Receive, send: Send) -> None:
+        received = 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            return message
+
+        async def unheard(_message: Message) -> None:
+            pass
+
+        await app(scope, counted, send)
+        if received > _KEPT_BYTES:
+            headers = [pair for pair in scope["headers"] if pair[0].lower() not in _FRAMED_TWICE]
+            length = (b"content-length", str(len(_SAYS_NOTHING)).encode())
+            await app({**scope, "headers": [*headers, length]}, _once(_SAYS_NOTHING, receive), unheard)
+
+    return pass_on
 
 
 def _without_last_event_id(app: ASGIApp) -> ASGIApp:

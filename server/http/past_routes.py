@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -62,7 +63,8 @@ CommitId = Annotated[
 ]
 Context = Annotated[int, Query(ge=0, le=1_000_000, description="Unchanged lines shown around a change.")]
 _COMMITS_MOST = 500
-_VERSIONS_MOST = 200
+#: Versions of a file at most, and characters of them whose rows are shown.
+_VERSIONS_MOST, _VERSIONS_CHARS = 200, 4_000_000
 _FILES_LISTED = 50
 
 
@@ -117,9 +119,10 @@ def versions(
     """The versions of a file, newest first, through its renames; it may be gone by now."""
     memory.opened.look()
     listed: list[dict[str, Any]] = []
-    rows_left = ROWS_MOST
+    rows_left, chars_left = ROWS_MOST, _VERSIONS_CHARS
     for version in past_of(memory).versions(f"{SCHEME}{path}", limit):
-        rows, rows_left = _shown_rows(version.diff, context, rows_left)
+        chars_left -= len(version.diff.before) + len(version.diff.after)
+        rows, rows_left = _shown_rows(version.diff, context, rows_left if chars_left > 0 else 0)
         listed.append(answer_from("VersionAnswer", version.diff.step, commit=version.commit, rows=rows))
     return {"versions": listed}
 
@@ -195,16 +198,21 @@ def conversation(
     log, messages = _conversation(memory, session_id)
     memory.indexer.follow()
     wanted = set(fold(words).split())
-    shown = [(line, each) for line, each in messages if not wanted or holds_all(fold(_message_text(each)), wanted)]
+    shown, total = [], 0
+    for line, each in messages:
+        if not wanted or holds_all(fold(_message_text(each)), wanted):
+            if offset <= total < offset + limit:
+                shown.append((line, each))
+            total += 1
     segments = segments_in(memory.store, log).used
     return {
         "session_id": session_id,
         "uri": str(log),
         "title": title_of(memory, log, segments),
         "updated_at": _last_said(memory, [log])[0][log],
-        "messages": [message_facts(line, each, _message_text(each)) for line, each in shown[offset : offset + limit]],
+        "messages": [message_facts(line, each, _message_text(each)) for line, each in shown],
         "segments": [_segment_facts(each) for each in segments],
-        "total": len(shown),
+        "total": total,
         "offset": offset,
     }
 
@@ -213,7 +221,7 @@ def conversation(
 def session_memories(memory: Reader, session_id: SessionId) -> Any:
     """The memories that come from a conversation, each with the lines that it most likely came from."""
     log, messages = _conversation(memory, session_id)
-    read = messages[-_READ_MESSAGES:]
+    read = list(deque(messages, _READ_MESSAGES))
     words = words_said(read)
     scope = memory.projects.scope(None, None)
     found = []
@@ -230,13 +238,13 @@ def session_memories(memory: Reader, session_id: SessionId) -> Any:
     return {"memories": found}
 
 
-def _conversation(memory: Runebook, session_id: str) -> tuple[MemoryUri, list[tuple[int, Message]]]:
-    """The log of a conversation, and its messages by the numbers of their lines."""
+def _conversation(memory: Runebook, session_id: str) -> tuple[MemoryUri, Iterator[tuple[int, Message]]]:
+    """The log of a conversation, and its messages, one after the other, with the numbers of their lines."""
     log = memory.browser.visible(memory.commits.session_uri(session_id))
     text = memory.store.text(log)
     if text is None:
         raise NotFound(f"there is no conversation {session_id!r}.", hint="List them with GET /api/memory/sessions.")
-    return log, list(numbered(text))
+    return log, numbered(text)
 
 
 def _memory_uris(memory: Runebook, session: str) -> list[str]:

@@ -23,7 +23,7 @@ Key = TypeVar("Key")
 OPEN_LIMIT, OWNER_OPEN_LIMIT = 16, 64
 _LONG_SECONDS = 0.3
 #: Requests of a bearer of a token that are worked at, those that take long included.
-_AT_WORK_LIMIT = 6
+_AT_WORK_LIMIT = 3
 
 
 class Turn:

@@ -153,6 +153,28 @@ def test_the_index_comes_along_only_when_asked_and_is_never_ahead(memory: Runebo
         assert restored.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
 
 
+def test_an_index_that_somebody_changed_says_nothing_where_rights_are_kept(memory: Runebook, tmp_path: Path) -> None:
+    memory.find(FindRequest("TiDB"))
+    path = back_up(memory.store, tmp_path / "backups", with_index=True).path
+    (index,) = path.rglob("index.sqlite3")
+    connection = sqlite3.connect(index)
+    connection.execute(
+        "CREATE TRIGGER mine AFTER INSERT ON documents BEGIN UPDATE documents SET space = 'user/bob'; END"
+    )
+    connection.commit()
+    connection.close()
+    manifest = json.loads((path / "backup.json").read_text(encoding="utf-8"))
+    (facts,) = [facts for facts in manifest["files"] if facts["path"].endswith("index.sqlite3")]
+    content = index.read_bytes()
+    facts |= {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+    (path / "backup.json").write_text(json.dumps(manifest), encoding="utf-8")
+    restore(path, tmp_path / "victim", keep_rights=True)
+    with opened(tmp_path / "victim") as restored:
+        assert restored.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
+        made = restored.indexer.catalog.connection()
+        assert made.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'mine'").fetchone() == (0,)
+
+
 def test_a_backup_is_one_moment_while_others_write(memory: Runebook, tmp_path: Path) -> None:
     """Between any two files that are copied somebody commits; all of it is from before."""
     uris = [f"{USER}/notes/{title}.md" for title in ("左", "right")]

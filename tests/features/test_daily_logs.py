@@ -56,6 +56,14 @@ def test_entries_of_a_day_are_appended_in_order_with_a_receipt(memory: Runebook)
     )
 
 
+def test_a_log_that_is_full_takes_no_more_and_says_so(memory: Runebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory_core.core.commit.decide._LOG_CHARS", 200)
+    logged(memory, "Moved the payment service.")
+    full = logged(memory, "A long story. " * 20)
+    assert (full.results[0].action, full.results[0].hint) == (Action.REJECTED, "Write it tomorrow.")
+    assert logged(memory, "Short.").results[0].action is Action.UPDATED
+
+
 def test_the_day_is_that_of_the_clock_on_the_wall(memory: Runebook) -> None:
     logged(memory, "晚上好", now=SHANGHAI)
     assert log_file(memory, "2026-05-08").read_text(encoding="utf-8").startswith("# 2026-05-08\n\n- 03:00 晚上好\n")
@@ -191,7 +199,7 @@ def test_a_filter_by_category_picks_memories_and_entries(memory: Runebook) -> No
 
 
 def test_many_entries_for_a_log_that_is_large_already_are_put_to_its_end_at_once(memory: Runebook) -> None:
-    before = f"# 2026-05-07\n\n- {'y' * 20_000_000}\n"
+    before = f"# 2026-05-07\n\n- {'y' * 10_000_000}\n"
     by_hand(memory.config.root, "user/default/logs/2026-05-07.md", before)
     operations = MemoryOperations.model_validate(
         {"write_operations": [write("daily_logs", content=f"Step {n}.") for n in range(10_000)]}

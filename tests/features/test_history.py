@@ -133,7 +133,7 @@ def test_versions_follow_a_rename_and_outlive_the_file(memory: Runebook) -> None
     ]
     assert actions == [(Action.DELETED, "新名.md"), (Action.CREATED, "新名.md"), (Action.CREATED, "old name.md")]
     with pytest.raises(NotFound):
-        history_of(memory).versions(f"{NOTES}/never was.md")
+        next(history_of(memory).versions(f"{NOTES}/never was.md"))
 
 
 def test_a_file_is_compared_between_any_two_commits(memory: Runebook) -> None:

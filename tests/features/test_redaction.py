@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
 import time
 import uuid
@@ -295,6 +296,14 @@ def test_a_secret_is_found_behind_every_escape(text: str, data: st.DataObject) -
     assert kept.startswith("see ")
     assert kept.endswith(" ok")
     assert not find_secrets(kept)
+
+
+@pytest.mark.parametrize("around", ["x\n{}\ny", "x\t{}", "\r\n{}"])
+def test_a_token_in_the_lines_of_json_in_json_is_found(around: str) -> None:
+    for token in TOKENS.values():
+        once = json.dumps({"stdout": around.format(token)})
+        assert find_secrets(once), once
+        assert find_secrets(json.dumps(once)), once
 
 
 def test_a_number_that_html_reads_without_its_semicolon_is_an_escape() -> None:

@@ -17,7 +17,7 @@ from memory_core.core.commit.forgotten import with_forgotten
 from memory_core.core.commit.overlap import unseen
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
-from memory_core.core.errors import InvalidInput
+from memory_core.core.errors import InvalidInput, TooLarge
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.message import Message, dump_lines, language_of, last_time, parse_lines, session_id_for
 from memory_core.core.memory.message_shapes import parse_messages
@@ -32,6 +32,7 @@ from memory_core.core.memory.results import (
     SessionProgress,
 )
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.files import FILE_LIMIT_BYTES
 from memory_core.core.store.local import Snapshot, Store
 
 _SOURCE_KIND = "auto_reflection"
@@ -177,7 +178,13 @@ class MessageRecorder:
             decided = self._decided(learned, snapshot, own, moment)
             notes = (note for each in learned for note in each.notes)
             action = Action.CREATED if before is None else Action.UPDATED
-            change = FileChange(log, before, _joined(before, fresh), "", session, appended=True)
+            after = _joined(before, fresh)
+            if 4 * len(after) > FILE_LIMIT_BYTES < len(after.encode("utf-8", "surrogatepass")):
+                raise TooLarge(
+                    f"the conversation would be over {FILE_LIMIT_BYTES // 1024**2} MiB.",
+                    hint="Send it under another session_id.",
+                )
+            change = FileChange(log, before, after, "", session, appended=True)
             return ChangeSet(
                 changes=(change, *decided.changes),
                 results=(OperationResult("messages", str(log), action, project=project), *decided.results, *waiting),

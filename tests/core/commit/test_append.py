@@ -12,6 +12,7 @@ import pytest
 
 from memory_core.core.commit.append import Growing, Learned
 from memory_core.core.config import Config
+from memory_core.core.errors import TooLarge
 from memory_core.core.feature import Cleaner, Features
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
@@ -47,6 +48,16 @@ def test_messages_are_stored_verbatim_with_their_dates(memory: Runebook) -> None
     assert [datetime.fromisoformat(line["time"]) for line in lines(memory)] == [
         datetime.fromisoformat(message["time"]) for message in TALK
     ]
+
+
+def test_a_conversation_grows_no_further_than_it_can_be_read(memory: Runebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory_core.core.commit.append.FILE_LIMIT_BYTES", 500)
+    memory.commit(CommitRequest(messages=TALK, session_id="s1"))
+    with pytest.raises(TooLarge, match="would be over"):
+        memory.commit(CommitRequest(messages=[{"role": "user", "content": "今天" * 200}], session_id="s1"))
+    assert len(lines(memory)) == 2
+    memory.commit(CommitRequest(messages=[{"role": "user", "content": "Bye."}], session_id="s1"))
+    assert len(lines(memory)) == 3
 
 
 def test_a_conversation_that_overlaps_adds_only_what_is_new(memory: Runebook) -> None:

@@ -209,7 +209,7 @@ def test_archived_memory_comes_back_with_history_and_counts_and_stays(memory: Ru
     assert maintained(memory) == []
     memory.store.usage.flush()
     assert memory.store.ledger.usage_table.usage([uri])[uri].access_count >= 1
-    assert len(history_of(memory).versions(uri)) == 3
+    assert len(list(history_of(memory).versions(uri))) == 3
     assert list(memory.run(ARCHIVE_LIST, ArchiveListRequest())) == []
 
 

@@ -255,6 +255,15 @@ def test_answer_with_many_versions_has_bounded_rows(desk: Desk, monkeypatch: pyt
     assert sum(map(len, kinds)) <= 10
 
 
+def test_answer_with_long_versions_shows_the_rows_of_few(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.http.past_routes._VERSIONS_CHARS", 2_000)
+    path = desk.owner.keep("0", fields={"title": "Long versions"})
+    for text in ("a" * 600, "b" * 600, "c" * 600):
+        desk.owner.facts("PATCH", f"/entries/{path}", {"content": text}, etag="*")
+    found = desk.owner.facts("GET", f"/versions/{path}")["versions"]
+    assert [[row["kind"] for row in version["rows"]] == ["skipped"] for version in found] == [False, True, True, True]
+
+
 def test_a_conversation_has_a_title_is_searched_and_names_its_memories_with_their_lines(tmp_path: Path) -> None:
     with desk_at(tmp_path) as desk:
         said = ["When do we fly to Osaka?", "On 2 May.", "我父亲走路不方便，酒店要靠近车站。", "好的，车站附近的酒店。"]

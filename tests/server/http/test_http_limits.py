@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import random
 import re
@@ -33,6 +34,7 @@ from tests.server.bearers import ASK, OPENING, PATIENCE_SECONDS, Reply, issue, s
 
 if TYPE_CHECKING:
     from tests.server.conftest import HttpServer, StartHttp
+    from tests.server.http.conftest import Desk
 
 
 def raw(server: HttpServer, *parts: bytes, shut: bool = True) -> bytes:
@@ -466,3 +468,28 @@ def test_server_ends_within_two_seconds_whatever_is_open(start_http: StartHttp, 
     assert took < END_SECONDS + 5, "the rest is for a busy machine to take a process down"
     assert status == 0 if sig == signal.SIGTERM else status in (-sig, 128 + sig)
     assert "Traceback" not in server.errors.read_text(encoding="utf-8")
+
+
+# Sessions
+
+
+def test_a_session_keeps_no_large_message(desk: Desk) -> None:
+    headers = {**desk.anna.headers, "accept": "application/json, text/event-stream", "content-type": "application/json"}
+    opened = desk.client.post("/mcp", content=json.dumps(OPENING), headers=headers)
+    headers["mcp-session-id"] = opened.headers["mcp-session-id"]
+    many = b", ".join([b'"x"'] * 30_000)
+    arguments = b'{"name": "read", "arguments": {"only_here": [%s]}}' % many
+    call = b'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": %s}' % arguments
+    answer = desk.client.post("/mcp", content=call, headers=headers)
+    assert "only_here" in answer.text
+    del answer
+    gc.collect()
+    assert not [each for each in gc.get_objects() if isinstance(each, dict) and "only_here" in each]
+    answer = desk.client.post("/mcp", content=json.dumps(ASK), headers=headers)
+    assert answer.status_code == 200  # and the session goes on
+
+
+def test_what_opens_a_session_is_small(desk: Desk) -> None:
+    headers = {**desk.anna.headers, "accept": "application/json, text/event-stream", "content-type": "application/json"}
+    large = json.dumps(OPENING).replace('"name": "t"', f'"name": "{"x" * 70_000}"')
+    assert desk.client.post("/mcp", content=large, headers=headers).status_code == 413
