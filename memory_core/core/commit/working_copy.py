@@ -25,7 +25,7 @@ from memory_core.core.store.local import Snapshot
 _WORK_MOST = 6_291_456
 OPERATION_WORK, _READ_WORK, MERGE_WORK = 8_192, 2, 8
 #: What it costs to move a file, to look for one that is not there, and of a look for each part of a directory's path.
-MOVE_WORK, ABSENT_WORK, PART_WORK = 2_048, 1_024, 8
+MOVE_WORK, ABSENT_WORK, PART_WORK = 6_144, 1_024, 8
 
 
 class WriteMode(StrEnum):

@@ -343,6 +343,9 @@ class _Writing:
         with self._half.writing():
             yield
 
+    def give_way(self) -> None:
+        """Do nothing: the database keeps writers and readers apart."""
+
 
 class _Recorded:
     """What stands where files are delivered: a commit is whole once it is recorded."""

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from memory_core.core.background import await_quiet
 from memory_core.core.caller import current_author
@@ -45,6 +45,8 @@ from memory_core.core.store.sqlite import stamp
 from memory_core.core.store.usage import UsageLog
 from memory_core.core.store.watcher import Watcher
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 _SETTLE_PAUSE_SECONDS = 0.1
 _SETTLE_LIMIT_SECONDS = 1.0
@@ -54,6 +56,8 @@ _SAVED_MEANWHILE = "changed by hand in the same moment: the hand edit stands, an
 #: Of a commit, where other writers come in between because somebody deleted the lock's file.
 _ATTEMPTS = 3
 _TOLD_FROM = 100  # changes of one commit
+#: So many items of a long read come before it gives way again.
+_WAY_EVERY = 32
 #: Processor time that planning one commit may take.
 _PLAN_SECONDS = 10.0
 #: Note of a receipt that a repeated request got.
@@ -313,6 +317,13 @@ class Store:
                     if attempt + 1 == _ATTEMPTS:
                         raise
         raise AssertionError("the last attempt returns or raises")
+
+    def unhurried(self, items: Iterable[T]) -> Iterator[T]:
+        """The items of a long read, which gives way to writers between them."""
+        for at, item in enumerate(items):
+            if at % _WAY_EVERY == 0:
+                self._lock.give_way()
+            yield item
 
     def _rehearse(self, plan: Plan) -> None:
         """Plan while others may write, to know how long they would wait; what a plan remembers makes them wait less."""

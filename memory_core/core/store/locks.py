@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
 _POLL_SECONDS = 0.002
+_WAY_SECONDS = 0.5
 _OCCUPIED = "waiting for another writer of the store"
 
 
@@ -77,6 +78,12 @@ class StoreLock:
                 self._processes.release()
         finally:
             self._threads.release()
+
+    def give_way(self) -> None:
+        """Wait a moment while a thread of this process holds the lock: a long read would take the processor from it."""
+        ends_at = time.monotonic() + _WAY_SECONDS
+        while self._threads.locked() and time.monotonic() < ends_at:
+            time.sleep(_POLL_SECONDS)
 
     def _acquired(self, timeout_seconds: float) -> bool:
         """Whether no other process holds the lock any more, after so long a wait at most."""

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 from types import SimpleNamespace
@@ -102,3 +103,24 @@ def test_the_timeout_is_for_threads_and_processes_together(tmp_path: Path, monke
     with StoreLock(tmp_path / "store.lock", timeout_seconds=30.0).held():
         pass
     assert asked == [10.0]
+
+
+def test_a_long_read_gives_way_to_a_writer_of_its_process_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory_core.core.store.locks._WAY_SECONDS", PATIENCE_SECONDS)
+    lock = StoreLock(tmp_path / "store.lock")
+    events: list[str] = []
+
+    def read() -> None:
+        lock.give_way()
+        events.append("read")
+
+    with lock.held():
+        reader = threading.Thread(target=read)
+        reader.start()
+        reader.join(0.05)
+        events.append("written")
+    reader.join(PATIENCE_SECONDS)
+    assert events == ["written", "read"]
+    lock.give_way()  # nobody writes: at once
