@@ -150,7 +150,8 @@ def build_app(
     transports = Router([*streamable.routes, *sse.routes], lifespan=lifespan)  # a Starlette would answer what it raises
     share = max(1, settings.max_sessions // _SHARES)
     in_session = _without_large_messages(_without_last_event_id(transports))
-    sessions = _with_session_share(in_session, server.session_manager, share)
+    first_bytes = min(_KEPT_BYTES, settings.max_body_bytes)
+    sessions = _with_session_share(in_session, server.session_manager, share, first_bytes)
     behind = sessions if store is None else _with_api(sessions, store, settings, owner)
     rates = RequestRates(settings.requests_per_minute)
     sharing = None
@@ -194,8 +195,8 @@ class Served:
         await (self._app if scope["type"] == "http" else self._transports)(scope, receive, send)
 
 
-def _with_session_share(app: ASGIApp, sessions: StreamableHTTPSessionManager, limit: int) -> ASGIApp:
-    """``app``; a token with ``limit`` open sessions is refused another."""
+def _with_session_share(app: ASGIApp, sessions: StreamableHTTPSessionManager, limit: int, first_bytes: int) -> ASGIApp:
+    """``app``; a token with ``limit`` open sessions is refused another; what opens one has ``first_bytes`` at most."""
 
     def opens(scope: Scope) -> bool:
         headers = Headers(scope=scope)
@@ -214,24 +215,24 @@ def _with_session_share(app: ASGIApp, sessions: StreamableHTTPSessionManager, li
             await app(scope, receive, send)
         elif open_sessions(scope) >= limit:
             await respond(send, 429, "Too many open sessions.", [(b"retry-after", b"60")])
-        elif (body := await _small_body(receive)) is None:
-            await respond(send, 413, f"What opens a session has at most {_KEPT_BYTES:,} bytes.")
+        elif (body := await _small_body(receive, first_bytes)) is None:
+            await respond(send, 413, f"What opens a session has at most {first_bytes:,} bytes.")
         else:
             await app(scope, _once(body, receive), send)
 
     return admit
 
 
-async def _small_body(receive: Receive) -> bytes | None:
-    """The whole body; None where it is larger than what a session may keep."""
+async def _small_body(receive: Receive, most: int) -> bytes | None:
+    """The whole body; None where it has more bytes than that."""
     body, goes_on = b"", True
-    while goes_on and len(body) <= _KEPT_BYTES:
+    while goes_on and len(body) <= most:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         body += message.get("body", b"")
         goes_on = message.get("more_body", False)
-    return None if len(body) > _KEPT_BYTES else body
+    return None if len(body) > most else body
 
 
 def _once(body: bytes, receive: Receive) -> Receive:
