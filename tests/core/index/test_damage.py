@@ -26,7 +26,7 @@ from memory_core.runebook import Runebook, open_memory
 from tests.core.index import damage
 from tests.core.index.damage import other_process
 from tests.stores import handed_in, remember, said, words_only, write
-from tests.waiting import at_once
+from tests.waiting import at_once, soon
 
 SAID = {
     "heron": "The heron nests by the river Avon.",
@@ -348,8 +348,17 @@ def test_a_damaged_file_of_vectors_that_another_process_works_on_is_told_of(
     monkeypatch.setattr(vectors, "_FILING_SECONDS", 0.05)
     with open_memory(bundled(home)) as memory:
         memory.indexer.embed_all()
-        for space in memory.indexer.catalog.spaces():
-            memory.indexer.vectors.keep_up(memory.indexer.catalog.connection(), space, BundledEmbedder.fingerprint)
+        index, connection = memory.indexer.vectors, memory.indexer.catalog.connection()
+        spaces = memory.indexer.catalog.spaces()
+
+        def are_filed() -> bool:
+            for space in spaces:
+                index.keep_up(connection, space, BundledEmbedder.fingerprint)
+            return all(
+                len(view.recent) < 2 for _, view in index._followed(connection, spaces, BundledEmbedder.fingerprint)
+            )
+
+        assert soon(are_filed)  # the background may be at it
         damaged = [path for path in (home / ".state" / "vectors").iterdir() if path.name.count("-") == 1]
         assert damaged
         with memory.indexer.vectors._filing.held(10.0):
