@@ -669,7 +669,9 @@ class Redaction(Cleaner):
             return blocks
         if not isinstance(patch, str) or "<<<<<<< SEARCH" not in patch:
             return self.value(patch, where, places, name)
-        return self._marked(patch, where, places, known=_looked_for(patch))
+        from memory_core.core.commit.patch import looked_for
+
+        return self._marked(patch, where, places, known=looked_for(patch))
 
     def _notes(self, places: Sequence[Place]) -> tuple[str, ...]:
         """A line for each place."""
@@ -677,22 +679,6 @@ class Redaction(Cleaner):
         lines = list(dict.fromkeys(f"{told}: {place.kind} in {place.where}" for place in places))
         more = len(lines) - _NOTES_LIMIT
         return (*lines[:_NOTES_LIMIT], *((f"and {more} more places with secrets",) if more > 0 else ()))
-
-
-def _looked_for(patch: str) -> str:
-    """What the SEARCH parts of a patch hold, as far as they are closed."""
-    closed: list[str] = []
-    part: list[str] | None = None
-    for line in patch.split("\n"):
-        mark = line.rstrip(" \t\r")
-        if part is None:
-            part = [] if mark == "<<<<<<< SEARCH" else None
-        elif mark == "=======":
-            closed += part
-            part = None
-        else:
-            part.append(line)
-    return "\n".join(closed)
 
 
 def _other_than(members: Mapping[Any, Any], shown: Any, name: Any) -> Any:

@@ -41,7 +41,7 @@ from memory_core.core.config import HttpConfig, is_loopback
 from memory_core.core.errors import ConfigInvalid, StoreBusy
 from memory_core.core.store.issued_tokens import IssuedTokens
 from server.http.authentication import LOOPBACK, OriginCheck, TokenCheck, respond, transport_security
-from server.http.connections import Connections, TimedConnection
+from server.http.connections import Connections, TimedConnection, peeked
 from server.http.fair_share import FairShare
 from server.http.health import LIVE, READY, Health
 from server.http.identity_provider import IssuerUnreachable
@@ -215,38 +215,14 @@ def _with_session_share(app: ASGIApp, sessions: StreamableHTTPSessionManager, li
             await app(scope, receive, send)
         elif open_sessions(scope) >= limit:
             await respond(send, 429, "Too many open sessions.", [(b"retry-after", b"60")])
-        elif (body := await _small_body(receive, first_bytes)) is None:
-            await respond(send, 413, f"What opens a session has at most {first_bytes:,} bytes.")
         else:
-            await app(scope, _once(body, receive), send)
+            body, again = await peeked(receive, first_bytes)
+            if body is None:
+                await respond(send, 413, f"What opens a session has at most {first_bytes:,} bytes.")
+            else:
+                await app(scope, again, send)
 
     return admit
-
-
-async def _small_body(receive: Receive, most: int) -> bytes | None:
-    """The whole body; None where it has more bytes than that."""
-    body, goes_on = b"", True
-    while goes_on and len(body) <= most:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        body += message.get("body", b"")
-        goes_on = message.get("more_body", False)
-    return None if len(body) > most else body
-
-
-def _once(body: bytes, receive: Receive) -> Receive:
-    """A channel that gives this body, and then what ``receive`` gives."""
-    given = False
-
-    async def next_message() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return next_message
 
 
 def _without_large_messages(app: ASGIApp) -> ASGIApp:
@@ -265,14 +241,19 @@ def _without_large_messages(app: ASGIApp) -> ASGIApp:
             received += len(message.get("body", b""))
             return message
 
-        async def unheard(_message: Message) -> None:
-            pass
-
         await app(scope, counted, send)
         if received > _KEPT_BYTES:
             headers = [pair for pair in scope["headers"] if pair[0].lower() not in _FRAMED_TWICE]
             length = (b"content-length", str(len(_SAYS_NOTHING)).encode())
-            await app({**scope, "headers": [*headers, length]}, _once(_SAYS_NOTHING, receive), unheard)
+            told: list[Message] = [{"type": "http.request", "body": _SAYS_NOTHING}]
+
+            async def quiet() -> Message:
+                return told.pop() if told else await receive()
+
+            async def unheard(_message: Message) -> None:
+                pass
+
+            await app({**scope, "headers": [*headers, length]}, quiet, unheard)
 
     return pass_on
 

@@ -225,7 +225,7 @@ def session_memories(memory: Reader, session_id: SessionId) -> Any:
     words = words_said(read)
     scope = memory.projects.scope(None, None)
     found = []
-    for uri in memory.store.unhurried(_memory_uris(memory, log.parent.name)):
+    for uri in memory.store.giving_way(_memory_uris(memory, log.parent.name)):
         try:
             each = stored(memory, uri.removeprefix(SCHEME))
         except RunebookError:  # deleted, archived, or not to be seen
@@ -244,7 +244,7 @@ def _conversation(memory: Runebook, session_id: str) -> tuple[MemoryUri, Iterato
     text = memory.store.text(log)
     if text is None:
         raise NotFound(f"there is no conversation {session_id!r}.", hint="List them with GET /api/memory/sessions.")
-    return log, memory.store.unhurried(numbered(text))
+    return log, memory.store.giving_way(numbered(text))
 
 
 def _memory_uris(memory: Runebook, session: str) -> list[str]:

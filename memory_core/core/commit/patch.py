@@ -200,6 +200,22 @@ def is_patch(text: str) -> bool:
     return any(_mark(line) in (_OPEN, _CLOSE) for line in text.split("\n"))
 
 
+def looked_for(patch: str) -> str:
+    """The lines that a patch looks for: those of every SEARCH that is closed, be the patch sound or malformed."""
+    closed: list[str] = []
+    search: list[str] | None = None
+    for line in patch.split("\n"):
+        mark = _mark(line)
+        if search is None:
+            search = [] if mark == _OPEN else None
+        elif mark == _DIVIDER:
+            closed += search
+            search = None
+        else:
+            search.append(line)
+    return "\n".join(closed)
+
+
 def opens_as_patch(text: str) -> bool:
     """Whether the first line that says anything is a marker: a patch, not prose that quotes one."""
     marks = (_mark(line) for line in text.split("\n"))

@@ -57,7 +57,7 @@ _SAVED_MEANWHILE = "changed by hand in the same moment: the hand edit stands, an
 _ATTEMPTS = 3
 _TOLD_FROM = 100  # changes of one commit
 #: So many items of a long read come before it gives way again.
-_WAY_EVERY = 32
+_GIVE_WAY_EVERY = 32
 #: Processor time that planning one commit may take.
 _PLAN_SECONDS = 10.0
 #: Note of a receipt that a repeated request got.
@@ -318,10 +318,10 @@ class Store:
                         raise
         raise AssertionError("the last attempt returns or raises")
 
-    def unhurried(self, items: Iterable[T]) -> Iterator[T]:
+    def giving_way(self, items: Iterable[T]) -> Iterator[T]:
         """The items of a long read, which gives way to writers between them."""
         for at, item in enumerate(items):
-            if at % _WAY_EVERY == 0:
+            if at % _GIVE_WAY_EVERY == 0:
                 self._lock.give_way()
             yield item
 

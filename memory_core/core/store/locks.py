@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
 _POLL_SECONDS = 0.002
-_WAY_SECONDS = 0.5
+_GIVE_WAY_SECONDS = 0.5
 _OCCUPIED = "waiting for another writer of the store"
 
 
@@ -81,7 +81,7 @@ class StoreLock:
 
     def give_way(self) -> None:
         """Wait a moment while a thread of this process holds the lock: a long read would take the processor from it."""
-        ends_at = time.monotonic() + _WAY_SECONDS
+        ends_at = time.monotonic() + _GIVE_WAY_SECONDS
         while self._threads.locked() and time.monotonic() < ends_at:
             time.sleep(_POLL_SECONDS)
 

@@ -108,7 +108,7 @@ def test_the_timeout_is_for_threads_and_processes_together(tmp_path: Path, monke
 def test_a_long_read_gives_way_to_a_writer_of_its_process_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memory_core.core.store.locks._WAY_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("memory_core.core.store.locks._GIVE_WAY_SECONDS", PATIENCE_SECONDS)
     lock = StoreLock(tmp_path / "store.lock")
     events: list[str] = []
 
