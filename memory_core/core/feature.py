@@ -101,6 +101,17 @@ class RecordKind:
         """The file that a write of this moment is for; its offset decides the day."""
         raise NotImplementedError
 
+    def check_size(self, uri: MemoryUri, chars: int) -> None:
+        """Refuse a write that makes a file of this kind too long; by itself a kind refuses none.
+
+        Args:
+            uri: The file.
+            chars: How many it would have.
+
+        Raises:
+            TooLarge: The file would have more than a kind takes.
+        """
+
     def with_write(self, text: str | None, write: WriteOp, context: PlanContext, moment: datetime) -> tuple[str, str]:
         """The file with a write, and a note for its result; of a kind that is appended, what comes to its end.
 

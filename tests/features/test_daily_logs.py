@@ -57,11 +57,20 @@ def test_entries_of_a_day_are_appended_in_order_with_a_receipt(memory: Runebook)
 
 
 def test_a_log_that_is_full_takes_no_more_and_says_so(memory: Runebook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory_core.core.commit.decide._LOG_CHARS", 200)
+    monkeypatch.setattr("memory_core.features.daily_logs._LOG_CHARS", 200)
     logged(memory, "Moved the payment service.")
     full = logged(memory, "A long story. " * 20)
     assert (full.results[0].action, full.results[0].hint) == (Action.REJECTED, "Write it tomorrow.")
     assert logged(memory, "Short.").results[0].action is Action.UPDATED
+
+
+def test_one_entry_that_is_too_long_does_not_keep_out_the_next(
+    memory: Runebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory_core.features.daily_logs._LOG_CHARS", 200)
+    texts = ("A long story. " * 20, "Short.")
+    receipt = handed_in(memory, write=[write("daily_logs", content=text) for text in texts])
+    assert [result.action for result in receipt.results] == [Action.REJECTED, Action.CREATED]
 
 
 def test_the_day_is_that_of_the_clock_on_the_wall(memory: Runebook) -> None:

@@ -11,14 +11,11 @@ from datetime import datetime
 
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext
-from memory_core.core.errors import RunebookError, TooLarge
+from memory_core.core.errors import RunebookError
 from memory_core.core.feature import Features, RecordKind
 from memory_core.core.memory.operations import MemoryOperations, WriteOp, refusal
 from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult
 from memory_core.core.store.local import Snapshot
-
-#: A log that every write adds to is no longer than this.
-_LOG_CHARS = 16 * 1024**2
 
 
 def decide(
@@ -55,14 +52,12 @@ def decide(
             last = pieces[-1] if pieces else None
             try:
                 piece, note = kind.with_write(last, write, context, moment)
+                size_after = len(piece) + (size if kind.is_appended else 0)
+                kind.check_size(uri, size_after)
             except RunebookError as error:
                 found[place] = refusal("write", str(uri), error)
                 continue
-            size += len(piece) if kind.is_appended else 0
-            if size > _LOG_CHARS:
-                full = TooLarge(f"{str(uri)!r} would be over {_LOG_CHARS // 1024**2} MiB.", hint="Write it tomorrow.")
-                found[place] = refusal("write", str(uri), full)
-                continue
+            size = size_after
             same = piece == last and not kind.is_appended
             action = Action.CREATED if last is None else Action.UNCHANGED if same else Action.UPDATED
             found[place] = OperationResult("write", str(uri), action, note=note or None)

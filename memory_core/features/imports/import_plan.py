@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
-from memory_core.core.errors import NotFound, RunebookError
+from memory_core.core.errors import NotFound, RunebookError, TooLarge
 from memory_core.core.feature import Cleaner
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.memory_type import CONTENT, MemoryType
@@ -27,7 +27,7 @@ from memory_core.core.memory.results import Action, ChangeSet, FileChange, Opera
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
-from memory_core.features.daily_logs import LogEntry, added_entry, entries, log_uri, new_entry
+from memory_core.features.daily_logs import DAILY_LOGS, LogEntry, added_entry, entries, log_uri, new_entry
 from memory_core.features.imports.items import (
     BatchItem,
     LeftOut,
@@ -310,6 +310,7 @@ class Batch:
     def _log(self, items: Sequence[LogItem], snapshot: Snapshot) -> None:
         """Put entries into the logs of their days, except those that are there already."""
         texts: dict[MemoryUri, list[str]] = {}
+        sizes: dict[MemoryUri, int] = {}
         known: dict[MemoryUri, set[tuple[str | None, str]]] = {}
         for item in sorted(items, key=lambda item: item.moment):
             uri = log_uri(self.context.user_space, item.moment.date())
@@ -328,9 +329,15 @@ class Batch:
             if len(entry.text.encode("utf-8")) > self.context.content_bytes:
                 self._leave(item, f"the entry has more than {self.context.content_bytes:,} bytes")
                 continue
+            piece = added_entry(before, item.moment.date(), entry)
+            try:
+                DAILY_LOGS.check_size(uri, sizes.setdefault(uri, len(before or "")) + len(piece))
+            except TooLarge as error:
+                self._leave(item, error.message)
+                continue
+            sizes[uri] += len(piece)
             there.add((entry.time, entry.text))
-            pieces = texts.setdefault(uri, [] if before is None else [before])
-            pieces.append(added_entry(before, item.moment.date(), entry))
+            texts.setdefault(uri, [] if before is None else [before]).append(piece)
             self._report(item, Action.CREATED, str(uri))
             self._results.append(self.earlier.marked(_result(uri, before), item))
         self._changes += [

@@ -345,3 +345,17 @@ def test_two_items_of_one_name_in_one_file_are_both_kept(memory: Runebook, tmp_p
         "user/default/memories/facts/Server A has memory (2).md",
         "user/default/memories/facts/Server A has memory.md",
     ]
+
+
+def test_what_would_make_the_log_of_a_day_too_long_is_left_out_and_the_rest_comes(
+    memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory_core.features.daily_logs._LOG_CHARS", 200)
+    folder = tmp_path / "v2"
+    write(folder / "memory.json", {"version": 2, "memories": []})
+    told = [("09:00", "a long story " * 20), ("10:00", "small")]
+    entries_of_day = [{"time": time, "content": said} for time, said in told]
+    write(folder / "logs" / "2026-02-21.json", {"date": "2026-02-21", "entries": entries_of_day})
+    done = brought(memory, folder)
+    assert done.counts["daily_logs"][Action.CREATED] == 1
+    assert [left.place for left in done.left_out] == ["logs/2026-02-21.json: entries[0]"]
