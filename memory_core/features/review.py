@@ -255,7 +255,7 @@ def _propose(
 ) -> ChangeSet:
     """Keep operations for the owner: a file for each that would change something.
 
-    The arguments are those of ``apart.decide``.
+    The arguments are those of ``decide``.
 
     Returns:
         The new files. A result for each operation: ``queued`` for what waits, else what the plan says of it.
