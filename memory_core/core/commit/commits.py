@@ -353,7 +353,7 @@ class Commits:
         Raises:
             InvalidUri: If the id cannot be a folder name.
         """
-        if "/" in session_id or not session_id.strip():
+        if "/" in session_id or not session_id.strip() or session_id.startswith("."):
             raise InvalidUri(
                 f"session_id {session_id!r} cannot be a folder name.", hint="Use letters, digits, '-' and '_'."
             )

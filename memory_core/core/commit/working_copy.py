@@ -290,19 +290,20 @@ class WorkingCopy:
         project = self.context.assignment.of_type(memory_type)
         key = project_key(project, names.key_of(fields, memory_type.key_fields))
         name = names.render(memory_type.filename_template, fields)
-        uri = directory.child(name)
-        if self.is_taken(uri) and not self._vanished(uri, memory_type, key):
-            stem, dot, extension = name.rpartition(".")
-            return directory.child(names.fit(stem, dot + extension, "~" + names.short_hash(key)))
-        return uri
+
+        def is_taken(uri: MemoryUri) -> bool:
+            return self.is_taken(uri) and not self._vanished(uri, memory_type, key)
+
+        return self.free_beside(directory.child(name), key, is_taken)
 
     def free_beside(self, uri: MemoryUri, seed: str, is_taken: Callable[[MemoryUri], bool] | None = None) -> MemoryUri:
         """The URI, or one beside it, marked by ``seed``, that no file has."""
         tried, number = uri, 0
         while (is_taken or self.is_taken)(tried):
-            number += 1
+            mark = names.short_hash(f"{seed} {number}" if number else seed)
             stem, dot, extension = uri.name.rpartition(".")
-            tried = uri.parent.child(names.fit(stem, dot + extension, f"~{names.short_hash(f'{seed} {number}')}"))
+            tried = uri.parent.child(names.fit(stem, dot + extension, f"~{mark}"))
+            number += 1
         return tried
 
     def _parsed(self, uri: MemoryUri, text: str | None) -> Memory | None:

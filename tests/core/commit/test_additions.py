@@ -24,13 +24,14 @@ from memory_core.core.memory.memory_type import (
     MergeOp,
     builtin_schema_dir,
 )
+from memory_core.core.memory.names import key_of, short_hash
 from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.analysis import distinct_words
 from memory_core.runebook import Runebook, open_memory
 from server.rendering import receipt_result
-from tests.stores import added, body, edit, handed_in, only, replaced, trailer, words_only, write
+from tests.stores import added, body, edit, handed_in, note, only, replaced, trailer, words_only, write
 
 PROFILE = "viking://user/default/memories/profile.md"
 COFFEE = "viking://user/default/memories/preferences/Coffee.md"
@@ -303,3 +304,18 @@ def test_a_very_long_word_and_a_very_long_text_are_added_to_at_once() -> None:
     lines = "\n".join(f"- Fact {number} is {number * 7}." for number in range(3_000))
     assert with_added(lines, "Another one.") == f"{lines}\n- Another one."
     assert beside(lines, "Fact 2999 is 1.") == ("Fact 2999 is 20993.",)
+
+
+@pytest.mark.parametrize("stands", ["a memory", "a folder"])
+def test_a_marked_name_that_is_taken_is_left_alone(memory: Runebook, stands: str) -> None:
+    note(memory, "Tea?", "About a question.")
+    mark = short_hash(key_of({"title": "Tea:"}, ["title"]))
+    place = MemoryUri.parse(f"viking://user/default/memories/notes/Tea-~{mark}.md")
+    if stands == "a memory":
+        note(memory, place.name.removesuffix(".md"), "The only copy.")
+    else:
+        handed_in(memory, overview=[{"directory_uri": str(place), "abstract": "A folder."}])
+    made = only(note(memory, "Tea:", "Green."))
+    assert (made.action, body(memory, made.uri)) == (Action.CREATED, "Green.")
+    if stands == "a memory":
+        assert body(memory, str(place)) == "The only copy."

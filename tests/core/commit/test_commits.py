@@ -188,6 +188,7 @@ def test_an_explicit_memory_remembers_its_session_and_a_bad_session_is_refused(m
     receipt = memory.commit(CommitRequest("Learnt in this session.", session_id="s1"))
     assert trailer(memory, only(receipt).uri)["source"] == {"kind": "user_explicit", "session_id": "s1"}
     assert refused(memory, memory_content="x", session_id="../..")
+    assert refused(memory, memory_content="x", session_id=".overview.md")
 
 
 def test_operations_sent_as_json_text_are_read(memory: Runebook) -> None:

@@ -22,6 +22,7 @@ from memory_core.core.memory.requests import (
 )
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, as_json
 from memory_core.core.memory.trailer import join
+from memory_core.features.organize import ORGANIZE, OrganizeRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.stores import added, body, by_hand, edit, edited_by_hand, handed_in, only, remember, said, trailer, write
 
@@ -481,3 +482,13 @@ def test_a_context_tells_nothing_private_of_another_project(memory: Runebook, fo
         assert "公开" in told(elsewhere)
         assert "zebrafish" not in told(elsewhere)
     assert "zebrafish" in told(Q)
+
+
+def test_a_name_that_a_memory_of_another_project_holds_is_not_taken_from_it(memory: Runebook) -> None:
+    case(memory, "Login fails", "Of a.", project="a")
+    moved = case(memory, "Login fails", "How b was solved.", project="b")
+    memory.run(ORGANIZE, OrganizeRequest([moved.uri], project="c"))
+    again = case(memory, "Login fails", "Another of b.", project="b")
+    assert again.action is Action.CREATED
+    assert again.uri != moved.uri
+    assert [body(memory, each.uri) for each in (moved, again)] == ["How b was solved.", "Another of b."]
