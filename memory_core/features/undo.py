@@ -8,7 +8,7 @@ An undone conversation leaves the queue, an undone extraction can be done again.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -138,10 +138,7 @@ class _Plan:
 
     def run(self) -> ChangeSet:
         rows = self._rows()
-        steps = [self._step(row) for row in rows if not row.uri.is_summary]
-        going = {step.row.uri for step in steps if step.is_change and step.after is None}
-        names = {(uri.parent, fold(uri.name)) for uri in going}
-        steps = [self._refuse_if_taken(step, going, names) for step in steps]
+        steps = self._possible([self._step(row) for row in rows if not row.uri.is_summary])
         moved = {step.row.moved_from: step.row.uri for step in reversed(steps) if step.is_change}
         pages = [self._page(row) for row in rows if row.uri.is_summary]
         results = [self._result(step) for step in (*steps, *pages)]
@@ -211,6 +208,17 @@ class _Plan:
         if merged is None:
             return _Step(row, versions, refusal="its words changed")
         return _Step(row, versions, merged or None)
+
+    def _possible(self, steps: list[_Step]) -> list[_Step]:
+        """The steps, with a refusal where a place is taken, or where half of a move cannot go back."""
+        while True:
+            going = {step.row.uri for step in steps if step.is_change and step.after is None}
+            names = {(uri.parent, fold(uri.name)) for uri in going}
+            steps = [self._refuse_if_taken(step, going, names) for step in steps]
+            halves = _halves(steps)
+            if not halves:
+                return steps
+            steps = [replace(step, refusal=halves.get(step.row.uri, step.refusal)) for step in steps]
 
     def _refuse_if_taken(
         self, step: _Step, going: Collection[MemoryUri], names: Collection[tuple[MemoryUri, str]]
@@ -285,6 +293,18 @@ class _Plan:
             uncounted=past.counted if whole else frozenset(),
             reason=_UNDONE if past.extracted is not None and whole and self._past.undoes is None else None,
         )
+
+
+def _halves(steps: Sequence[_Step]) -> dict[MemoryUri, str]:
+    """Steps that would take back half of a move, and why they must not: the memory would be lost, or there twice."""
+    by_uri = {step.row.uri: step for step in steps}
+    found: dict[MemoryUri, str] = {}
+    for step in steps:
+        other = None if step.row.moved_from is None else by_uri.get(step.row.moved_from)
+        for half, refused in () if other is None else ((step, other), (other, step)):
+            if half.is_change and refused.refusal is not None:
+                found[half.row.uri] = f"{refused.row.uri} does not go back"
+    return found
 
 
 def _texts_are_known(row: ChangeRow, versions: Versions) -> bool:

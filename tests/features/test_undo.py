@@ -316,6 +316,18 @@ def test_a_memory_that_was_renamed_by_hand_is_not_said_to_be_gone_and_goes_back_
     assert not [path for path in root.parent.rglob("*.md") if not path.name.startswith(".")]
 
 
+def test_a_memory_stays_in_the_archive_where_another_took_its_place_meanwhile(memory: Runebook) -> None:
+    tea = note(memory, "Tea", "Green.").results[0].uri
+    archived = memory.run(ARCHIVE, ArchiveRequest([tea]))
+    note(memory, "Tea", "Black.")
+    refused = memory.run(UNDO, UndoRequest(archived.commit_id))
+    assert set(results(refused).values()) == {Action.REJECTED}
+    assert {uri: "Green." in text for uri, text in tree(memory).items() if text} == {
+        tea: False,
+        f"viking://archive/{tea.removeprefix('viking://')}": True,
+    }
+
+
 def test_taking_back_many_moves_is_work_for_each_and_not_for_each_pair(tmp_path: Path) -> None:
     def work(files: int) -> int:
         with open_memory(words_only(tmp_path / str(files))) as memory:

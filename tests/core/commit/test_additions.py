@@ -309,7 +309,7 @@ def test_a_very_long_word_and_a_very_long_text_are_added_to_at_once() -> None:
 @pytest.mark.parametrize("stands", ["a memory", "a folder"])
 def test_a_marked_name_that_is_taken_is_left_alone(memory: Runebook, stands: str) -> None:
     note(memory, "Tea?", "About a question.")
-    mark = short_hash(key_of({"title": "Tea:"}, ["title"]))
+    mark = short_hash(key_of({"title": "Tea:"}, ("title",)))
     place = MemoryUri.parse(f"viking://user/default/memories/notes/Tea-~{mark}.md")
     if stands == "a memory":
         note(memory, place.name.removesuffix(".md"), "The only copy.")

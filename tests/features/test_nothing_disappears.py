@@ -1,0 +1,144 @@
+"""Whatever is done in whatever order, no memory disappears that nobody removed, edited away or took back."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from memory_core.core.errors import RunebookError
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.results import Action, CommitReceipt
+from memory_core.features.organize import ORGANIZE, OrganizeRequest
+from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep.archive import ARCHIVE, RESTORE, ArchiveRequest
+from memory_core.runebook import Runebook, open_memory
+from tests.stores import handed_in, words_only, write
+
+#: Names that meet in one file name, or fold to one, and the field that each type keeps its name in.
+NAMES = ("Tea?", "Tea:", "登录", "登錄")
+TYPES = {"notes": "title", "cases": "case_name"}
+PROJECTS = (None, None, "a", "b", "c")
+STEPS = 80
+
+
+class Everyday:
+    """A store on which things are done at random; each written text has a word of its own."""
+
+    def __init__(self, memory: Runebook, seed: int) -> None:
+        self.memory = memory
+        self.home = memory.config.root
+        self.random = random.Random(seed)
+        self.words = 0
+        self.alive: set[str] = set()
+        self.brought: dict[str, set[str]] = {}
+        self.story: list[str] = []
+
+    def step(self) -> None:
+        """Do one thing, and see that nothing else is gone."""
+        acts: list[tuple[int, Callable[[], set[str]]]] = [
+            (6, self.write),
+            (4, self.move),
+            (2, self.archive),
+            (2, self.restore),
+            (2, self.undo),
+            (1, self.delete),
+            (1, self.rename_by_hand),
+        ]
+        act = self.random.choices([each for _, each in acts], [weight for weight, _ in acts])[0]
+        try:
+            going = act()
+        except RunebookError as error:
+            self.story.append(f"refused: {error.message}")
+            going = set()
+        there = {word for path in self.files() for word in self.words_in(path)}
+        assert self.alive - going <= there, "\n".join(self.story)
+        self.alive &= there
+
+    def files(self, scope: str = "*") -> list[Path]:
+        """Memories of a scope, archived ones among them, in their order."""
+        return sorted(path for path in self.home.glob(f"{scope}/**/memories/**/*.md") if path.name[0] != ".")
+
+    def one_of(self, *scopes: str) -> Path | None:
+        """Any memory of these scopes."""
+        found = [path for scope in scopes for path in self.files(scope)]
+        return self.random.choice(found) if found else None
+
+    def uri(self, path: Path) -> str:
+        return f"viking://{path.relative_to(self.home).as_posix()}"
+
+    def words_in(self, path: Path) -> set[str]:
+        return set(re.findall(r"word\d+", path.read_text(encoding="utf-8")))
+
+    def done(self, receipt: CommitReceipt, *words: str) -> None:
+        """Note a commit; what it stored is there from now on."""
+        self.story += [f"{result.op} {result.uri}: {result.action} {result.reason or ''}" for result in receipt.results]
+        stored = all(result.action is not Action.REJECTED and not result.reason for result in receipt.results)
+        self.brought[receipt.commit_id] = set(words) if stored else set()
+        self.alive |= self.brought[receipt.commit_id]
+
+    def write(self) -> set[str]:
+        """A plain commit, or a write of a model."""
+        self.words += 1
+        word, (memory_type, name) = f"word{self.words}", self.random.choice(list(TYPES.items()))
+        fields = {name: self.random.choice(NAMES), "content": f"There is {word}."}
+        project = self.random.choice(PROJECTS)
+        if self.random.random() < 0.7:
+            given = CommitRequest(memory_type=memory_type, fields=fields, project=project)
+            self.done(self.memory.commit(given), word)
+        else:
+            self.done(handed_in(self.memory, write=[write(memory_type, **fields)], project=project), word)
+        return set()
+
+    def move(self) -> set[str]:
+        """A memory goes to another project."""
+        if (path := self.one_of("user", "agent")) is not None:
+            project = self.random.choice(["a", "b", "c", "global"])
+            self.done(self.memory.run(ORGANIZE, OrganizeRequest([self.uri(path)], project=project)))
+        return set()
+
+    def archive(self) -> set[str]:
+        if (path := self.one_of("user", "agent")) is not None:
+            self.done(self.memory.run(ARCHIVE, ArchiveRequest([self.uri(path)])))
+        return set()
+
+    def restore(self) -> set[str]:
+        if (path := self.one_of("archive")) is not None:
+            self.done(self.memory.run(RESTORE, ArchiveRequest([self.uri(path)])))
+        return set()
+
+    def undo(self) -> set[str]:
+        """Any commit is taken back; what it had brought goes."""
+        if not self.brought:
+            return set()
+        commit, going = self.random.choice(list(self.brought.items()))
+        self.done(self.memory.run(UNDO, UndoRequest(commit)))
+        return going
+
+    def delete(self) -> set[str]:
+        path = self.one_of("user", "agent")
+        if path is None:
+            return set()
+        going = self.words_in(path)
+        self.done(handed_in(self.memory, delete=[{"uri": self.uri(path)}]))
+        return going
+
+    def rename_by_hand(self) -> set[str]:
+        if (path := self.one_of("user", "agent")) is not None:
+            place = path.with_name(self.random.choice(["Tea-.md", "茶.md"]))
+            if place.name.casefold() not in {each.name.casefold() for each in path.parent.iterdir()}:
+                path.rename(place)
+                self.story.append(f"renamed by hand: {path.name} to {place.name}")
+        return set()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_nobody_removed_is_there_after_eighty_steps_of_any_kind(tmp_path: Path, seed: int) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        everyday = Everyday(memory, seed)
+        for _ in range(STEPS):
+            everyday.step()
+        assert everyday.alive
