@@ -331,7 +331,7 @@ class Retriever:
 
     def _not_private(self, project: ProjectScope) -> Condition | None:
         """What keeps out that is private to other projects; None where nothing is."""
-        return not_private_elsewhere(project.current) if self._catalog.holds_private(project.current) else None
+        return not_private_elsewhere(project.current) if self._catalog.holds_private(self._spaces, project.current) else None
 
 
 @lru_cache(_COMPARED_TEXTS)
