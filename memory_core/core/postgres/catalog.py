@@ -54,7 +54,7 @@ class PostgresCatalog(Catalog):
 
     def state(self, spaces: Sequence[str]) -> Hashable:  # noqa: ARG002 - all are the tenant's
         """What a search rests on: another once anything of the tenant's changed."""
-        return self.position(), changes(self.half.connection())
+        return self.position(), changes(self.connection())
 
     def together(self) -> AbstractContextManager[object]:
         """Several reads of one state."""
