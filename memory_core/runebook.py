@@ -693,7 +693,7 @@ class Runebook:
     def entries(self, wanted: EntryFilter, now: datetime | None = None) -> EntryPage:
         """The memories as a list, page by page; see ``MemoryList.entries``."""
         self.opened.look()
-        self.indexer.follow()
+        self.indexer.follow(spaces=self.spaces)
         return self.memory_list.entries(wanted, now)
 
     @healed

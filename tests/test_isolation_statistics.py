@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory_core.core.config import load
+from memory_core.core.index.catalog import Catalog, Position
+from memory_core.core.index.indexer import Follower
 from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest, TreeRequest
 from memory_core.core.memory.results import as_json
+from memory_core.core.progress import Stage, listening
 from memory_core.features.recall_trail import SIMILAR, SimilarRequest
 from memory_core.runebook import Runebook, open_memory
 
@@ -108,3 +114,43 @@ def test_contexts_listings_and_neighbours_are_those_of_a_store_without_the_other
 
     alone, among = (answers(view) for view in stores.values())
     assert among == alone
+
+
+def test_how_far_the_index_is_says_what_it_says_in_a_store_without_the_other(
+    stores: dict[str, Runebook], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for bound in ("_TOLD_FROM", "_SLICE_CHANGES"):
+        monkeypatch.setattr(f"memory_core.core.index.indexer.{bound}", 1)
+
+    def answers(name: str, view: Runebook) -> list[Any]:
+        ledger, told = view.store.ledger, list[Stage]()
+        newest = ledger.newest_seq()
+        with closing(Catalog(tmp_path / name / "index.sqlite3")) as catalog:
+            follower = Follower(ledger, catalog, view.registry, threading.Event(), view.features)
+            found: list[Any] = [follower.behind(view.spaces)]
+            for position in (
+                Position(ledger.ledger_id, newest, ""),
+                Position(ledger.ledger_id, newest, f"{newest + 1}:0"),
+                Position(ledger.ledger_id, 0),
+                Position(ledger.ledger_id, newest),
+            ):
+                with catalog.writing() as connection:
+                    catalog.advance(connection, position)
+                found.append(follower.behind(view.spaces))
+            with listening(told.append):
+                for spaces in ((), view.spaces):
+                    with catalog.writing() as connection:
+                        catalog.clear(connection)
+                        catalog.advance(connection, Position(ledger.ledger_id, 0))
+                    found.append(follower.follow(None, spaces=spaces))
+        return [*found, {(stage.what, stage.total) for stage in told}]
+
+    alone, among = (answers(*each) for each in stores.items())
+    assert among == alone
+    assert len(alone[-1]) == 2  # what was told with and without figures
+    assert [None if behind is None else (behind.done, behind.counted) for behind in alone[:5]] == [
+        *[(0, "files")] * 2,
+        None,
+        (0, "changes"),
+        None,
+    ]

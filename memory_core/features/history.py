@@ -68,8 +68,8 @@ class FileStep:
 class Commit:
     """One commit, as far as its reader may see it.
 
-    ``results`` are those of its receipt about files that it changed. ``undone_by`` names the commit that took it back,
-    if that still holds. ``line`` says it all to a person.
+    ``results`` are those of its receipt about files that it changed. ``undone_by`` names the commit that took it back
+    there, if that still holds. ``line`` says it all to a person.
     """
 
     JSON: ClassVar = "commit_id at author kind undoes? undone_by? line files results"
@@ -126,7 +126,7 @@ class History:
     def __init__(self, store: Store, browser: Browser, spaces: Sequence[str], project: str | None) -> None:
         self._ledger = store.ledger
         self._browser = browser
-        self._spaces = tuple(spaces)
+        self.spaces = tuple(spaces)
         self._project = project
 
     def commits(
@@ -149,7 +149,7 @@ class History:
             raise InvalidInput(f"limit {limit} is out of range.", hint=f"Use 1 to {_LIMIT_COMMITS:,}.")
         place = None if uri is None else self._browser.visible(MemoryUri.parse(uri))
         seq = None if before is None else self.resolve(before).seq
-        rows = self._ledger.past.commits(self._spaces, uri=place, before=seq, limit=limit)
+        rows = self._ledger.past.commits(self.spaces, uri=place, before=seq, limit=limit)
         return [commit for commit in self._commits(rows, files_most) if commit.files]
 
     def commit(self, commit_id: str) -> Commit:
@@ -175,12 +175,12 @@ class History:
             author: Whose "last" is meant; default anybody's.
         """
         if commit_id == LAST:
-            newest = self._ledger.past.commits(self._spaces, limit=1, author=author, undos=False)
+            newest = self._ledger.past.commits(self.spaces, limit=1, author=author, undos=False)
             if not newest:
                 whose = "" if author is None else " of yours"
                 raise NotFound(f"there is no commit{whose} yet.", hint=_HINT)
             return newest[0]
-        found = self._ledger.past.named(self._spaces, commit_id) if _ID.fullmatch(commit_id) else []
+        found = self._ledger.past.named(self.spaces, commit_id) if _ID.fullmatch(commit_id) else []
         if not found:
             raise _no_commit(commit_id)
         if found[0].commit_id != commit_id and len(found) > 1:
@@ -199,7 +199,7 @@ class History:
         before: int | None = None
         while found < limit:
             moved: MemoryUri | None = None
-            for past in self._ledger.past.commits(self._spaces, uri=place, before=before, limit=limit - found):
+            for past in self._ledger.past.commits(self.spaces, uri=place, before=before, limit=limit - found):
                 rows = [row for row in self._ledger.changes_of([past.seq]) if row.uri == place]
                 if rows:
                     (commit,) = self._commits([past])
@@ -253,7 +253,7 @@ class History:
         return frozenset(uri for _, uri in self._ledger.past.purged([seq]))
 
     def _commits(self, rows: Sequence[PastCommit], files_most: int | None = None) -> Iterator[Commit]:
-        undone = self._ledger.past.undone([row.commit_id for row in rows])
+        undone = self._ledger.past.undone([row.commit_id for row in rows], self.spaces)
         return (self._commit(row, undone.get(row.commit_id, ()), files_most) for row in rows)
 
     def _commit(self, past: PastCommit, undone_by: Sequence[str], files_most: int | None) -> Commit:

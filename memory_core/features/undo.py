@@ -155,7 +155,7 @@ class _Plan:
             InvalidInput: If none is left.
         """
         rows = [row for row in self._ledger.changes_of([self._past.seq]) if self._history.sees(row.uri)]
-        undoing = self._ledger.past.undone_by(self._past.commit_id)
+        undoing = self._ledger.past.undone_by(self._past.commit_id, self._history.spaces)
         done = {row.uri for row in self._ledger.changes_of([commit.seq for commit in undoing])}
         left = [row for row in rows if row.uri not in done]
         if undoing and not left:

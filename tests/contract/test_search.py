@@ -210,3 +210,24 @@ def test_the_calendar_tells_what_happened_and_what_was_made(place: Place) -> Non
     ]
     assert [day for day, *_ in added] == ["2026-05-03", "2026-05-03"]  # two of them are named
     assert counts == {"2026-05-03": 3}
+
+
+def test_whether_a_search_was_cached_tells_nothing_of_what_others_do(place: Place) -> None:
+    memory = place.open()
+    bob = memory.view("bob", "bob")
+
+    def is_cached() -> bool:
+        return bob.find(FindRequest("who feeds the gulls?")).cached
+
+    for view in (memory, bob):
+        view.commit(CommitRequest(MEMORIES[0][1], fields={"title": "gulls"}))
+    is_cached()
+    assert is_cached()
+    memory.commit(CommitRequest("Seven more gulls came."))
+    memory.commit(CommitRequest("They fear the dog.", project="acme/api", private=True))
+    memory.commit(CommitRequest(messages=[{"role": "user", "content": "The gulls left."}], session_id="s"))
+    memory.indexer.follow(None)
+    assert is_cached()
+    bob.commit(CommitRequest("The keeper feeds an eighth gull."))
+    assert not is_cached()
+    assert "eighth" in bob.find(FindRequest("eighth gull")).hits[0].abstract

@@ -205,7 +205,27 @@ def test_of_a_commit_that_touches_two_users_each_takes_back_only_the_own_part(me
     memory.run(UNDO, UndoRequest(commit.commit_id))
     bob = memory.view("bob", "bob")
     assert bob.read(ReadRequest("viking://user/bob/memories/notes/by-hand.md")).content == "bob\n"
-    assert bob.run(UNDO, UndoRequest(commit.commit_id)).status is Status.COMMITTED
+    assert history_of(bob).commit(commit.commit_id).undone_by is None
+    his = bob.run(UNDO, UndoRequest(commit.commit_id))
+    assert his.status is Status.COMMITTED
+    assert history_of(bob).commit(commit.commit_id).undone_by == his.commit_id
+
+
+def test_undo_of_another_users_part_is_named_nowhere_and_holds_nothing_back(memory: Runebook) -> None:
+    uris = [MemoryUri.parse(f"viking://user/{user}/memories/notes/by-hand.md") for user in ("default", "bob")]
+    shared = memory.store.commit(
+        lambda _snapshot: ChangeSet(tuple(FileChange(uri, None, f"{uri.parts[1]}\n") for uri in uris)), kind="external"
+    ).commit_id
+    bob = memory.view("bob", "bob")
+    mine = memory.run(UNDO, UndoRequest(shared)).commit_id
+    his = bob.run(UNDO, UndoRequest(shared)).commit_id
+    with pytest.raises(InvalidInput, match=f"already undone by {mine}"):
+        memory.run(UNDO, UndoRequest(shared))
+    bob.run(UNDO, UndoRequest(his))
+    assert history_of(memory).commit(shared).undone_by == mine
+    assert history_of(bob).commit(shared).undone_by is None
+    for view, other in ((memory, his), (bob, mine)):
+        assert other not in view.read(ReadRequest("viking://history")).content
 
 
 def test_words_that_a_model_wrote_on_a_page_go_back_too_and_later_memories_stay_on_it(memory: Runebook) -> None:

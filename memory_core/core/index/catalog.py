@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from functools import cached_property
@@ -143,6 +143,14 @@ class Catalog:
         return Position(
             found.get("ledger_id", ""), int(found.get("seq", 0)), found.get("filling"), filling_id, features
         )
+
+    def state(self, spaces: Sequence[str]) -> Hashable:
+        """What a search of some spaces (``scope/space``) rests on: another once anything of theirs changed."""
+        rows = self.connection().execute(
+            "SELECT name, changed FROM spaces WHERE name IN (SELECT value FROM json_each(?)) ORDER BY id",
+            (json.dumps(list(spaces)),),
+        )
+        return self.file.generation, self.position().filling_id, *rows.fetchall()
 
     def together(self) -> AbstractContextManager[object]:
         """Several reads of one state, where each would go a long way alone."""
@@ -358,11 +366,12 @@ class Catalog:
         """How many documents there are."""
         return int(self.connection().execute("SELECT count(*) FROM documents").fetchone()[0])
 
-    def holds_private(self, project: str | None) -> bool:
-        """Whether any document is private to a project other than this one."""
+    def holds_private(self, spaces: Sequence[str], project: str | None) -> bool:
+        """Whether any document of some spaces is private to a project other than this one."""
         elsewhere = private_elsewhere(project)
         row = self.connection().execute(
-            f"SELECT 1 FROM documents d WHERE {elsewhere.sql} LIMIT 1", elsewhere.parameters
+            f"SELECT 1 FROM documents d WHERE d.space IN ({', '.join('?' * len(spaces))}) AND {elsewhere.sql} LIMIT 1",
+            (*spaces, *elsewhere.parameters),
         )
         return row.fetchone() is not None
 

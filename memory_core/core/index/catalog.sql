@@ -17,7 +17,8 @@ DROP TABLE IF EXISTS vector_documents;
 DROP TABLE IF EXISTS vector_changes;
 
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE spaces (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+-- "changed" is another number whenever a document, passage or vector of the space came, went or changed.
+CREATE TABLE spaces (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, changed INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE documents (
     id INTEGER PRIMARY KEY,
     uri TEXT NOT NULL,
@@ -52,9 +53,18 @@ CREATE TABLE documents (
     UNIQUE (uri, part)
 );
 CREATE INDEX documents_space ON documents (space);
-CREATE INDEX documents_private ON documents (project) WHERE private;
+CREATE INDEX documents_private ON documents (space, project) WHERE private;
 CREATE INDEX documents_happened ON documents (space, happened) WHERE happened IS NOT NULL;
 CREATE INDEX documents_always_on ON documents (space, updated_at) WHERE always_on;
+CREATE TRIGGER document_added AFTER INSERT ON documents BEGIN
+    UPDATE spaces SET changed = changed + 1 WHERE name = NEW.space;
+END;
+CREATE TRIGGER document_changed AFTER UPDATE ON documents BEGIN
+    UPDATE spaces SET changed = changed + 1 WHERE name = NEW.space;
+END;
+CREATE TRIGGER document_removed AFTER DELETE ON documents BEGIN
+    UPDATE spaces SET changed = changed + 1 WHERE name = OLD.space;
+END;
 
 -- What is embedded, and what waits for a vector of which model: "embedding_queue".
 CREATE TABLE passages (
@@ -107,28 +117,33 @@ CREATE INDEX vector_documents_changed ON vector_documents (changed);
 INSERT INTO vector_documents SELECT seq, 0, 0 FROM vectors;
 CREATE TRIGGER vector_added AFTER INSERT ON vectors BEGIN
     UPDATE vector_changes SET number = number + 1;
+    UPDATE spaces SET changed = changed + 1 WHERE name = NEW.space;
     INSERT INTO vector_documents SELECT NEW.seq, coalesce((SELECT p.document_id FROM passages p
         WHERE p.uri = NEW.uri AND p.part = NEW.part AND p.content_sha256 = NEW.content_sha256), 0), number
         FROM vector_changes;
 END;
 CREATE TRIGGER vector_pruned AFTER DELETE ON vectors BEGIN
     UPDATE vector_changes SET number = number + 1;
+    UPDATE spaces SET changed = changed + 1 WHERE name = OLD.space;
     UPDATE vector_documents SET document_id = 0, changed = (SELECT number FROM vector_changes) WHERE seq = OLD.seq;
 END;
 CREATE TRIGGER passage_added AFTER INSERT ON passages BEGIN
     UPDATE vector_changes SET number = number + 1;
+    UPDATE spaces SET changed = changed + 1 WHERE name = NEW.space;
     UPDATE vector_documents SET document_id = NEW.document_id, changed = (SELECT number FROM vector_changes)
         WHERE seq IN (SELECT seq FROM vectors WHERE space = NEW.space AND uri = NEW.uri AND part = NEW.part
             AND content_sha256 = NEW.content_sha256);
 END;
 CREATE TRIGGER passage_moved AFTER UPDATE OF document_id ON passages WHEN NEW.document_id <> OLD.document_id BEGIN
     UPDATE vector_changes SET number = number + 1;
+    UPDATE spaces SET changed = changed + 1 WHERE name = NEW.space;
     UPDATE vector_documents SET document_id = NEW.document_id, changed = (SELECT number FROM vector_changes)
         WHERE seq IN (SELECT seq FROM vectors WHERE space = NEW.space AND uri = NEW.uri AND part = NEW.part
             AND content_sha256 = NEW.content_sha256);
 END;
 CREATE TRIGGER passage_removed AFTER DELETE ON passages BEGIN
     UPDATE vector_changes SET number = number + 1;
+    UPDATE spaces SET changed = changed + 1 WHERE name = OLD.space;
     UPDATE vector_documents SET document_id = 0, changed = (SELECT number FROM vector_changes)
         WHERE seq IN (SELECT seq FROM vectors WHERE space = OLD.space AND uri = OLD.uri AND part = OLD.part
             AND content_sha256 = OLD.content_sha256);

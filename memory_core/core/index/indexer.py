@@ -77,7 +77,7 @@ Report = Callable[["Behind"], None]
 
 @frozen
 class Behind:
-    """How much of a ledger is indexed.
+    """How much of a ledger, or of some spaces in it, is indexed.
 
     Attributes:
         done: Files or changes.
@@ -132,7 +132,8 @@ class Follower:
         self._lock = catalog.lock("index-follow")
         self._types = types
         self._closing = closing
-        self._far_behind = False
+        #: Whether the last to follow left files or commits to the background.
+        self.is_far_behind = False
         #: The last change that was read for ``unseen``, and the documents of those not indexed yet, by URI.
         self._unseen: tuple[int, dict[str, Unseen]] = (0, {})
         self._files: deque[Touched] = deque()
@@ -151,7 +152,7 @@ class Follower:
             spaces: Commits that touch none of these are left to others; none given are all.
 
         Returns:
-            How far it is; None when nothing is missing.
+            How far it is with these spaces; None when nothing of them is missing.
 
         Raises:
             StoreBusy: If ``wait_seconds`` is None and another process works on it for too long.
@@ -165,32 +166,37 @@ class Follower:
             limit = self._wait_of(missing, wait_seconds)
             left = began + limit - time.monotonic()
             if left <= 0 or self._closing.is_set() or (wait_seconds is not None and self._is_huge()):
-                self._far_behind = True
-                return self.behind()
+                self.is_far_behind = True
+                return self.behind(spaces)
             try:
                 with self._lock.held(min(left, _LOCK_SECONDS)):
                     self._slice()
             except StoreBusy:
                 if wait_seconds is None:
                     raise
-            if (report is not None or listened()) and (behind := self.behind()) is not None:
+            if (report is not None or listened()) and (behind := self.behind(spaces)) is not None:
                 if behind.total - behind.done >= _TOLD_FROM:
-                    tell("bringing the index up to date", behind.done, behind.total, unit=behind.counted)
+                    # Whoever names no spaces may see some only, and is told no figures of others.
+                    figures = (behind.done, behind.total) if spaces else ()
+                    tell("bringing the index up to date", *figures, unit=behind.counted)
                 if report is not None:
                     report(behind)
-        self._far_behind = False
+        self.is_far_behind = False
         return None
 
-    def behind(self) -> Behind | None:
-        """How much is indexed; None when nothing is missing."""
+    def behind(self, spaces: Sequence[str] = ()) -> Behind | None:
+        """How much of some spaces is indexed, none given are all; None when nothing of them is missing."""
         position = self._catalog.position()
         feed = self._ledger.feed
-        if position.ledger_id != self._ledger_id or position.filling is not None:
-            total = feed.files()
-            known = position.ledger_id == self._ledger_id and position.filling
-            return Behind(min(total, feed.touched_until(_mark(position.filling)[0])) if known else 0, total, "files")
-        missing = feed.changes(position.seq)
-        total = feed.changes()
+        is_known = position.ledger_id == self._ledger_id
+        if not is_known or position.filling is not None:
+            total = feed.files(spaces)
+            # Some files of the commit that is being indexed may be missing, so none of them counts.
+            done = feed.touched_before(_mark(position.filling)[0], spaces) if is_known else 0
+            if done < total or not spaces:
+                return Behind(done, total, "files")
+        missing = feed.changes(position.seq, spaces) if is_known else 0
+        total = feed.changes(spaces=spaces)
         return None if missing == 0 else Behind(total - missing, total, "changes")
 
     def _is_memory(self, uri: MemoryUri) -> bool:
@@ -231,7 +237,7 @@ class Follower:
         if wait_seconds is None:
             return math.inf
         # Once a search found that much is missing, the next ones leave it to the background.
-        return 0.0 if self._far_behind and missing == "files" else wait_seconds
+        return 0.0 if self.is_far_behind and missing == "files" else wait_seconds
 
     def _is_huge(self) -> bool:
         """Whether the next commit alone takes seconds."""
@@ -437,7 +443,7 @@ class Indexer:
             spaces: Where nothing may be missing (``scope/space``); none given is everywhere.
 
         Returns:
-            How far it is; None when nothing is missing.
+            How far it is there; None when nothing is missing there.
 
         Raises:
             StoreBusy: If another process wrote the catalog for longer than the timeout.
@@ -451,7 +457,7 @@ class Indexer:
             if wait_seconds is None:
                 raise
             behind = Behind(0, 0, "changes", error.message)
-        if behind is not None:
+        if behind is not None or self._follower.is_far_behind:
             self.wake()
         return behind
 

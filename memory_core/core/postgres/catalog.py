@@ -5,7 +5,7 @@ What is indexed, and what it is asked, is ``index.catalog``'s; here is only what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +14,7 @@ import numpy as np
 from pgvector import HalfVector
 
 from memory_core.core.index.catalog import Catalog
-from memory_core.core.index.vectors import IndexStatus, Nearest, VectorIndex, VectorRow, count
+from memory_core.core.index.vectors import IndexStatus, Nearest, VectorIndex, VectorRow, changes, count
 from memory_core.core.postgres.database import CANDIDATES, PostgresDatabase, PostgresLock, PostgresServer
 from memory_core.core.postgres.hnsw import EXACT_BELOW, HnswIndexes
 from memory_core.core.postgres.words import PostgresWords
@@ -51,6 +51,10 @@ class PostgresCatalog(Catalog):
     def lock(self, name: str) -> PostgresLock:
         """A lock of this tenant's index by its name, shared by all servers."""
         return PostgresLock(self._server, f"{self._tenant}/index/{name}", 30.0)
+
+    def state(self, spaces: Sequence[str]) -> Hashable:  # noqa: ARG002 - all are the tenant's
+        """What a search rests on: another once anything of the tenant's changed."""
+        return self.position(), changes(self.connection())
 
     def together(self) -> AbstractContextManager[object]:
         """Several reads of one state."""

@@ -307,7 +307,7 @@ class Browser:
         files = {str(entry.uri): entry.uri for entry in entries if not entry.is_dir}
         shelved = (uri for uri in files.values() if uri.scope is Scope.ARCHIVE)
         hidden = {uri for uri in shelved if is_elsewhere(uri, self.files.text(uri) or "", project, self.features)}
-        if not self.catalog.holds_private(project):
+        if not self.catalog.holds_private(self.spaces, project):
             return frozenset(hidden)
         owners = {name: str(owner) for name, uri in files.items() if (owner := self._owner(uri)) is not None}
         elsewhere = private_elsewhere(project)

@@ -1,12 +1,12 @@
 """Candidates for a query: documents found by words, by meaning, or by holding exactly what was asked for.
 
 Gathers everything that is known of each and judges nothing; ``ranking`` does. What was gathered is cached until
-any process commits or embeds something, so a repeated query costs a look at two counters.
+something of the spaces is committed or embedded, by whatever process: what others do shows in no figure of a search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from heapq import nlargest
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memory_core.core.caches import RecentCache
 from memory_core.core.frozen import frozen
-from memory_core.core.index.catalog import Position, Saying
+from memory_core.core.index.catalog import Saying
 from memory_core.core.index.filter import Bounds, Condition
 from memory_core.core.index.indexer import Indexer
 from memory_core.core.index.tokenizer import exact_terms, is_sentence, phrase_operand, query_terms
-from memory_core.core.index.vectors import changes
 from memory_core.core.search.fusion import (
     DATE_TOLERANCE,
     TOPIC_IDF,
@@ -165,15 +164,15 @@ class CandidateSearch:
         self._indexer = indexer
         self._catalog = indexer.catalog
         self._spaces = tuple(spaces)
-        self._cache: RecentCache[tuple[Position, int, str, Sought], Gathered] = RecentCache(cached_queries)
-        self._nicknames: RecentCache[tuple[Position, str], tuple[str | None]] = RecentCache(_NICKNAMES)
-        self._counted: tuple[Position, int] | None = None
+        self._cache: RecentCache[tuple[Hashable, str, Sought], Gathered] = RecentCache(cached_queries)
+        self._nicknames: RecentCache[tuple[Hashable, str], tuple[str | None]] = RecentCache(_NICKNAMES)
+        self._counted: tuple[Hashable, int] | None = None
 
     def gather(self, sought: Sought) -> Gathered:
         """Everything known of each candidate: found by any way, scored by all."""
         embedder = self._indexer.embedder
         model = "" if embedder is None or not sought.vectors else embedder.fingerprint
-        key = (self._catalog.position(), changes(self._catalog.connection()), model, sought)
+        key = (self._catalog.state(self._spaces), model, sought)
         found = self._cache.get(key)
         if found is not None:
             return replace(found, cached=True)
@@ -265,7 +264,7 @@ class CandidateSearch:
         """Those of the speakers whom the query means."""
 
         def nicknamed(name: str) -> str | None:
-            key = (self._catalog.position(), name)
+            key = (self._catalog.state(self._spaces), name)
             if (meant := self._nicknames.get(key)) is None:
                 (term, *_) = query_terms(name) or (phrase_operand(name),)
                 turns = addressing(name, self._catalog.words.turns_with(term, self._spaces))
@@ -279,13 +278,13 @@ class CandidateSearch:
         return named
 
     def _documents(self) -> int:
-        """How many documents there are within the spaces; counted once for each state of the catalog."""
-        position = self._catalog.position()
-        if self._counted is None or self._counted[0] != position:
+        """How many documents there are within the spaces; counted once for each state of them."""
+        state = self._catalog.state(self._spaces)
+        if self._counted is None or self._counted[0] != state:
             rows = self._catalog.connection().execute(
                 f"SELECT count(*) FROM documents WHERE space IN ({', '.join('?' * len(self._spaces))})", self._spaces
             )
-            self._counted = (position, int(rows.fetchone()[0]))
+            self._counted = (state, int(rows.fetchone()[0]))
         return self._counted[1]
 
     def _dated(self, sought: Sought) -> list[int]:

@@ -219,7 +219,7 @@ class Retriever:
             For each text at most ``limit``, nearest first; the score is the cosine, or the Jaccard index of the
             distinct words where that is more or there is no vector.
         """
-        self._indexer.follow()
+        self._indexer.follow(spaces=self._spaces)
         deadline = time.monotonic() + self._config.embedding.wait_seconds  # of all of them together
         return [self._near(text[:_SIMILAR_CHARS], limit, project, deadline) if text.strip() else () for text in texts]
 
@@ -331,7 +331,11 @@ class Retriever:
 
     def _not_private(self, project: ProjectScope) -> Condition | None:
         """What keeps out that is private to other projects; None where nothing is."""
-        return not_private_elsewhere(project.current) if self._catalog.holds_private(project.current) else None
+        return (
+            not_private_elsewhere(project.current)
+            if self._catalog.holds_private(self._spaces, project.current)
+            else None
+        )
 
 
 @lru_cache(_COMPARED_TEXTS)

@@ -92,7 +92,7 @@ class HotMemories:
             limit: At most; None means all that are hot.
             project: The project at hand; private memories of others are left out.
         """
-        self.indexer.follow()
+        self.indexer.follow(spaces=self.spaces)
         with self._guard:
             if self.clock() - self._counted_at >= self.seconds or len(self._memories) < self.limit:
                 self._count()
@@ -226,7 +226,7 @@ class Recalls:
             now: The moment, aware; what is past its time then does not hold.
             tastes: Preferences that are no rules instead.
         """
-        self._indexer.follow()
+        self._indexer.follow(spaces=self._spaces)
         marks = ",".join("?" * len(self._spaces))
         valid = in_use(now)
         own = "" if project.only else "d.general OR "

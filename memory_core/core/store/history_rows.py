@@ -86,7 +86,7 @@ WITH RECURSIVE undoing (seq, commit_id, undoes) AS (
     UNION
     SELECT c.seq, c.commit_id, c.undoes FROM commits c JOIN undoing u ON c.undoes = u.commit_id
 )
-SELECT commit_id, undoes FROM undoing ORDER BY seq DESC
+SELECT commit_id, undoes FROM undoing WHERE {where} ORDER BY seq DESC
 """
 
 
@@ -163,9 +163,9 @@ class PastTable(Table):
             *(prefix, prefix, *places, prefix, _NAMED),
         )
 
-    def undone_by(self, commit_id: str) -> list[PastCommit]:
-        """Commits that took this one back and were not taken back themselves, oldest first."""
-        ids = self.undone([commit_id]).get(commit_id, [])
+    def undone_by(self, commit_id: str, spaces: Sequence[str] = ()) -> list[PastCommit]:
+        """Commits that took this one back and were not taken back themselves, oldest first; see ``undone``."""
+        ids = self.undone([commit_id], spaces).get(commit_id, [])
         among = "commit_id IN (SELECT value FROM json_each(?)) ORDER BY seq"
         return self.where(among, json.dumps(ids)) if ids else []
 
@@ -175,9 +175,16 @@ class PastTable(Table):
         undone = self.undone([commit.commit_id for commit in found])
         return [commit for commit in found if commit.commit_id not in undone]
 
-    def undone(self, commit_ids: Iterable[str]) -> dict[str, list[str]]:
-        """By id of those commits that were taken back: which commits did and hold themselves, oldest first."""
-        rows = self._rows(_UNDOING, json.dumps(list(commit_ids)))
+    def undone(self, commit_ids: Iterable[str], spaces: Sequence[str] = ()) -> dict[str, list[str]]:
+        """By id of those commits that were taken back: which commits did and hold themselves, oldest first.
+
+        Args:
+            commit_ids: The commits.
+            spaces: Only what was taken back in these counts (``scope/space``); none given are all.
+        """
+        touched, places = _touched(spaces)
+        where = f"EXISTS (SELECT 1 FROM changes c WHERE c.seq = undoing.seq AND {touched})" if spaces else "1 = 1"
+        rows = self._rows(_UNDOING.format(where=where), json.dumps(list(commit_ids)), *places)
         undone: dict[str, list[str]] = {}
         for commit_id, taken_back in rows:  # newest first: whether a commit holds is known before what it took back
             if commit_id not in undone:

@@ -181,11 +181,12 @@ class Touched(NamedTuple):
 
 
 class ChangeFeed(Table):
-    """Reads ``changes`` and ``files``."""
+    """Reads ``changes`` and ``files``; ``spaces`` are ``scope/space`` names, none given are all."""
 
-    def changes(self, after: int = 0) -> int:
+    def changes(self, after: int = 0, spaces: Sequence[str] = ()) -> int:
         """How many changes later commits than ``after`` hold."""
-        return int(self._value("SELECT count(*) FROM changes WHERE seq > ?", after))
+        within, bounds = _within_spaces(spaces)
+        return int(self._value(f"SELECT count(*) FROM changes WHERE seq > ? AND {within}", after, *bounds))
 
     def reach(self, after: int, changes: int, chars: int) -> int | None:
         """The commit in which those after ``after`` exceed so many changes, or characters; None where they do not."""
@@ -202,15 +203,16 @@ class ChangeFeed(Table):
         return None
 
     def touches(self, after: int, spaces: Sequence[str]) -> bool:
-        """Whether a commit that follows ``after`` changed something of these spaces (``scope/space``)."""
-        places = [f"viking://{inside}{space}/" for space in spaces for inside in ("", "archive/")]
+        """Whether a commit that follows ``after`` changed something of these spaces."""
+        places = [f"{place}/" for place in _places(spaces)]
         within = " OR ".join(["substr(uri, 1, ?) = ?"] * len(places))
         values = (value for place in places for value in (len(place), place))
         return self._row(f"SELECT 1 FROM changes WHERE seq > ? AND ({within}) LIMIT 1", after, *values) is not None
 
-    def files(self) -> int:
+    def files(self, spaces: Sequence[str] = ()) -> int:
         """How many files the ledger knows."""
-        return int(self._value("SELECT count(*) FROM files"))
+        within, bounds = _within_spaces(spaces)
+        return int(self._value(f"SELECT count(*) FROM files WHERE {within}", *bounds))
 
     def touched(self, after: tuple[int, int], until: int) -> list[Touched]:
         """Files last touched behind ``after`` (commit, place) and no later than commit ``until``, oldest first."""
@@ -222,9 +224,20 @@ class ChangeFeed(Table):
         )
         return [Touched(*row) for row in rows if (row[0], row[1]) > after]
 
-    def touched_until(self, seq: int) -> int:
-        """How many files were last touched by the commit ``seq`` or before."""
-        return int(self._value("SELECT count(*) FROM files WHERE seq <= ?", seq))
+    def touched_before(self, seq: int, spaces: Sequence[str] = ()) -> int:
+        """How many files were last touched by a commit before ``seq``."""
+        within, bounds = _within_spaces(spaces)
+        return int(self._value(f"SELECT count(*) FROM files WHERE seq < ? AND {within}", seq, *bounds))
+
+
+def _places(spaces: Iterable[str]) -> list[str]:
+    """Where the files of some spaces are."""
+    return [f"viking://{inside}{space}" for space in spaces for inside in ("", "archive/")]
+
+
+def _within_spaces(spaces: Sequence[str]) -> tuple[str, list[str]]:
+    """The condition that a URI is of one of the spaces, and what it compares."""
+    return _within("uri", _places(spaces)) if spaces else ("1 = 1", [])
 
 
 class DirectoryTable(Table):

@@ -540,3 +540,43 @@ def test_standing_of_memories_can_be_asked_for(
     written(memory, *({"memory_type": "notes", "fields": fields[n], **standings[n]} for n in standings), now=NOW)
     hits = memory.find(FindRequest("tea 茶", filter=condition, now=NOW)).hits
     assert sorted(hit.uri.rpartition("/")[2].removesuffix(".md") for hit in hits) == sorted(expected)
+
+
+ROWS = {
+    "documents": "INSERT INTO documents ({}, part, context_type, memory_type, name, abstract, own, salience, tags, "
+    "private, contested_by, signature, confidence, active, pinned, support) "
+    "VALUES (?, ?, 9, 'memory', '', '', '', '', 0, '', 0, '', '', 0, 1, 0, 0)",
+    "passages": "INSERT INTO passages ({}, document_id, part, text, content_sha256) VALUES (?, ?, 1, 9, '', '')",
+    "vectors": "INSERT INTO vectors ({}, part, content_sha256, fingerprint, vector) VALUES (?, ?, 9, '', '', '')",
+}
+
+
+@pytest.mark.parametrize("table", ROWS)
+def test_the_state_of_a_space_is_another_once_anything_of_it_came_changed_or_went_and_only_then(
+    memory: Runebook, table: str
+) -> None:
+    memory.view("bob", "bob").commit(CommitRequest("Bob's."))
+    remember(memory, "Mine.")
+    memory.indexer.follow(None)
+    memory.indexer.stop()
+    catalog = memory.indexer.catalog
+    seen = {catalog.state(["user/bob"])}
+    statements = [
+        ROWS[table].format("uri, space"),
+        f"DELETE FROM {table} WHERE uri = ? AND space = ?",
+    ]
+    if table == "documents":
+        statements.insert(1, "UPDATE documents SET active = 0 WHERE uri = ? AND space = ?")
+    if table == "passages":
+        statements.insert(1, "UPDATE passages SET document_id = 8 WHERE uri = ? AND space = ?")
+    for number, statement in enumerate(statements, 2):
+        for space in ("user/default", "user/bob"):
+            with catalog.writing() as connection:
+                connection.execute(statement, (f"viking://{space}/x.md", space))
+            if space == "user/default":
+                assert catalog.state(["user/bob"]) in seen
+        seen.add(catalog.state(["user/bob"]))
+        assert len(seen) == number
+    with catalog.writing() as connection:
+        catalog.clear(connection)
+    assert catalog.state(["user/bob"]) not in seen
