@@ -150,17 +150,17 @@ def _is_empty(value: Any) -> bool:
 
 def _without_filling(node: Any) -> Any:
     """A value without members and items that say nothing; what was empty itself stays, as it may be meant."""
+    if not isinstance(node, list | dict) or not node:
+        return node
     if isinstance(node, list):
         return [filled for item in node if not _is_empty(filled := _without_filling(item))]
-    if not isinstance(node, dict):
-        return node
     found = {
         name: filled
         for name, value in node.items()
         if not _is_empty(filled := _without_filling(value))
         or (value == "" and name in _MEANT_EMPTY)
         or (value is None and name in ("eq", "ne"))
-        or value in ([], {})
+        or (isinstance(value, list | dict) and not value)
     }
     return {} if found and all(value == "" for value in found.values()) else found
 
