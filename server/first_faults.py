@@ -6,7 +6,7 @@ pydantic keeps each fault with what was given, and describes all of them before 
 from __future__ import annotations
 
 import types
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Union, cast, get_args, get_origin
 
@@ -43,6 +43,5 @@ def stopping(kind: Any) -> Any:
 
 def with_few_unknown(given: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
     """The members that are known, and so many of the others as show that there are others."""
-    unknown: Iterator[str] = (name for name in given if name not in known)
-    kept = set(islice(unknown, _UNKNOWN_KEPT))
+    kept = set(islice((name for name in given if name not in known), _UNKNOWN_KEPT))
     return {name: value for name, value in given.items() if name in known or name in kept}

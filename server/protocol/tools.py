@@ -68,10 +68,10 @@ class StrictTool(Tool):
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         """Validate, then run; a wrong argument becomes an error result that names it."""
         try:
-            arguments = with_few_unknown(arguments, self.parameters["properties"])
             arguments = given_arguments(self.fn_metadata.pre_parse_json(arguments), self.parameters)
         except InvalidInput as error:
             return rendering.failure(str(error))
+        arguments = with_few_unknown(arguments, self.parameters["properties"])
         for name in self.parameters.get("required", ()):
             if name in arguments and (_is_empty(arguments[name]) or not str(arguments[name]).strip()):
                 about = self.parameters["properties"][name].get("description", name)

@@ -508,6 +508,8 @@ def test_of_many_unknown_arguments_some_are_named(server: Caller) -> None:
     answer = server.text("find", query="x", **{f"m{number}": 1 for number in range(100)})
     assert "'m0': is not an argument of this tool." in answer
     assert "m50" not in answer
+    after_empty = server.text("find", query="x", **{f"m{number}": None for number in range(100)}, limitt=3)
+    assert "'limitt': is not an argument of this tool." in after_empty
 
 
 def test_json_in_an_argument_may_not_hold_very_many_values(server: Caller) -> None:
