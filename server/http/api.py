@@ -46,7 +46,7 @@ from memory_core.runebook import Runebook
 from memory_core.version import program_version
 from server.http import api_answers
 from server.http.authentication import identity, with_headers
-from server.http.connections import peeked
+from server.http.connections import checked
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -316,11 +316,9 @@ class ApiDoor:
         if refusal is not None:
             await refusal(scope, receive, sent)
             return
-        body, receive = await peeked(receive, self._body_bytes)
-        if body is None:
-            limit = f"{self._body_bytes:,} bytes"
-            too_large = answer(413, f"the body has more than {limit}.", "Send it in several smaller requests.")
-            await too_large(scope, receive, sent)
+        too_large, receive = await checked(receive, self._body_bytes)
+        if too_large is not None:
+            await answer(413, too_large, "Send it in several smaller requests.")(scope, receive, sent)
             return
         if scope["method"] == "HEAD":
             # Without Accept: no stream is opened whose body nobody gets.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from server.foreign_json import MOST_VALUES, holds_many
 from server.http.local_peer import Address, is_own
 
 if TYPE_CHECKING:
@@ -237,3 +238,11 @@ async def peeked(receive: Receive, limit: int) -> tuple[bytes | None, Receive]:
         return held.pop(0) if held else await receive()
 
     return body, again
+
+
+async def checked(receive: Receive, limit: int) -> tuple[str | None, Receive]:
+    """What is wrong with the size of a body of JSON, None if nothing, and what gives all of it once more."""
+    body, again = await peeked(receive, limit)
+    if body is None:
+        return f"the body has more than {limit:,} bytes.", again
+    return f"the body has more than {MOST_VALUES:,} values." if holds_many(body) else None, again

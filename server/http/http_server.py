@@ -41,7 +41,7 @@ from memory_core.core.config import HttpConfig, is_loopback
 from memory_core.core.errors import ConfigInvalid, StoreBusy
 from memory_core.core.store.issued_tokens import IssuedTokens
 from server.http.authentication import LOOPBACK, OriginCheck, TokenCheck, respond, transport_security
-from server.http.connections import Connections, TimedConnection, peeked
+from server.http.connections import Connections, TimedConnection, checked, peeked
 from server.http.fair_share import FairShare
 from server.http.health import LIVE, READY, Health
 from server.http.identity_provider import IssuerUnreachable
@@ -150,6 +150,7 @@ def build_app(
     transports = Router([*streamable.routes, *sse.routes], lifespan=lifespan)  # a Starlette would answer what it raises
     share = max(1, settings.max_sessions // _SHARES)
     in_session = _without_large_messages(_without_last_event_id(transports))
+    in_session = _with_checked_bodies(in_session, settings.max_body_bytes)
     first_bytes = min(_KEPT_BYTES, settings.max_body_bytes)
     sessions = _with_session_share(in_session, server.session_manager, share, first_bytes)
     behind = sessions if store is None else _with_api(sessions, store, settings, owner)
@@ -223,6 +224,22 @@ def _with_session_share(app: ASGIApp, sessions: StreamableHTTPSessionManager, li
                 await app(scope, again, send)
 
     return admit
+
+
+def _with_checked_bodies(app: ASGIApp, limit: int) -> ASGIApp:
+    """``app``, which reads no body of more than ``limit`` bytes, or of very many values."""
+
+    async def pass_on(scope: Scope, receive: Receive, send: Send) -> None:
+        too_large = None
+        if scope["method"] == "POST":
+            too_large, receive = await checked(receive, limit)
+        if too_large is None:
+            await app(scope, receive, send)
+        else:
+            sentence = f"{too_large[0].upper()}{too_large[1:]} Send it in several smaller requests."
+            await respond(send, 413, sentence)
+
+    return pass_on
 
 
 def _without_large_messages(app: ASGIApp) -> ASGIApp:

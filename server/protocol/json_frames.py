@@ -36,6 +36,7 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
+from server.foreign_json import MOST_VALUES, holds_many
 from server.protocol.stdio_pipes import EXCERPT_BYTES, LINE_LIMIT_BYTES, Line, Oversized
 
 _logger = logging.getLogger(__name__)
@@ -90,6 +91,9 @@ def parse_frame(line: Line) -> JSONRPCMessage | Refusal | None:
     text = line.strip().removeprefix(codecs.BOM_UTF8).strip()
     if not text:
         return None
+    if holds_many(text):
+        problem = f"The line holds more than {MOST_VALUES:,} values. Split the content over several requests."
+        return _refuse_unread(text[:EXCERPT_BYTES], text[-EXCERPT_BYTES:], problem)
     try:
         message = jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValidationError:

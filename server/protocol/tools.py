@@ -33,6 +33,8 @@ from memory_core.core.memory.requests import (
 )
 from memory_core.core.text.word_table import word_table
 from server import rendering
+from server.first_faults import stopping, with_few_unknown
+from server.foreign_json import MOST_VALUES, holds_many
 from server.protocol.call_progress import told_of, wants_progress
 from server.protocol.session import MemorySession
 from server.protocol.tool_schemas import tool_schema
@@ -65,7 +67,11 @@ class StrictTool(Tool):
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         """Validate, then run; a wrong argument becomes an error result that names it."""
-        arguments = given_arguments(self.fn_metadata.pre_parse_json(arguments), self.parameters)
+        try:
+            arguments = given_arguments(self.fn_metadata.pre_parse_json(arguments), self.parameters)
+        except InvalidInput as error:
+            return rendering.failure(str(error))
+        arguments = with_few_unknown(arguments, self.parameters["properties"])
         for name in self.parameters.get("required", ()):
             if name in arguments and (_is_empty(arguments[name]) or not str(arguments[name]).strip()):
                 about = self.parameters["properties"][name].get("description", name)
@@ -85,12 +91,21 @@ class _Arguments(FuncMetadata):
     """Arguments of a tool; some hosts send objects as JSON text."""
 
     def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Read JSON text, but not where text is meant: a memory may itself be JSON, or the word ``null``."""
+        """Read JSON text, but not where text is meant: a memory may itself be JSON, or the word ``null``.
+
+        Raises:
+            InvalidInput: If such a text holds very many values.
+        """
         texts = {
             name
             for name, info in self.arg_model.model_fields.items()
             if info.annotation is str or str in get_args(info.annotation)
         }
+        for name, value in data.items():
+            if name not in texts and isinstance(value, str) and holds_many(value.encode("utf-8", "replace")):
+                raise InvalidInput(
+                    f"'{name}' holds more than {MOST_VALUES:,} values.", hint="Send it in several calls."
+                )
         parsed = super().pre_parse_json({name: value for name, value in data.items() if name not in texts})
         return {name: parsed.get(name, value) for name, value in data.items()}
 
@@ -135,17 +150,17 @@ def _is_empty(value: Any) -> bool:
 
 def _without_filling(node: Any) -> Any:
     """A value without members and items that say nothing; what was empty itself stays, as it may be meant."""
+    if not isinstance(node, list | dict) or not node:
+        return node
     if isinstance(node, list):
         return [filled for item in node if not _is_empty(filled := _without_filling(item))]
-    if not isinstance(node, dict):
-        return node
     found = {
         name: filled
         for name, value in node.items()
         if not _is_empty(filled := _without_filling(value))
         or (value == "" and name in _MEANT_EMPTY)
         or (value is None and name in ("eq", "ne"))
-        or value in ([], {})
+        or (isinstance(value, list | dict) and not value)
     }
     return {} if found and all(value == "" for value in found.values()) else found
 
@@ -273,6 +288,7 @@ def _parameter(argument: Argument) -> inspect.Parameter:
     if arg.choices:
         one: Any = Literal.__getitem__(arg.choices)
         kind = one | None if type(None) in get_args(kind) else one
+    kind = stopping(kind)
     info = Field(description=arg.help or None, ge=arg.least, le=arg.most)
     default = inspect.Parameter.empty if argument.required else argument.default
     return inspect.Parameter(

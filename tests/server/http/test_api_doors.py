@@ -14,6 +14,7 @@ from memory_core.core.feature import Features
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.features import doctor
+from server.foreign_json import MOST_VALUES
 from tests.server.http.conftest import OWNER_KEY, Page, desk_at
 
 if TYPE_CHECKING:
@@ -257,6 +258,19 @@ def test_broken_body_is_refused_in_words(desk: Desk, body: bytes) -> None:
 def test_body_beyond_the_limit_is_refused(desk: Desk) -> None:
     answer = desk.owner.ask("POST", "/preview", {"markdown": "x" * 5_000_000})
     assert answer.status_code == 413
+
+
+def test_body_of_very_many_values_is_refused_and_many_signs_in_a_text_are_not(desk: Desk) -> None:
+    refused = desk.owner.ask("POST", "/search", {"query": "tea", "filter": {"or": [1] * MOST_VALUES}})
+    assert refused.status_code == 413
+    assert refused.json()["error"] == f"the body has more than {MOST_VALUES:,} values."
+    assert desk.owner.ask("POST", "/preview", {"markdown": "a, b; " * (MOST_VALUES - 10_000)}).status_code == 200
+
+
+def test_of_many_unknown_members_the_first_are_named(desk: Desk) -> None:
+    refused = desk.owner.ask("POST", "/search", {"query": "tea", **{f"m{number}": 1 for number in range(1_000)}})
+    assert refused.status_code == 422
+    assert refused.json()["error"].startswith("m0: Extra inputs are not permitted; m1: ")
 
 
 PATHS = [

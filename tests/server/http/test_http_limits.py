@@ -26,6 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memory_core.core.errors import StoreBusy
+from server.foreign_json import MOST_VALUES
 from server.http import http_server as http
 from server.http.connections import TimedConnection
 from server.http.rate_limits import OpenRequests, RequestRates
@@ -133,6 +134,17 @@ def test_body_over_the_setting_is_refused(start_http: StartHttp) -> None:
         chunk = b"1000\r\n" + b" " * 4_096 + b"\r\n"
         assert raw(server, chunked, chunk, chunk, shut=False).startswith(b"HTTP/1.1 413 ")
     assert send(server, "POST", "/mcp", OPENING).status == 200
+
+
+def test_message_of_very_many_values_is_refused(start_http: StartHttp) -> None:
+    server = start_http()
+    session = send(server, "POST", "/mcp", OPENING).headers["mcp-session-id"]
+    call = {"name": "retrieve", "arguments": {"query": "tea", "tool": [1] * MOST_VALUES}}
+    message = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}).encode()
+    for path in ("/mcp", f"/messages/?session_id={'0' * 32}"):
+        refused = send(server, "POST", path, message, mcp_session_id=session)
+        assert (refused.status, f"more than {MOST_VALUES:,} values" in refused.body.decode()) == (413, True)
+    assert send(server, "POST", "/mcp", ASK, mcp_session_id=session).status == 200
 
 
 def test_sessions_over_the_setting_are_refused_and_room_comes_back(start_http: StartHttp) -> None:

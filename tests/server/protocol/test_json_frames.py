@@ -18,6 +18,7 @@ from mcp.types import (
     RequestId,
 )
 
+from server.foreign_json import MOST_VALUES
 from server.protocol.json_frames import Refusal, encode_frame, parse_frame, scrub
 from server.protocol.stdio_pipes import LINE_LIMIT_BYTES, Oversized
 
@@ -54,6 +55,13 @@ def test_what_is_valid_passes_unchanged(line: bytes, form: bytes) -> None:
 @pytest.mark.parametrize("line", [b"", b"  \t\r", b"\xef\xbb\xbf"])
 def test_blank_line_is_nothing(line: bytes) -> None:
     assert parse_frame(line) is None
+
+
+def test_line_of_very_many_values_is_refused_by_its_id() -> None:
+    found = refusal(request('{"a":[' + "1," * MOST_VALUES + "1]}", "12"))
+    assert found.request_id == 12
+    assert "Split the content over several requests." in found.message
+    assert isinstance(parse_frame(request('{"a":"' + "1," * MOST_VALUES + '"}')), JSONRPCRequest)
 
 
 @pytest.mark.parametrize("params", ["[1]", '{"reason":"\\ud800"}'])

@@ -15,6 +15,7 @@ from mcp.types import INVALID_PARAMS, CallToolResult, TextContent
 
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 from memory_core.runebook import open_memory
+from server.foreign_json import MOST_VALUES
 from tests.server.conftest import text_of
 from tests.stores import files_below, words_only
 from tests.waiting import PATIENCE_SECONDS, soon
@@ -501,6 +502,22 @@ def test_wrong_argument_is_named_and_so_are_the_right_ones(server: Caller) -> No
     answer = server.text("find", query="x", limitt=3)
     assert "'limitt': is not an argument of this tool." in answer
     assert "target_uri" in answer
+
+
+def test_of_many_unknown_arguments_some_are_named(server: Caller) -> None:
+    answer = server.text("find", query="x", **{f"m{number}": 1 for number in range(100)})
+    assert "'m0': is not an argument of this tool." in answer
+    assert "m50" not in answer
+    after_empty = server.text("find", query="x", **{f"m{number}": None for number in range(100)}, limitt=3)
+    assert "'limitt': is not an argument of this tool." in after_empty
+
+
+def test_json_in_an_argument_may_not_hold_very_many_values(server: Caller) -> None:
+    sent = f"[{'1,' * MOST_VALUES}1]"
+    answer = server.text("commit_memory", operations=sent)
+    assert answer == f"'operations' holds more than {MOST_VALUES:,} values. Next: Send it in several calls."
+    stored = server.text("commit_memory", memory_content=sent, dry_run=True)
+    assert "values" not in stored
 
 
 @pytest.mark.parametrize("arguments", [{"delete": "viking://user/x.md"}, {}])
