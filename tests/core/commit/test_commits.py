@@ -203,9 +203,7 @@ def test_too_many_operations_are_refused_before_one_is_read(memory: Runebook, mo
     assert memory.store.ledger.newest_seq() == 0
 
 
-def test_malformed_items_are_redacted_while_others_may_write(
-    memory: Runebook, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_malformed_items_are_redacted_while_others_may_write(memory: Runebook, monkeypatch: pytest.MonkeyPatch) -> None:
     under_lock: list[str] = []
     planning = False
     clean, commit = memory.commits.cleaner.result, memory.store.commit

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from memory_core.core.search.passages import best_sentences, excerpt_of, words_sought
+from memory_core.core.search.passages import excerpt_of, words_sought
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,8 @@ def test_of_a_long_text_the_sentences_are_shown_that_bear_on_the_question() -> N
 
 
 def test_of_a_question_of_very_many_words_the_most_telling_are_looked_for() -> None:
-    question = " ".join(["boilermaker", *(f"w{number}x" for number in range(3_000)), "锅炉房"])
+    short = map("".join, itertools.islice(itertools.product("bcdfghjklm", repeat=4), 3_000))
+    question = " ".join([*short, "boilermaker", "锅炉房"])
     sought = words_sought(question)
     assert sought is not None
     assert sought.pattern.count("|") < 64
@@ -46,21 +49,6 @@ def test_of_a_question_of_very_many_words_the_most_telling_are_looked_for() -> N
     few = words_sought(" ".join(f"word{number}" for number in range(64)))
     assert few is not None
     assert few.pattern.count("|") == 63
-
-
-def test_looking_for_many_words_costs_no_more_than_looking_for_64(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_for: list[int] = []
-    scored = passages._scored
-
-    def counted(text: str, sought: re.Pattern[str] | None) -> tuple[list[str], list[float]]:
-        looked_for.append(0 if sought is None else sought.pattern.count("|") + 1)
-        return scored(text, sought)
-
-    monkeypatch.setattr(passages, "_scored", counted)
-    text = ". ".join(f"Line {number} of w{number}x" for number in range(400))
-    for words in (10, 64, 3_000):
-        best_sentences(text, words_sought(" ".join(f"w{number}x" for number in range(words))), 200)
-    assert looked_for == [10, 64, 64]
 
 
 def test_a_long_sentence_is_cut_between_its_words_and_one_without_blanks_anywhere() -> None:
