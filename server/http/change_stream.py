@@ -159,7 +159,7 @@ class StreamPosition:
 
 
 def _facts_since(memory: Runebook, since: str | None) -> dict[str, Any]:
-    newest = past_of(memory).commits(limit=_SHOWN_COMMITS + 1, files_most=0)
+    newest = past_of(memory).commits(limit=_SHOWN_COMMITS + 1, files_most=0, origins=False)
     shown = newest[:_SHOWN_COMMITS]
     known = next((at for at, commit in enumerate(newest) if commit.commit_id == since), None)
     return {

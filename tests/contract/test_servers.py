@@ -197,6 +197,22 @@ def test_what_one_server_commits_another_tells_of_at_its_next_look(place: Place)
     assert position.news() is None
 
 
+def test_what_was_committed_is_told_without_a_receipt(place: Place) -> None:
+    from server.http.change_stream import StreamPosition
+
+    memory = place.open()
+    receipt = memory.commit(CommitRequest("He likes oolong.", memory_type="notes", fields={"title": "Tea"}))
+    memory.commit(CommitRequest(alone={"undo": receipt.commit_id}))
+    with memory.store.ledger._database.writing() as connection:
+        connection.execute("UPDATE commits SET receipt = ?, kind = ?", ("none", "import"))
+    told = StreamPosition(memory, receipt.commit_id).news()
+    assert told is not None
+    assert [len(commit["uris"]) for commit in told["commits"]] == [1]
+    assert {"history", "metrics"} <= {entry.name for entry in memory.ls(ListRequest("viking://")).entries}
+    assert len(memory.store.ledger.history()) == 2
+    assert len(memory.store.ledger.past.undone_by(receipt.commit_id)) == 1
+
+
 def test_a_token_that_the_database_is_asked_about_keeps_nobody_else_waiting(database: str, tmp_path: Path) -> None:
     import psycopg
 

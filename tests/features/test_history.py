@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
+from collections.abc import Callable
+
 import pytest
 
 from memory_core.core.caller import authored
@@ -10,6 +14,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ListReq
 from memory_core.core.memory.results import Action, ChangeSet, FileChange
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.history import DIFF, CommitDiff, DiffRequest, FileDiff, History, history_of
+from memory_core.features.imports.import_plan import EarlierImports
 from memory_core.runebook import Runebook
 from tests.stores import note, replaced
 
@@ -59,6 +64,30 @@ def test_a_list_of_large_commits_counts_all_files_and_reads_the_texts_of_the_fir
     assert [step.withheld is None for step in listed.files] == [False] * 50 + [True] * 10
     assert listed.results == ()
     assert history_of(memory).commits(files_most=0)[0].line == whole.line
+
+
+@pytest.mark.parametrize("kind", ["commit", "import"])
+def test_long_receipts_are_read_one_after_the_other(memory: Runebook, kind: str) -> None:
+    for number in range(8):
+        note(memory, "猫", f"猫喜欢鱼{number}。")
+    refusals = [{"op": "write", "uri": "", "action": "rejected", "reason": f"reason {n}"} for n in range(5_000)]
+    long = json.dumps({"results": refusals})
+    with memory.store.ledger._database.writing() as connection:
+        connection.execute("UPDATE commits SET receipt = ?, kind = ?", (long, kind))
+    history_of(memory).commits(files_most=0)  # imports modules
+
+    def peak(call: Callable[[], object]) -> int:
+        tracemalloc.start()
+        try:
+            call()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    one = peak(lambda: json.loads(long))
+    assert peak(lambda: history_of(memory).commits()) < 3 * one
+    earlier = EarlierImports(memory, ())
+    assert peak(lambda: earlier.files) < 3 * one
 
 
 def test_what_is_private_is_withheld_however_its_writer_spelt_it(memory: Runebook) -> None:

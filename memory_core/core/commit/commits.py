@@ -69,6 +69,8 @@ DEFAULT_TYPE = "notes"
 #: The setting ``review`` under which what a model proposes waits for the owner.
 _REVIEWED = "automatic"
 _CATEGORY_LIMIT_CHARS = 200
+#: Operations of one commit, sound or not; and how many malformed ones, and unknown keys, its receipt names.
+OPERATIONS_MOST, _NAMED = 10_000, 50
 #: A commit that brings so much may take long to plan.
 LARGE_CHARS = 32_768
 #: Files that must still be as they were; each is read while other writers wait.
@@ -77,39 +79,54 @@ _EXPECTED_MOST = 2_000
 _GIVEN = frozenset(field.name for field in METADATA if "commit" in field.given_by)
 
 
-def parse_operations(raw: Mapping[str, Any] | MemoryOperations) -> tuple[MemoryOperations, list[str]]:
+def parse_operations(raw: Mapping[str, Any] | MemoryOperations) -> tuple[MemoryOperations, list[OperationResult]]:
     """Read operations item by item, so that one malformed item never spoils the others.
 
     Returns:
-        The sound operations, and a line for each item that was left out.
+        The sound operations; and a result for each item that was left out, of very many for the first ones, and one
+        for all others.
 
     Raises:
         InvalidInput: If ``raw`` is not an object.
+        TooLarge: If it holds more than ``OPERATIONS_MOST`` items. None was read.
     """
     if isinstance(raw, MemoryOperations):
         return raw, []
     if not isinstance(raw, Mapping):
         raise InvalidInput("operations must be an object.", hint="Send {write_operations: [...], …}.")
-    sound: dict[str, Any] = {}
-    dropped: list[str] = []
-    for name, value in raw.items():
-        if not name.endswith("_operations"):
-            sound[name] = value
-            continue
-        items = _items(value)
+    groups = {name: _items(value) for name, value in raw.items() if name.endswith("_operations")}
+    if (count := sum(map(len, groups.values()))) > OPERATIONS_MOST:
+        raise TooLarge(
+            f"operations holds {count:,} items; the limit is {OPERATIONS_MOST:,}.",
+            hint="Send them in several commits.",
+        )
+    sound: dict[str, Any] = {name: value for name, value in raw.items() if name not in groups}
+    named: list[str] = []
+    more = 0
+    for name, items in groups.items():
         kept = sound.setdefault(name, [])
         for index, item in enumerate(items):
             try:
                 MemoryOperations.model_validate({name: [item]})
             except ValidationError as error:
+                if len(named) == _NAMED:
+                    more += 1
+                    continue
                 where, wrong = _first_fault(error, 2)
-                dropped.append(escaped(f"{name}[{index}].{where}: {wrong}".replace("].:", "]:")))
+                named.append(escaped(f"{name}[{index}].{where}: {wrong}".replace("].:", "]:")))
             else:
                 kept.append(item)
+    dropped = [_malformed(line, "Correct that item and send it again.") for line in named]
+    if more:
+        dropped.append(_malformed(f"and {more:,} more malformed items.", "Correct those as well and send them again."))
     try:
         return MemoryOperations.model_validate(sound), dropped
     except ValidationError as error:
         raise InvalidInput(f"operations.{': '.join(_first_fault(error))}.", hint="Correct that member.") from None
+
+
+def _malformed(line: str, hint: str) -> OperationResult:
+    return OperationResult("operations", "", Action.REJECTED, line, hint)
 
 
 def _first_fault(error: ValidationError, depth: int = 0) -> tuple[str, str]:
@@ -173,7 +190,7 @@ class Commits:
         self,
         operations: Mapping[str, Any] | MemoryOperations,
         *,
-        dropped: Sequence[str] = (),
+        dropped: Sequence[OperationResult] = (),
         source_kind: str = "auto_reflection",
         session_id: str | None = None,
         request_id: str | None = None,
@@ -194,7 +211,7 @@ class Commits:
 
         Args:
             operations: MemoryOperations, parsed or as JSON.
-            dropped: Of parsed ones, a line for each malformed item that was left out.
+            dropped: Of parsed ones, the results of malformed items that were left out.
             source_kind: ``user_explicit`` or ``auto_reflection``; written into new memories.
             session_id: Session the knowledge comes from.
             request_id: Makes a retry return the first receipt.
@@ -213,10 +230,11 @@ class Commits:
             watch: Told what is planned, before it is done or, with ``dry_run``, instead.
 
         Raises:
-            InvalidInput: If there is nothing to do, or the whole is too large, or ``only_if`` names too many files.
+            InvalidInput: If there is nothing to do.
+            TooLarge: If the whole is too large, or ``only_if`` names too many files.
         """
-        parsed, malformed_items = parse_operations(operations)
-        dropped = [*dropped, *malformed_items]
+        parsed, malformed = parse_operations(operations)
+        dropped = [*dropped, *malformed]
         if not len(parsed) and not dropped and span is None and settlement is None:
             raise InvalidInput(
                 "operations holds no operation.",
@@ -245,15 +263,11 @@ class Commits:
             write_mode=write_mode,
             quotes=True,
         )
-        malformed = (
-            tuple(
-                OperationResult("operations", "", Action.REJECTED, line, "Correct that item and send it again.")
-                for line in dropped
-            )
-            + cleared.refused
-        )
+        refused_before = tuple(map(self.cleaner.result, (*dropped, *cleared.refused)))
         ignored = flatten_extras(parsed)
-        notes = ((escaped(f"ignored unknown keys: {', '.join(ignored)}"),) if ignored else ()) + cleared.notes
+        others = f" and {len(ignored) - _NAMED:,} more" if len(ignored) > _NAMED else ""
+        keys = escaped(f"ignored unknown keys: {', '.join(ignored[:_NAMED])}{others}")
+        notes = ((keys,) if ignored else ()) + cleared.notes
 
         def planned(snapshot: Snapshot) -> ChangeSet:
             if only_if is not None and (refused := changed_since(snapshot, only_if)) is not None:
@@ -263,7 +277,7 @@ class Commits:
             if settlement is not None and not settlement.awaits(snapshot):
                 return _done_meanwhile(None)
             decided = settle(parsed, snapshot, context, moment, self.features)
-            results = tuple(self.cleaner.result(result) for result in decided.results + malformed)
+            results = (*map(self.cleaner.result, decided.results), *refused_before)
             decided = replace(decided, results=results, notes=(*decided.notes, *notes))
             watch(decided)
             if settlement is not None and not _spoilt(decided):
@@ -276,7 +290,7 @@ class Commits:
             request_id=request_id,
             now=moment,
             dry_run=dry_run,
-            is_large=len(sent) >= LARGE_CHARS,
+            is_large=len(sent) >= LARGE_CHARS or len(dropped) > _NAMED,
         )
 
     def remember(self, request: CommitRequest, request_id: str | None, assignment: ProjectAssignment) -> CommitReceipt:

@@ -13,11 +13,14 @@ from functools import lru_cache
 from textwrap import TextWrapper
 
 from memory_core.core.frozen import frozen
+from memory_core.core.index.tokenizer import query_terms
 from memory_core.core.text.analysis import CHINESE_FUNCTION_CHARS, CJK, distinct_words, fold
 from memory_core.core.text.plain_text import plain_text
 
 #: Of a longer text the beginning is looked at.
 READ_CHARS = 20_000
+#: Of a question with more words the most telling are looked for.
+_WORDS_MOST = 64
 #: A longer sentence is taken in pieces.
 _PIECE_CHARS = 280
 _PIECES = TextWrapper(_PIECE_CHARS, expand_tabs=False, replace_whitespace=False, break_on_hyphens=False)
@@ -89,12 +92,23 @@ def _with_places(text: str) -> tuple[str, list[int]]:
 
 
 def words_sought(question: str) -> re.Pattern[str] | None:
-    """What finds the words of a question in a folded text, in other forms of them too; None where it has none."""
-    stems = {_ENDING.sub("", word) if word.isascii() else _content(word) for word in distinct_words(question)}
-    known = sorted((stem for stem in stems if stem), key=len, reverse=True)
+    """What finds the words of a question in a folded text, in other forms of them too; None where it has none.
+
+    Of very many words those are looked for that a search asks for, see ``tokenizer.query_terms``.
+    """
+    stems = _stems(question)
+    if len(stems) > _WORDS_MOST:
+        stems = _stems(" ".join(query_terms(question, _WORDS_MOST)))
+    known = sorted(stems, key=lambda stem: (-len(stem), stem))[:_WORDS_MOST]
     if not known:
         return None
     return re.compile("|".join(rf"\b{re.escape(stem)}" if stem.isascii() else re.escape(stem) for stem in known))
+
+
+def _stems(question: str) -> set[str]:
+    """What its words begin with, whatever their form; without those that say little."""
+    stems = (_ENDING.sub("", word) if word.isascii() else _content(word) for word in distinct_words(question))
+    return {stem for stem in stems if stem}
 
 
 def _content(word: str) -> str:

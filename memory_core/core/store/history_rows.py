@@ -17,7 +17,7 @@ from memory_core.core.memory.results import SessionProgress
 from memory_core.core.memory.uri import MemoryUri, Scope, range_below
 from memory_core.core.store.sqlite import Table
 
-_COMMITS = "seq, commit_id, at, kind, receipt, author, undoes"
+_COMMITS = "seq, commit_id, at, kind, author, undoes"
 #: Of commits whose id begins alike.
 _NAMED = 5
 
@@ -30,7 +30,6 @@ class PastCommit:
     commit_id: str
     at: str
     kind: str
-    receipt: Mapping[str, Any]
     author: str
     undoes: str | None
 
@@ -95,11 +94,11 @@ class PastTable(Table):
 
     def where(self, condition: str, *values: Any) -> list[PastCommit]:
         """The commits for which an SQL condition holds, which may say their order and number."""
-        rows = self._rows(f"SELECT {_COMMITS} FROM commits WHERE {condition}", *values)
-        return [
-            PastCommit(seq, commit_id, at, kind, json.loads(receipt), author, undoes)
-            for seq, commit_id, at, kind, receipt, author, undoes in rows
-        ]
+        return [PastCommit(*row) for row in self._rows(f"SELECT {_COMMITS} FROM commits WHERE {condition}", *values)]
+
+    def receipt(self, seq: int) -> Mapping[str, Any]:
+        """The receipt of a commit, which can be long: lists read one at a time, and only where they show it."""
+        return dict(json.loads(self._value("SELECT receipt FROM commits WHERE seq = ?", seq)))
 
     def files_saying(self, below: str, said: str, limit: int) -> list[str]:
         """Files below a URI of which some version holds these words, newest first; it reads all texts."""

@@ -46,7 +46,6 @@ from memory_core.features.rolling_summary import (
 )
 
 if TYPE_CHECKING:
-    from memory_core.core.store.history_rows import PastCommit
     from memory_core.runebook import Runebook
 
 KIND = "import"
@@ -80,23 +79,27 @@ class EarlierImports:
         self._scope = scope
 
     @functools.cached_property
-    def _commits(self) -> Sequence[PastCommit]:
-        return self._ledger.past.of_kind(KIND)
+    def _told(self) -> tuple[Mapping[str, Mark], Mapping[str, KnownFile]]:
+        """Marks by identity, and files by id, as the newest commit says; receipts are read one after the other."""
+        marks: dict[str, Mark] = {}
+        files: dict[str, KnownFile] = {}
+        for commit in self._ledger.past.of_kind(KIND):
+            receipt = self._ledger.past.receipt(commit.seq)
+            for result in receipt["results"]:
+                if found := MARK.search(result.get("note") or ""):
+                    marks[found[1]] = Mark(found[2], result["uri"], commit.seq, found[3] or "")
+            noted = map(noted_file, receipt.get("notes", ()))
+            files |= {each.file_id: each for each in noted if each is not None}
+        return marks, files
 
-    @functools.cached_property
+    @property
     def _marks(self) -> Mapping[str, Mark]:
-        return {
-            found[1]: Mark(found[2], result["uri"], commit.seq, found[3] or "")
-            for commit in self._commits
-            for result in commit.receipt["results"]
-            if (found := MARK.search(result.get("note") or ""))
-        }
+        return self._told[0]
 
-    @functools.cached_property
+    @property
     def files(self) -> Mapping[str, KnownFile]:
         """The files that items came from, by id, where they were last; those of other formats and spaces as well."""
-        noted = (noted_file(note) for commit in self._commits for note in commit.receipt.get("notes", ()))
-        return {each.file_id: each for each in noted if each is not None}
+        return self._told[1]
 
     @functools.cached_property
     def _by_file(self) -> Mapping[str, Mapping[str, Mark]]:

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from memory_core.core.commit import commits
 from memory_core.core.commit.conflicts import ABSENT
 from memory_core.core.config import LimitsConfig
 from memory_core.core.errors import InvalidInput, TooLarge
+from memory_core.core.memory.operations import MemoryOperations
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
-from memory_core.core.memory.results import Action, Status, as_json
+from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, as_json
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.kept import kept_files
@@ -174,6 +176,62 @@ def test_a_malformed_item_with_a_broken_key_is_reported_and_the_rest_is_stored(m
     receipt = handed_in(memory, write=[bad, good])
     assert receipt.status is Status.PARTIAL
     json.dumps(as_json(receipt), ensure_ascii=False).encode("utf-8")
+
+
+def test_of_very_many_malformed_items_the_first_are_named_and_the_rest_counted(memory: Runebook) -> None:
+    good = write("notes", content="Kept beside very many broken ones.")
+    many = commits.OPERATIONS_MOST // 4
+    receipt = handed_in(memory, write=[*[1] * many, good], edit=json.dumps([{}] * many))
+    assert receipt.status is Status.PARTIAL
+    created, *named, rest = receipt.results
+    assert created.action is Action.CREATED
+    assert [(result.reason or "").split(":")[0] for result in named] == [f"write_operations[{n}]" for n in range(50)]
+    assert rest.reason == f"and {2 * many - 50:,} more malformed items."
+    assert all(result.action is Action.REJECTED and result.hint for result in (*named, rest))
+    few = handed_in(memory, write=[*[1] * 50, good])
+    assert len(few.results) == 51
+    assert few.results[-1].reason != "and 0 more malformed items."
+
+
+def test_too_many_operations_are_refused_before_one_is_read(memory: Runebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    half = commits.OPERATIONS_MOST // 2
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryOperations, "model_validate", lambda *_: pytest.fail("an item was read"))
+        with pytest.raises(TooLarge, match=r"operations holds 10,001 items; the limit is 10,000\.") as found:
+            handed_in(memory, write=[1] * half, delete=json.dumps([1] * (half + 1)))
+    assert "several commits" in found.value.hint
+    assert memory.store.ledger.newest_seq() == 0
+
+
+def test_malformed_items_are_redacted_while_others_may_write(memory: Runebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    under_lock: list[str] = []
+    planning = False
+    clean, commit = memory.commits.cleaner.result, memory.store.commit
+
+    def result(each: OperationResult) -> OperationResult:
+        if planning:
+            under_lock.append(each.reason or "")
+        return clean(each)
+
+    def committed(*arguments: Any, **named: Any) -> CommitReceipt:
+        nonlocal planning
+        planning = True
+        return commit(*arguments, **named)
+
+    monkeypatch.setattr(memory.commits.cleaner, "result", result)
+    monkeypatch.setattr(memory.store, "commit", committed)
+    key = "AKIA" + "Q7WERTYUIOPASDFG"
+    receipt = handed_in(memory, write=[{"memory_data": {"memory_type": "notes", "fields": {key: ["x"]}}}, *[1] * 60])
+    assert under_lock == []
+    assert key not in json.dumps(as_json(receipt))
+
+
+def test_unknown_keys_of_a_commit_are_named_up_to_a_bound(memory: Runebook) -> None:
+    extra = {f"unknown{number}": 1 for number in range(5_000)}
+    receipt = handed_in(memory, write=[write("notes", content="Green tea.") | extra])
+    (note,) = receipt.notes
+    assert note.count("write_operations[0].unknown") == 50
+    assert note.endswith(" and 4,950 more")
 
 
 def test_two_different_texts_for_one_memory_are_refused_and_neither_is_lost_silently(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from memory_core.core.search.passages import excerpt_of, words_sought
@@ -34,6 +36,19 @@ def test_of_a_long_text_the_sentences_are_shown_that_bear_on_the_question() -> N
     assert "…" in found.text
     assert [found.text[start:end] for start, end in found.marks] == ["boiler", "serviced"]
     assert "\n" not in found.text
+
+
+def test_of_a_question_of_very_many_words_the_most_telling_are_looked_for() -> None:
+    short = map("".join, itertools.islice(itertools.product("bcdfghjklm", repeat=4), 3_000))
+    question = " ".join([*short, "boilermaker", "锅炉房"])
+    sought = words_sought(question)
+    assert sought is not None
+    assert sought.pattern.count("|") < 64
+    found = excerpt_of("The boilermaker sees to the 鍋爐 in May.", sought, 200)
+    assert [found.text[start:end] for start, end in found.marks] == ["boilermaker", "鍋爐"]
+    few = words_sought(" ".join(f"word{number}" for number in range(64)))
+    assert few is not None
+    assert few.pattern.count("|") == 63
 
 
 def test_a_long_sentence_is_cut_between_its_words_and_one_without_blanks_anywhere() -> None:

@@ -78,6 +78,15 @@ def test_an_answer_names_what_was_committed_since(own_desk: Desk) -> None:
     assert (head.status_code, head.headers["content-type"]) == (200, "application/json")
 
 
+def test_what_is_newest_is_told_without_its_receipt(own_desk: Desk) -> None:
+    own_desk.owner.keep("Green tea.", fields={"title": "Tea"})
+    latest = own_desk.owner.facts("GET", "/changes")["latest"]
+    with own_desk.store.memory().store.ledger._database.writing() as connection:
+        connection.execute("UPDATE commits SET receipt = 'none', kind = 'import'")
+    assert own_desk.owner.facts("GET", "/about")["latest"] == latest
+    assert own_desk.owner.facts("GET", "/changes")["latest"] == latest
+
+
 def test_what_a_busy_store_did_not_tell_the_next_look_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_memory(words_only(tmp_path)) as memory:
         memory.commit(CommitRequest("Green tea.", memory_type="notes", fields={"title": "Tea"}))
