@@ -81,9 +81,8 @@ def test_our_own_commits_are_not_recorded_again(store: Store) -> None:
     (store.files.path_for(NOTES) / "by hand.md").write_text("mine", encoding="utf-8")
     assert soon(lambda: "by hand.md" in known(store))
     external = [commit for commit in store.ledger.history(limit=100) if commit.kind == "external"]
-    assert [result["uri"] for commit in external for result in commit.receipt["results"]] == [
-        str(NOTES.child("by hand.md"))
-    ]
+    results = [result for commit in external for result in store.ledger.past.receipt(commit.seq)["results"]]
+    assert [result["uri"] for result in results] == [str(NOTES.child("by hand.md"))]
 
 
 def test_where_the_system_cannot_watch_a_scan_finds_the_edit_and_says_so_once(
