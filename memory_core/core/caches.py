@@ -124,12 +124,13 @@ class PrefixCache(Generic[W, V]):
         """
         known = self._known
         longest = sorted(known, key=lambda each: -len(each[0]))
-        read, value, _ = next((each for each in longest if _begins(whole, each[0])), (whole[:0], start, 0))
+        read, value = next((each[:2] for each in longest if _begins(whole, each[0])), (whole[:0], start))
         if len(read) < len(whole):
             value = extend(value, whole[len(read) :])
-        size = sys.getsizeof(whole) + self._held(value)
+        size: int = sys.getsizeof(whole) + self._held(value)
         if whole and size <= self._most_bytes:
-            self._known = (*self._beside(size, [each for each in known if each[0] is not read]), (whole, value, size))
+            others: list[tuple[Any, V, int]] = [each for each in known if each[0] is not read]
+            self._known = (*self._beside(size, others), (whole, value, size))
         return value
 
     def _beside(self, size: int, known: list[tuple[Any, V, int]]) -> list[tuple[Any, V, int]]:

@@ -51,7 +51,7 @@ _TOKEN = re.compile(r"\w+")
 _LEAST_CHARS = 3
 _LONGEST_NAME = 4
 #: Sentences and segments are compared again with each exchange that joins.
-_REMEMBERED_TEXTS, _REMEMBERED_BYTES = 4_096, 64 << 20
+_REMEMBERED_TEXTS, _REMEMBERED_BYTES = 4_096, 32 << 20
 #: A word at the beginning of the text says more of what it is about than one that only comes up.
 _REPEATED_SHARE = 0.5
 
