@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
@@ -36,6 +37,24 @@ def held_bytes(*values: object, most: int = sys.maxsize) -> int:
         total += sum(map(sys.getsizeof, level))
         level = [each for each in gc.get_referents(*level) if each is not None and not isinstance(each, type)]
     return total
+
+
+#: ``M_MMAP_THRESHOLD`` of ``mallopt``, and the bytes from which a block is mapped alone.
+_MAP_FROM, _MAPPED_BYTES = -3, 256 << 10
+
+
+def give_back_long_blocks() -> None:
+    """Have the C library return each long block to the system when it is freed; only glibc can.
+
+    Left to itself, glibc raises the bound to the longest block freed so far, and texts of megabytes then leave holes
+    among small blocks that the process keeps.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_MAP_FROM, _MAPPED_BYTES)
 
 
 class RecentCache(Generic[K, V]):
