@@ -1,19 +1,60 @@
 """What is remembered from one request to the next: recent values, values of what grows at its end, and tallies.
 
-All of it is safe to share between threads.
+All of it is safe to share between threads. What may be long is bounded in bytes, not only in number: one character
+beyond the Basic Multilingual Plane makes each character of its text take four.
 """
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, Protocol, Self, TypeVar
+from contextlib import suppress
+from functools import wraps
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 #: A text, or a list.
 W = TypeVar("W", str, list[Any])
+P = ParamSpec("P")
+
+
+def held_bytes(*values: object, most: int = sys.maxsize) -> int:
+    """The memory that plain values (texts, numbers, collections, dataclasses with slots) take with all they hold.
+
+    What is held twice counts twice.
+
+    Args:
+        values: They hold no classes, functions or themselves.
+        most: Beyond it no more is counted.
+    """
+    total = 0
+    level: list[Any] = list(values)
+    while level and total <= most:
+        total += sum(map(sys.getsizeof, level))
+        level = [each for each in gc.get_referents(*level) if each is not None and not isinstance(each, type)]
+    return total
+
+
+#: ``M_MMAP_THRESHOLD`` of ``mallopt``, and the bytes from which a block is mapped alone.
+_MAP_FROM, _MAPPED_BYTES = -3, 256 << 10
+
+
+def give_back_long_blocks() -> None:
+    """Have the C library return each long block to the system when it is freed; only glibc can.
+
+    Left to itself, glibc raises the bound to the longest block freed so far, and texts of megabytes then leave holes
+    among small blocks that the process keeps.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_MAP_FROM, _MAPPED_BYTES)
 
 
 class RecentCache(Generic[K, V]):
@@ -23,41 +64,74 @@ class RecentCache(Generic[K, V]):
 
     Args:
         capacity: Values at most; 0 keeps nothing.
+        most_bytes: Of keys and values together, see ``held_bytes``; None does not measure them.
     """
 
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._values: OrderedDict[K, V] = OrderedDict()
+    def __init__(self, capacity: int, most_bytes: int | None = None) -> None:
+        self._capacity, self._most_bytes = capacity, most_bytes
+        self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._bytes = 0
         self._guard = threading.Lock()
 
     def get(self, key: K) -> V | None:
         """The value, or None."""
         with self._guard:
-            value = self._values.get(key)
-            if value is not None:
-                self._values.move_to_end(key)
-            return value
+            known = self._values.get(key)
+            if known is None:
+                return None
+            self._values.move_to_end(key)
+            return known[0]
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value."""
+        """Keep a value, unless it takes more than there may be in all."""
+        size = 0 if self._most_bytes is None else held_bytes(key, value, most=self._most_bytes)
         with self._guard:
-            self._values[key] = value
-            self._values.move_to_end(key)
-            while len(self._values) > self._capacity:
-                self._values.popitem(last=False)
+            self._bytes += size - self._values.pop(key, (value, 0))[1]
+            self._values[key] = value, size
+            if self._most_bytes is not None and size > self._most_bytes:
+                del self._values[key]
+                self._bytes -= size
+            while len(self._values) > self._capacity or self._bytes > (self._most_bytes or 0):
+                self._bytes -= self._values.popitem(last=False)[1][1]
+
+
+def remembered(capacity: int, most_bytes: int) -> Callable[[Callable[P, V]], Callable[P, V]]:
+    """Decorates a pure function of hashable arguments, given by position; for the bounds see ``RecentCache``.
+
+    None, and what takes more than ``most_bytes`` alone, is made anew each time.
+    """
+
+    def remembering(function: Callable[P, V]) -> Callable[P, V]:
+        known: RecentCache[Any, V] = RecentCache(capacity, most_bytes)
+
+        @wraps(function)
+        def asked(*args: P.args, **kwargs: P.kwargs) -> V:
+            value = known.get(args)
+            if value is None:
+                value = function(*args, **kwargs)
+                known.put(args, value)
+            return value
+
+        return asked
+
+    return remembering
 
 
 class PrefixCache(Generic[W, V]):
     """Values of texts or lists that grow at their end: where the beginning is known, only the rest is read.
 
+    What grew beyond ``most_bytes`` is not kept; its beginning stays.
+
     Args:
         capacity: Values at most, those that were asked for last.
+        most_bytes: Of the texts or lists themselves and the values together.
+        held: The bytes of a value, and of the items of its list.
     """
 
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        #: Replaced as a whole, never changed: many threads may ask.
-        self._known: tuple[tuple[Any, V], ...] = ()
+    def __init__(self, capacity: int, most_bytes: int, held: Callable[[V], int] = sys.getsizeof) -> None:
+        self._capacity, self._most_bytes, self._held = capacity, most_bytes, held
+        #: Each with its bytes. Replaced as a whole, never changed: many threads may ask.
+        self._known: tuple[tuple[Any, V, int], ...] = ()
 
     def value(self, whole: W, start: V, extend: Callable[[V, W], V]) -> V:
         """The value of ``whole``; it is shared, so nobody may change it.
@@ -69,13 +143,22 @@ class PrefixCache(Generic[W, V]):
         """
         known = self._known
         longest = sorted(known, key=lambda each: -len(each[0]))
-        read, value = next((each for each in longest if _begins(whole, each[0])), (whole[:0], start))
+        read, value = next((each[:2] for each in longest if _begins(whole, each[0])), (whole[:0], start))
         if len(read) < len(whole):
             value = extend(value, whole[len(read) :])
-        if whole:
-            others: list[tuple[Any, V]] = [each for each in known if each[0] is not read]
-            self._known = (*others[1 - self._capacity :], (whole, value))
+        size: int = sys.getsizeof(whole) + self._held(value)
+        if whole and size <= self._most_bytes:
+            others: list[tuple[Any, V, int]] = [each for each in known if each[0] is not read]
+            self._known = (*self._beside(size, others), (whole, value, size))
         return value
+
+    def _beside(self, size: int, known: list[tuple[Any, V, int]]) -> list[tuple[Any, V, int]]:
+        """The last of what is known that have room beside one of this size."""
+        first = len(known)
+        while first and len(known) - first < self._capacity - 1 and size + known[first - 1][2] <= self._most_bytes:
+            first -= 1
+            size += known[first][2]
+        return known[first:]
 
 
 def _begins(whole: W, beginning: W) -> bool:
@@ -98,19 +181,40 @@ class Tally(Protocol):
 
 T = TypeVar("T", bound=Tally)
 
-#: Sequences whose tallies are remembered, of each kind.
-_SEQUENCES = 16
+#: Sequences whose tallies are remembered, of each kind; bytes of their items, most of which all kinds share.
+_SEQUENCES, _SEQUENCES_BYTES = 16, 64 << 20
 _tallies: dict[type, PrefixCache[list[Any], Any]] = {}
+
+
+class _Tallied(NamedTuple):
+    """A tally; the bytes of its items, of itself, and how many its items had when it was measured itself."""
+
+    tally: Any
+    items: int = 0
+    own: int = 0
+    measured: int = 0
+
+    def held(self) -> int:
+        return self.items + self.own
+
+    def grown(self, items: int) -> _Tallied:
+        """The same with more items; the tally is measured again whenever they are a quarter more."""
+        items += self.items
+        if items <= self.measured + self.measured // 4:
+            return self._replace(items=items)
+        return _Tallied(self.tally, items, held_bytes(self.tally, most=_SEQUENCES_BYTES), items)
 
 
 def tallied(kind: type[T], items: Sequence[Any]) -> T:
     """The tally of a sequence; of one that grew only what is new is counted. It is shared: nobody may add to it."""
 
-    def extend(tally: T, rest: list[Any]) -> T:
-        tally = tally.copy()
+    def extend(known: _Tallied, rest: list[Any]) -> _Tallied:
+        tally = known.tally.copy()
         for item in rest:
             tally.add(item)
-        return tally
+        return known._replace(tally=tally).grown(held_bytes(*rest, most=_SEQUENCES_BYTES))
 
-    cache: PrefixCache[list[Any], T] = _tallies.setdefault(kind, PrefixCache(_SEQUENCES))
-    return cache.value(list(items), kind(), extend)
+    cache = _tallies.get(kind) or _tallies.setdefault(kind, PrefixCache(_SEQUENCES, _SEQUENCES_BYTES, _Tallied.held))
+    value: _Tallied = cache.value(list(items), _Tallied(kind()), extend)
+    found: T = value.tally
+    return found

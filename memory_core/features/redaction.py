@@ -512,7 +512,8 @@ class Redaction(Cleaner):
         """
         if isinstance(value, str):
             shown = self._marked(value, where, places)
-            kind = _kind_by_member(name) if shown == value and len(value) <= _QUOTED_LIMIT_CHARS else ""
+            may_be_secret = shown == value and len(value) <= _QUOTED_LIMIT_CHARS
+            kind = _kind_by_member(name[-2 * _NAME_LIMIT_CHARS :]) if may_be_secret else ""
             if not kind or not _fits(kind, value, quoted=True) or _digest(value) in self._allowed:
                 return shown
             places.append(Place(kind, where))

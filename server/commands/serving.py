@@ -214,8 +214,10 @@ def _store(
     from server.protocol.session import ServedStore
 
     def opener() -> Runebook:
+        from memory_core.core.caches import give_back_long_blocks
         from memory_core.runebook import open_memory
 
+        give_back_long_blocks()
         return open_memory(config)
 
     return ServedStore(opener, begin_listening, partial(settings_file_of, arguments))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Self
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.caches import tallied
+from memory_core.core.caches import PrefixCache, RecentCache, _tallies, held_bytes, remembered, tallied
 from memory_core.core.memory.exchange import ExchangeStarts, exchange_spans, opener_of, speaker_of, starts_exchange
 from memory_core.core.memory.message import Message
 
@@ -71,3 +74,95 @@ def test_exchanges_start_where_they_are_found_in_the_whole(said: list[tuple[str,
     odd = frozenset(place for place in places if place % 2)
     left = {place for place in places if not place % 2}
     assert starts.count_touched(places, odd) == sum(not left.isdisjoint(range(*span)) for span in spans) or not odd
+
+
+def test_recent_values_are_bounded_in_bytes_and_one_too_large_drives_nobody_out() -> None:
+    cache: RecentCache[str, str] = RecentCache(100, 10_000)
+    for name in "abcde":
+        cache.put(name, name * 3_000)
+    assert [name for name in "abcde" if cache.get(name) is not None] == ["c", "d", "e"]
+    cache.put("f", "\U0001f375" * 3_000)  # four bytes a character
+    assert cache.get("f") is None
+    assert cache.get("e") == "e" * 3_000
+    for _ in range(10):
+        cache.put("e", "e" * 4_000)  # counted once
+    assert cache.get("d") is not None
+
+
+def test_a_function_remembers_short_texts_and_reads_long_ones_anew() -> None:
+    asked: list[str] = []
+
+    @remembered(100, 10_000)
+    def length(text: str) -> int:
+        asked.append(text)
+        return len(text)
+
+    for text in ("short", "short", "l" * 20_000, "l" * 20_000, "short"):
+        assert length(text) == len(text)
+    assert list(map(len, asked)) == [5, 20_000, 20_000]
+
+
+def test_of_a_text_beyond_the_bound_the_beginning_stays_and_only_the_rest_is_read() -> None:
+    read: list[int] = []
+
+    def extend(count: int, text: str) -> int:
+        read.append(len(text))
+        return count + len(text)
+
+    cache: PrefixCache[str, int] = PrefixCache(16, 10_000)
+    lengths = (4_000, 8_000, 12_000, 12_000, 13_000)
+    assert [cache.value("l" * length, 0, extend) for length in lengths] == list(lengths)
+    assert read == [4_000, 4_000, 4_000, 4_000, 5_000]
+    cache.value("o" * 9_000, 0, extend)  # drives the other one out
+    read.clear()
+    cache.value("l" * 4_000, 0, extend)
+    assert read == [4_000]
+
+
+def test_tallies_are_bounded_by_what_their_items_and_they_themselves_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory_core.core.caches._SEQUENCES_BYTES", 20_000)
+
+    class OfTexts(Values):
+        def add(self, _item: object) -> None:
+            self.added += 1
+
+    assert tallied(OfTexts, ["a" * 3_000] * 3).added == 3
+    assert tallied(OfTexts, ["b" * 30_000]).added == 1
+    assert tallied(OfTexts, ["b" * 30_000]).added == 1
+
+    class Growing(Values):
+        def add(self, _item: object) -> None:
+            self.added += 1
+            self.values += range(1_000, 3_000)
+
+    tallied(Growing, ["short"])
+    assert [len(whole) for whole, *_ in _tallies[OfTexts]._known] == [3]
+    assert not _tallies[Growing]._known
+
+
+def test_what_values_hold_is_measured_to_the_end_or_to_the_bound() -> None:
+    message = Message(role="user", text="\U0001f375" + "l" * 10_000)
+    assert 40_000 < held_bytes([message]) < 42_000
+    assert held_bytes([message, message]) > 80_000
+    assert held_bytes(*["l" * 1_000] * 50, most=10) < 60_000
+
+
+_FREED = """
+import sys
+from memory_core.core.caches import give_back_long_blocks
+def resident():
+    return next(int(line.split()[1]) >> 10 for line in open("/proc/self/status") if line.startswith("VmRSS"))
+if len(sys.argv) > 1:
+    give_back_long_blocks()
+del (first := [b"l" * 1_000_000])[:]
+held = [(b"l" * 400_000, b"s" * 2_000) for _ in range(200)]
+before = resident()
+held = [short for _, short in held]
+print(before - resident())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only glibc can")
+def test_long_blocks_go_back_to_the_system_amid_short_ones() -> None:
+    run = subprocess.run([sys.executable, "-c", _FREED, "given back"], capture_output=True, text=True, check=True)
+    assert int(run.stdout) > 60

@@ -12,8 +12,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
-from functools import lru_cache
 
+from memory_core.core.caches import remembered
 from memory_core.core.frozen import frozen
 from memory_core.core.text.analysis import (
     CHINESE_FUNCTION_CHARS,
@@ -263,7 +263,7 @@ def _cjk_terms(run: str, counts: bool) -> Iterator[_Term]:
         yield _Term(pair, _PAIR_WEIGHT, filler=filler)
 
 
-@lru_cache(maxsize=_KEPT_WORDS)
+@remembered(_KEPT_WORDS, 8 << 20)
 def _word_terms(chunk: str) -> tuple[_Term, ...]:
     return tuple(_terms_of(chunk))
 

@@ -14,9 +14,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime, timedelta, timezone
+from operator import attrgetter
 from typing import Any, NamedTuple, NoReturn
 
-from memory_core.core.caches import PrefixCache, tallied
+from memory_core.core.caches import PrefixCache, held_bytes, tallied
 from memory_core.core.errors import ContentRejected, InvalidInput
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.project import folder_name
@@ -280,8 +281,8 @@ def dump_lines(messages: Iterable[Message]) -> str:
     )
 
 
-#: Logs that are read again as they grow, the last ones used.
-_READ_LOGS = 16
+#: Logs that are read again as they grow, the last ones used; bytes of their texts and messages.
+_READ_LOGS, _READ_LOGS_BYTES = 16, 128 << 20
 _LEAST_REREAD_CHARS = 2_048
 
 
@@ -291,14 +292,16 @@ class _ReadLines(NamedTuple):
     messages: list[Message]
     damage: list[str]
     lines: int
+    held: int
 
     def and_these(self, text: str) -> _ReadLines:
         """With those that follow."""
         fresh, harm = _parsed(text, self.lines + 1)
-        return _ReadLines([*self.messages, *fresh], [*self.damage, *harm], self.lines + text.count("\n"))
+        held = self.held + held_bytes(fresh, harm, most=_READ_LOGS_BYTES)
+        return _ReadLines([*self.messages, *fresh], [*self.damage, *harm], self.lines + text.count("\n"), held)
 
 
-_LOGS: PrefixCache[str, _ReadLines] = PrefixCache(_READ_LOGS)
+_LOGS: PrefixCache[str, _ReadLines] = PrefixCache(_READ_LOGS, _READ_LOGS_BYTES, attrgetter("held"))
 
 
 def parse_lines(text: str) -> tuple[list[Message], list[str]]:
@@ -310,7 +313,7 @@ def parse_lines(text: str) -> tuple[list[Message], list[str]]:
     if len(text) < _LEAST_REREAD_CHARS:
         return _parsed(text, 1)
     whole = text.rfind("\n") + 1  # a last line without an end may still grow
-    read = _LOGS.value(text[:whole], _ReadLines([], [], 0), _ReadLines.and_these)
+    read = _LOGS.value(text[:whole], _ReadLines([], [], 0, 0), _ReadLines.and_these)
     if whole < len(text):
         read = read.and_these(text[whole:])
     return list(read.messages), list(read.damage)

@@ -84,7 +84,7 @@ def _never(_value: Any) -> bool:
 
 #: From here on a text is a log that grows, and hashing all of it again costs more than remembering it.
 _LONG_CHARS = 32_768
-_LONG_TEXTS: PrefixCache[str, hashlib._Hash] = PrefixCache(4)
+_LONG_TEXTS: PrefixCache[str, hashlib._Hash] = PrefixCache(4, 64 << 20)
 
 
 def text_sha256(text: str) -> str:

@@ -39,7 +39,7 @@ _NAMES_SHOWN = 8
 #: More levels than any tree has.
 _EVERY_LEVEL = 1_000
 #: Line ends of the long texts that were read last: a log of megabytes is read page by page.
-_LONG_ENDS: PrefixCache[str, int] = PrefixCache(4)
+_LONG_ENDS: PrefixCache[str, int] = PrefixCache(4, 64 << 20)
 _LONG_CHARS = 32_768
 _LINKED_LINE_CHARS = 160
 #: A file that is in no catalog is opened for its abstract up to this size.

@@ -11,10 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from memory_core.core.caches import remembered
 from memory_core.core.commit.forgotten import is_forgotten
 from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.core.frozen import frozen
@@ -91,7 +91,7 @@ _GREETING_CHARS = 60
 #: Characters that a token has at least, of a text in letters.
 _CHARS_PER_TOKEN = 4
 #: Messages that are kept as they were read: the next questions mostly find the same ones.
-_READ_MESSAGES = 1_024
+_READ_MESSAGES, _READ_BYTES = 1_024, 16 << 20
 _ASKS = ("?", "\uff1f")
 
 
@@ -162,7 +162,7 @@ def _greets(message: Message) -> bool:
     return len(message.text) <= _GREETING_CHARS and is_small_talk(message.text)
 
 
-@lru_cache(_READ_MESSAGES)
+@remembered(_READ_MESSAGES, _READ_BYTES)
 def _said(line: str) -> Message | None:
     """The message of a line; None for a damaged one or a prompt."""
     messages, _ = parse_lines(line)

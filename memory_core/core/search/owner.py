@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
+from memory_core.core.caches import remembered
 from memory_core.core.frozen import frozen
 from memory_core.core.index.tokenizer import mentioned, name_pattern, phrase_operand
 from memory_core.core.text.analysis import CJK
@@ -73,7 +74,7 @@ class OwnersQuestion:
     of_user: bool = False
 
 
-@lru_cache(maxsize=64)
+@remembered(64, 4 << 20)
 def owner_names(profile: str) -> tuple[str, ...]:
     """The names that a profile gives its owner, the newest first; of a full name also the part that friends use."""
     found: dict[str, None] = {}

@@ -139,7 +139,7 @@ _TICK_NS = 20_000_000
 #: How often a file is opened anew whose name changed hands in that moment.
 _OPENINGS = 20
 #: Texts from here on are remembered while their files look the same: logs are read with every message that joins them.
-_LONG_CHARS, _REMEMBERED_TEXTS = 32_768, 4
+_LONG_CHARS, _REMEMBERED_TEXTS, _REMEMBERED_BYTES = 32_768, 4, 64 << 20
 #: Copies that editors and tools keep beside a file they change; no memory has such a name.
 _LEFT_BY_EDITORS = ("~", ".bak", ".orig", ".rej", ".swp", ".swx", ".tmp", "#")
 _UNUSABLE_MOST = 1_000
@@ -171,7 +171,7 @@ class FileStore:
         #: Whether the history keeps a text, by its SHA-256; what it does not know is not swept away.
         self.is_kept: Callable[[str], bool] = lambda _sha256: True
         self._inside, self._machine = f"{real}{os.sep}", f"{real}{os.sep}{STATE_NAME}{os.sep}"
-        self._long: RecentCache[str, tuple[str, Seen]] = RecentCache(_REMEMBERED_TEXTS)
+        self._long: RecentCache[str, tuple[str, Seen]] = RecentCache(_REMEMBERED_TEXTS, _REMEMBERED_BYTES)
 
     def path_for(self, uri: MemoryUri) -> Path:
         """The path of ``uri``, proved to lie below the root and in its space.

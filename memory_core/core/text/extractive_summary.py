@@ -18,9 +18,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from types import MappingProxyType
 
+from memory_core.core.caches import remembered
 from memory_core.core.memory.names import summary_line
 from memory_core.core.text import language
 from memory_core.core.text.analysis import (
@@ -50,7 +51,7 @@ _TOKEN = re.compile(r"\w+")
 _LEAST_CHARS = 3
 _LONGEST_NAME = 4
 #: Sentences and segments are compared again with each exchange that joins.
-_REMEMBERED_TEXTS = 4_096
+_REMEMBERED_TEXTS, _REMEMBERED_BYTES = 4_096, 32 << 20
 #: A word at the beginning of the text says more of what it is about than one that only comes up.
 _REPEATED_SHARE = 0.5
 
@@ -151,7 +152,7 @@ def negations(text: str) -> list[str]:
     return _pattern("negation").findall(_pattern("no_negation").sub("", simplified(text)))
 
 
-@lru_cache(maxsize=_REMEMBERED_TEXTS)
+@remembered(_REMEMBERED_TEXTS, _REMEMBERED_BYTES)
 def terms(text: str) -> Mapping[str, int]:
     """Words in their plain form and pairs of Chinese characters, with how often each stands there."""
     found = (_singular(token) for token in _TOKEN.findall(index_tokens(text)))
@@ -203,7 +204,7 @@ def common_keywords(lists: Iterable[Collection[str]], limit: int) -> tuple[str, 
     return tuple(sorted(worth, key=lambda word: -worth[word])[:limit])
 
 
-@lru_cache(maxsize=_REMEMBERED_TEXTS)
+@remembered(_REMEMBERED_TEXTS, _REMEMBERED_BYTES)
 def comparable(keywords: tuple[str, ...]) -> frozenset[str]:
     """Keywords as sets are compared: Chinese ones by their pairs, so that 支付系统 and 支付回调 share one."""
     return frozenset(term for word in keywords for term in terms(word)) or frozenset(keywords)
@@ -303,7 +304,7 @@ def _is_name(word: str, *, first: bool) -> bool:
     return not first and len(word) > 1 and word[0].isupper() and word not in _words("no_name")
 
 
-@lru_cache(maxsize=_REMEMBERED_TEXTS)
+@remembered(_REMEMBERED_TEXTS, _REMEMBERED_BYTES)
 def _weights(text: str) -> tuple[Mapping[str, float], float]:
     """The vector of a text, and its length."""
     weights = {term: 1.0 + math.log(count) for term, count in terms(text).items()}

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
+from memory_core.core.caches import remembered
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.unicode_form import unicode_form
 from memory_core.core.text.word_table import compiled, word_pattern, word_set, word_table, words
@@ -180,7 +181,7 @@ class LanguageCounts:
         return language
 
 
-@lru_cache(maxsize=256)
+@remembered(256, 4 << 20)
 def _told(text: str) -> tuple[str | None, int, int, int]:
     """What a text says of its language: which, its weight, and characters of either way of writing Chinese."""
     flat = " ".join(prose(text).split())

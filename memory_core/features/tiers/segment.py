@@ -18,9 +18,9 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from memory_core.core.caches import remembered
 from memory_core.core.commit.forgotten import is_forgotten
 from memory_core.core.config import TiersConfig
 from memory_core.core.feature import Feature, RecordKind
@@ -80,7 +80,8 @@ _EXCHANGE_LINE = re.compile(r"^- `messages\.jsonl#(\d{1,10})(?:[–-](\d{1,10}))
 _EXCHANGE_OBJECT = re.compile(r"\{[^{}]*\}")
 #: What no conversation reaches: a number beyond it is a slip.
 _LINE_LIMIT, _EXCHANGE_LINES_LIMIT, _COUNT_LIMIT = 1_000_000_000, 100_000, 1_000_000_000
-_REMEMBERED_SEGMENTS, _REMEMBERED_LONG, _LONG_CHARS = 2_048, 8, 65_536
+#: Segments are read far more often than they change.
+_REMEMBERED_SEGMENTS, _REMEMBERED_BYTES = 2_048, 32 << 20
 _COUNTS = ("summarised", "interactions", "visits_counted")
 #: Keys of a segment's trailer, in their order there: members of the same name, and ``pages``, its exchanges.
 _EXCHANGES_KEY = "pages"
@@ -205,9 +206,30 @@ def is_named_by(name: str, title: str) -> bool:
     return _NAME_MARK.sub(".md", name) == file_name(title)
 
 
+@remembered(_REMEMBERED_SEGMENTS, _REMEMBERED_BYTES)
 def parse_segment(text: str) -> Segment | None:
     """Read a segment; None where the file is none, or its trailer cannot be read."""
-    return _remembered(text) if len(text) < _LONG_CHARS else _remembered_long(text)
+    file = split(text)
+    if file.trailer is None or file.damage is not None or file.type_name != MEMORY_TYPE:
+        return None
+    meta = file.trailer
+    source, listed = meta.get("source"), meta.get(_EXCHANGES_KEY)
+    exchanges = [
+        exchange for each in (listed if isinstance(listed, list) else []) if (exchange := _exchange(each)) is not None
+    ]
+    given = {name: meta.get(name) for name in _KEYS if name != _EXCHANGES_KEY}
+    given |= {
+        "title": meta.get("title") or "",
+        "session_id": (source.get("session_id") if isinstance(source, dict) else None) or "",
+        "exchanges": sorted(exchanges, key=lambda exchange: exchange.first),
+        "more": {name: value for name, value in meta.items() if name not in _OWN},
+    }
+    found = read_members(Segment, given)
+    if found is None:  # a title that is no text
+        return None
+    counts = {name: max(0, min(getattr(found, name), _COUNT_LIMIT)) for name in _COUNTS}
+    stored = replace(found, chains={at: told for at, told in found.chains.items() if at <= _LINE_LIMIT}, **counts)
+    return _as_edited(stored, file.body)
 
 
 def readable_exchanges(text: str) -> tuple[SegmentExchange, ...]:
@@ -243,35 +265,6 @@ def _loaded(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _parsed(text: str) -> Segment | None:
-    file = split(text)
-    if file.trailer is None or file.damage is not None or file.type_name != MEMORY_TYPE:
-        return None
-    meta = file.trailer
-    source, listed = meta.get("source"), meta.get(_EXCHANGES_KEY)
-    exchanges = [
-        exchange for each in (listed if isinstance(listed, list) else []) if (exchange := _exchange(each)) is not None
-    ]
-    given = {name: meta.get(name) for name in _KEYS if name != _EXCHANGES_KEY}
-    given |= {
-        "title": meta.get("title") or "",
-        "session_id": (source.get("session_id") if isinstance(source, dict) else None) or "",
-        "exchanges": sorted(exchanges, key=lambda exchange: exchange.first),
-        "more": {name: value for name, value in meta.items() if name not in _OWN},
-    }
-    found = read_members(Segment, given)
-    if found is None:  # a title that is no text
-        return None
-    counts = {name: max(0, min(getattr(found, name), _COUNT_LIMIT)) for name in _COUNTS}
-    stored = replace(found, chains={at: told for at, told in found.chains.items() if at <= _LINE_LIMIT}, **counts)
-    return _as_edited(stored, file.body)
-
-
-#: Segments are read far more often than they change.
-_remembered = lru_cache(maxsize=_REMEMBERED_SEGMENTS)(_parsed)
-_remembered_long = lru_cache(maxsize=_REMEMBERED_LONG)(_parsed)
 
 
 def dump_segment(segment: Segment) -> str:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import islice, pairwise
 
+from memory_core.core.caches import remembered
 from memory_core.core.memory.names import first_words, summary_line
 from memory_core.core.memory.uri import Scope
 from memory_core.core.text import extractive_summary
@@ -332,7 +332,7 @@ def exchanges_before(
     return [None if span is None else log.exchange(*span) for span in before]
 
 
-@lru_cache(maxsize=_REMEMBERED_EXCHANGES)
+@remembered(_REMEMBERED_EXCHANGES, 16 << 20)
 def _sentences(text: str) -> tuple[str, ...]:
     return tuple(extractive_summary.sentences(text))
 
