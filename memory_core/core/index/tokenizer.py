@@ -12,8 +12,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
+from functools import lru_cache
 
-from memory_core.core.caches import remembered
 from memory_core.core.frozen import frozen
 from memory_core.core.text.analysis import (
     CHINESE_FUNCTION_CHARS,
@@ -66,7 +66,7 @@ _PHRASE_WEIGHT = 1_000.0
 _PAIR_WEIGHT = 6.0  # as much as an English word of six letters
 _DIGIT_WEIGHT = 4.0
 #: Words whose operands are kept: those of new texts and of questions are mostly the same.
-_KEPT_WORDS = 2_048
+_KEPT_WORDS, _KEPT_CHARS = 2_048, 256
 
 
 @frozen
@@ -249,7 +249,8 @@ def _plain_terms(folded: str) -> Iterator[_Term]:
             yield from _cjk_terms(run, counts=before[-1:].isdecimal())
         else:
             for chunk in _CHUNK.finditer(_shape(run)):
-                yield from _word_terms(run[chunk.start() : chunk.end()])
+                word = run[chunk.start() : chunk.end()]
+                yield from _word_terms(word) if len(word) <= _KEPT_CHARS else _terms_of(word)
         before = run
     for number, unit in compiled(_COUNTED).findall(folded):
         yield _Term(f"{number} {unit}", _PAIR_WEIGHT + _DIGIT_WEIGHT, prefix=True)
@@ -263,7 +264,7 @@ def _cjk_terms(run: str, counts: bool) -> Iterator[_Term]:
         yield _Term(pair, _PAIR_WEIGHT, filler=filler)
 
 
-@remembered(_KEPT_WORDS, 8 << 20)
+@lru_cache(_KEPT_WORDS)
 def _word_terms(chunk: str) -> tuple[_Term, ...]:
     return tuple(_terms_of(chunk))
 

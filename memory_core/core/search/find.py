@@ -11,10 +11,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
-from memory_core.core.caches import RecentCache, remembered
+from memory_core.core.caches import RecentCache
 from memory_core.core.errors import ContentRejected, EmbeddingFailed, InvalidInput
 from memory_core.core.index.filter import (
     Bounds,
@@ -338,7 +338,7 @@ class Retriever:
         )
 
 
-@remembered(_COMPARED_TEXTS, 16 << 20)
+@lru_cache(_COMPARED_TEXTS)
 def _compared_words(text: str) -> frozenset[str]:
     return distinct_words(text)
 

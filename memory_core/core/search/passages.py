@@ -9,9 +9,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from textwrap import TextWrapper
 
-from memory_core.core.caches import remembered
 from memory_core.core.frozen import frozen
 from memory_core.core.index.tokenizer import query_terms
 from memory_core.core.text.analysis import CHINESE_FUNCTION_CHARS, CJK, distinct_words, fold
@@ -147,7 +147,7 @@ def best_sentences(text: str, sought: re.Pattern[str] | None, most_chars: int, j
     return joint.join(shown)
 
 
-@remembered(_SCORED_TEXTS, 16 << 20)
+@lru_cache(_SCORED_TEXTS)
 def _scored(text: str, sought: re.Pattern[str] | None) -> tuple[list[str], list[float]]:
     """The sentences of a text, long ones in pieces, and how much of what is asked each holds."""
     parts = [part for sentence in _BETWEEN_SENTENCES.split(text) for part in _PIECES.wrap(sentence)]
