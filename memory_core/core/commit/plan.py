@@ -311,8 +311,10 @@ class _Planner:
                     f"{op.directory_uri!r} is a file, not a directory.", hint="Name the directory, as ls prints it."
                 )
         uri = directory.child(name)
+        self._copy.work_on(uri)
         stored = self._copy.text(uri) or ""
         if is_patch(text):
+            self._copy.work(MERGE_WORK * len(stored))
             text = self._patched(uri, stored, text)
         else:
             text = parse_page(text).authored if name == OVERVIEW_NAME else text

@@ -58,8 +58,9 @@ _ATTEMPTS = 3
 _TOLD_FROM = 100  # changes of one commit
 #: So many items of a long read come before it gives way again.
 _GIVE_WAY_EVERY = 32
-#: Processor time that planning one commit may take.
-_PLAN_SECONDS = 10.0
+#: Processor time that planning one commit may take. One large one is planned ahead at a time: each takes the
+#: processor from whoever holds a store.
+_PLAN_SECONDS, _rehearsing = 10.0, threading.Lock()
 #: Note of a receipt that a repeated request got.
 REPEATED = "repeated request_id"
 
@@ -327,8 +328,9 @@ class Store:
 
     def _rehearse(self, plan: Plan) -> None:
         """Plan while others may write, to know how long they would wait; what a plan remembers makes them wait less."""
-        started = time.thread_time()
-        plan(Snapshot(self))
+        with _rehearsing:
+            started = time.thread_time()
+            plan(Snapshot(self))
         if (took := time.thread_time() - started) > _PLAN_SECONDS:
             raise TooLarge(
                 f"planning this takes {took:.0f} s of processor time, and others would wait as long.",

@@ -317,3 +317,11 @@ def test_very_deep_directories_cost_what_looking_at_each_parent_does(memory: Run
     assert sum("as much as one may" in (result.reason or "") for result in shown.results) >= 97
     ordinary = [{"directory_uri": f"{USER}/notes/{at}/tea", "abstract": "x"} for at in range(700)]
     assert _rejected(memory, {"overview_operations": ordinary}) == 0
+
+
+def test_patches_of_a_long_page_count_what_they_are_merged_with(memory: Runebook) -> None:
+    page = {"directory_uri": f"{USER}/notes", "overview": "\n".join(f"Line {at}." for at in range(1_500))}
+    handed_in(memory, overview=[page])
+    patch = "<<<<<<< SEARCH\nLine 700.\n=======\nLine 700!\n>>>>>>> REPLACE"
+    again = [{**page, "overview": patch}] * 300
+    assert _rejected(memory, {"overview_operations": again}) > 200
