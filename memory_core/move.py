@@ -22,7 +22,7 @@ from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.store import atomic
 from memory_core.core.store.files import LEDGER_NAME, STATE_NAME, FileStat, FileStore, Seen
-from memory_core.core.store.issued_tokens import IssuedTokens
+from memory_core.core.store.issued_tokens import COLUMNS, IssuedTokens
 from memory_core.core.store.ledger import Ledger, stored_text
 from memory_core.core.store.logins import TABLES
 from memory_core.core.store.sqlite import SET_META
@@ -47,7 +47,7 @@ class Moved:
         files: Texts that are there.
         commits: Of the history.
         tokens: Tokens that came along.
-        tokens_left: Tokens whose label another one has there.
+        tokens_left: Tokens of other users, and those whose label another one has there.
     """
 
     JSON: ClassVar = "to files commits tokens tokens_left"
@@ -90,7 +90,7 @@ def _to_database(source: Runebook, url: str) -> Moved:
     with open_memory(config) as target, source.store.exclusive():
         ledger = target.store.ledger
         _expect_empty(ledger.database.connection(), url)
-        tokens = _copy_tokens(source, target.opened.tokens(), "")  # first: those of a move that was killed are there
+        tokens = _copy_tokens(source, target.opened.tokens())  # first: those of a move that was killed are there
         with ledger.database.writing() as target_rows, source.store.ledger.database.reading() as source_rows:
             _expect_empty(target_rows, url)
             commits = _copy(source_rows, target_rows, _tables(source.store.ledger))
@@ -115,7 +115,7 @@ def _to_folder(source: Runebook, target: Path) -> Moved:
         with source.store.ledger.database.writing() as source_rows:
             with ledger.database.writing() as target_rows:
                 commits = _copy(source_rows, target_rows, _tables(ledger))
-            tokens = _copy_tokens(source, ledger.tokens, source.config.user_space)
+            tokens = _copy_tokens(source, ledger.tokens)
             stats: dict[MemoryUri, FileStat | None] = {}
             for uri, text in _texts(ledger.database.connection()):
                 stats[uri] = files.write(uri, text, Seen(None))
@@ -136,11 +136,16 @@ def _expect_one_user(source: Runebook) -> None:
     """A database keeps users apart; where users share an agent space, nobody knows whose its memories are."""
     own = source.config.user_space
     others: set[str] = set()
+    agents: set[str] = set()
     for (uri,) in source.store.ledger.database.connection().execute("SELECT DISTINCT uri FROM changes"):
         parts = MemoryUri.parse(uri).parts
         parts = parts[1:] if parts[0] == Scope.ARCHIVE.value else parts
         if len(parts) > 1 and parts[0] in {Scope.USER.value, Scope.SESSION.value} and parts[1] != own:
             others.add(parts[1])
+        elif len(parts) > 1 and parts[0] == Scope.AGENT.value and parts[1] != source.config.agent_space:
+            agents.add(parts[1])
+    tokens = source.opened.tokens().rows(revoked=True)
+    others |= {token.user_space for token in tokens if token.user_space != own and token.agent_space in agents}
     if others:
         raise InvalidInput(
             f"the folder holds memories of others than {own!r}: {', '.join(sorted(others))}.",
@@ -226,9 +231,17 @@ def _texts(connection: Any) -> Iterator[tuple[MemoryUri, str]]:
         yield MemoryUri.parse(uri), stored_text(connection, uri) or ""
 
 
-def _copy_tokens(source: Runebook, table: IssuedTokens, user_space: str) -> tuple[int, int]:
-    """Add the tokens of a user, all where none is named; those that are there, or whose label is taken, are left."""
-    return table.take_in(source.opened.tokens().dump(user_space))
+def _copy_tokens(source: Runebook, table: IssuedTokens) -> tuple[int, int]:
+    """Add the user's tokens without their shared spaces, whose names may be others' there.
+
+    Those whose label is taken are left. One that is there from a move that was killed holds no longer than here.
+    """
+    shared = COLUMNS.index("shared")
+    tokens = source.opened.tokens()
+    own = [(*row[:shared], "", *row[shared + 1 :]) for row in tokens.dump(source.config.user_space)]
+    added, left = table.take_in(own)
+    table.follow(own, alone=False)
+    return added, left + len(tokens.rows(revoked=True)) - len(own)
 
 
 def _different(what: str) -> StorageFailed:

@@ -175,7 +175,7 @@ class OpenedStore:
             return
         with self._large_of[user_space], self._large:
             with suppress(RunebookError):  # the index is nobody's reason not to store
-                self.indexer.follow(None)
+                self.indexer.follow(None, spaces=(f"{Scope.SESSION.value}/{user_space}",))
             yield
 
     def wait_for_adoption(self) -> None:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 KIND = "forget"
 _SHOWN_CHARS = 120
+#: How long the index may take to know what is to be forgotten; what it does not know then is not found.
+_INDEX_SECONDS = 10.0
 #: A search seldom gives so low a score to what is about the question.
 _WEAK = 0.12
 #: The note of a preview that shows nothing else.
@@ -82,7 +84,8 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     if request_id is not None and (first := memory.store.first_receipt(request_id)) is not None:
         return first
     memory.store.adopt()  # what people wrote and nothing has noticed yet is found, too
-    memory.indexer.follow(None)
+    behind = memory.indexer.follow(_INDEX_SECONDS, spaces=memory.spaces)
+    unseen = () if behind is None else (behind.note(),)
     mentions = _mentions(memory, request)
     chosen = frozenset(request.uris) if (request.query or "").strip() and request.uris is not None else None
     able = [mention for mention in mentions if mention.refused is None]
@@ -92,7 +95,7 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
         whole = chosen is None or chosen == {mention.address for mention in going}
         shown = _preview(request, mentions, going if whole else able, differs)
         weak = [WEAKLY] if going and _match_weakly(memory, going) else []
-        return replace(shown, notes=(*shown.notes, *weak, *_left_in_archive(going, memory.store.text)))
+        return replace(shown, notes=(*shown.notes, *weak, *_left_in_archive(going, memory.store.text), *unseen))
     moment = request.now or datetime.now(UTC)
     context = memory.plan_context(moment)
     receipt = memory.store.commit(
@@ -105,7 +108,8 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
         is_large=True,
     )
     memory.after_commit(receipt, moment)
-    return memory.indexed(receipt)
+    receipt = memory.indexed(receipt)
+    return replace(receipt, notes=(*receipt.notes, *unseen))
 
 
 def _match_weakly(memory: Runebook, going: Sequence[Mention]) -> bool:

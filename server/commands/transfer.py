@@ -170,7 +170,11 @@ def move(arguments: argparse.Namespace) -> int:
         f"{done.files:,} texts with {done.commits:,} commits and {done.tokens:,} tokens are in {done.to}, verified.",
         "What they were moved from stays as it is: have no server write to it any more.",
     ]
-    lines += [f"{done.tokens_left} tokens were left: others have their labels there."] if done.tokens_left else []
+    lines += (
+        [f"{done.tokens_left} tokens were left: they are of other users, or others have their labels there."]
+        if done.tokens_left
+        else []
+    )
     show(arguments, done, "\n".join(lines))
     return 0
 

@@ -13,6 +13,7 @@ from memory_core.core.config import Config, EmbeddingConfig, StoreConfig
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Status, as_json
+from memory_core.core.store.issued_tokens import SharedSpace
 from memory_core.features.history import HISTORY, HistoryRequest
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
@@ -178,6 +179,49 @@ def test_a_move_that_is_refused_brings_no_token_along(lived_in: Path, tmp_path: 
         with pytest.raises(InvalidInput, match="already"):
             move(config_of(lived_in), database)
         assert memory.opened.tokens().rows() == []
+
+
+def test_only_the_users_own_tokens_come_along_and_open_nothing_shared(
+    lived_in: Path, tmp_path: Path, database: str
+) -> None:
+    team = SharedSpace("team")
+    with open_memory(config_of(lived_in)) as memory:
+        tokens = memory.opened.tokens()
+        own, _ = tokens.issue("own", user_space="default", agent_space="default", shared=[team])
+        guest, _ = tokens.issue("guest", user_space="anna", agent_space="anna")
+    moved = move(config_of(lived_in), database)
+    assert (moved.tokens, moved.tokens_left) == (1, 1)
+    with open_memory(config_of(tmp_path / "cache", database)) as memory:
+        there = memory.opened.tokens()
+        row = there.verify(own)
+        assert row is not None
+        assert row.shared == ()
+        assert there.verify(guest) is None
+
+
+def test_a_token_that_was_revoked_after_a_move_broke_off_is_revoked_there(
+    lived_in: Path, tmp_path: Path, database: str
+) -> None:
+    with open_memory(config_of(lived_in)) as memory:
+        token, _ = memory.opened.tokens().issue("phone", user_space="default", agent_space="default")
+        left = memory.opened.tokens().dump("default")
+    with open_memory(config_of(tmp_path / "cache", database)) as memory:
+        memory.opened.tokens().take_in(left)  # a move brings tokens first
+    with open_memory(config_of(lived_in)) as memory:
+        memory.opened.tokens().revoke("phone")
+    move(config_of(lived_in), database)
+    with open_memory(config_of(tmp_path / "cache", database)) as memory:
+        assert memory.opened.tokens().verify(token) is None
+
+
+def test_a_folder_of_users_of_whom_one_has_only_agent_memories_is_refused(lived_in: Path, database: str) -> None:
+    with open_memory(config_of(lived_in)) as memory:
+        memory.opened.tokens().issue("bob", user_space="bob", agent_space="bob")
+    bobs = config_of(lived_in).model_copy(update={"user_space": "bob", "agent_space": "bob"})
+    with open_memory(bobs) as memory:
+        remember(memory, "Prune the cache.", "cases", case_name="Disk full")
+    with pytest.raises(InvalidInput, match="others than 'default': bob"):
+        move(config_of(lived_in), database)
 
 
 def test_neither_a_move_nor_its_refusal_shows_the_password(lived_in: Path, database: str) -> None:
