@@ -148,6 +148,7 @@ def test_prompts_on_a_large_store_are_no_larger_and_name_what_is_left_out(memory
     sizes = []
     for count in (300, 600):
         fill(memory, count)
+        memory.indexer.follow(None)  # on a busy machine it could lag behind the first time
         stage.extract(talk("How is my coffee today? 咖啡怎么样？", "Fine."), NOTHING)
         sizes.append(size(stage.requests[0]))
     assert sizes[1] <= sizes[0] * 1.05 <= 12_600
