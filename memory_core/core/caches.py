@@ -120,16 +120,18 @@ def remembered(capacity: int, most_bytes: int) -> Callable[[Callable[P, V]], Cal
 class PrefixCache(Generic[W, V]):
     """Values of texts or lists that grow at their end: where the beginning is known, only the rest is read.
 
-    What grew beyond ``most_bytes`` is not kept; its beginning stays.
-
     Args:
         capacity: Values at most, those that were asked for last.
-        most_bytes: Of the texts or lists themselves and the values together.
+        most_bytes: Of the texts or lists and their values together; of what grew beyond it the beginning stays.
         held: The bytes of a value, and of the items of its list.
+        keeps_last: Whether the last one stays however long, and the bound is of the others: for values that one request
+            asks for many times, some of them while others wait for the store.
     """
 
-    def __init__(self, capacity: int, most_bytes: int, held: Callable[[V], int] = sys.getsizeof) -> None:
-        self._capacity, self._most_bytes, self._held = capacity, most_bytes, held
+    def __init__(
+        self, capacity: int, most_bytes: int, held: Callable[[V], int] = sys.getsizeof, *, keeps_last: bool = False
+    ) -> None:
+        self._capacity, self._most_bytes, self._held, self._keeps_last = capacity, most_bytes, held, keeps_last
         #: Each with its bytes. Replaced as a whole, never changed: many threads may ask.
         self._known: tuple[tuple[Any, V, int], ...] = ()
 
@@ -147,9 +149,11 @@ class PrefixCache(Generic[W, V]):
         if len(read) < len(whole):
             value = extend(value, whole[len(read) :])
         size: int = sys.getsizeof(whole) + self._held(value)
-        if whole and size <= self._most_bytes:
-            others: list[tuple[Any, V, int]] = [each for each in known if each[0] is not read]
-            self._known = (*self._beside(size, others), (whole, value, size))
+        if whole and (self._keeps_last or size <= self._most_bytes):
+            others: list[tuple[Any, V, int]] = [
+                each for each in known if each[0] is not read and each[2] <= self._most_bytes
+            ]
+            self._known = (*self._beside(0 if self._keeps_last else size, others), (whole, value, size))
         return value
 
     def _beside(self, size: int, known: list[tuple[Any, V, int]]) -> list[tuple[Any, V, int]]:
@@ -214,7 +218,9 @@ def tallied(kind: type[T], items: Sequence[Any]) -> T:
             tally.add(item)
         return known._replace(tally=tally).grown(held_bytes(*rest, most=_SEQUENCES_BYTES))
 
-    cache = _tallies.get(kind) or _tallies.setdefault(kind, PrefixCache(_SEQUENCES, _SEQUENCES_BYTES, _Tallied.held))
+    cache = _tallies.get(kind) or _tallies.setdefault(
+        kind, PrefixCache(_SEQUENCES, _SEQUENCES_BYTES, _Tallied.held, keeps_last=True)
+    )
     value: _Tallied = cache.value(list(items), _Tallied(kind()), extend)
     found: T = value.tally
     return found

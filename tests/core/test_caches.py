@@ -119,6 +119,19 @@ def test_of_a_text_beyond_the_bound_the_beginning_stays_and_only_the_rest_is_rea
     assert read == [4_000]
 
 
+def test_the_last_text_may_stay_however_long_until_another_comes() -> None:
+    read: list[int] = []
+
+    def extend(count: int, text: str) -> int:
+        read.append(len(text))
+        return count + len(text)
+
+    cache: PrefixCache[str, int] = PrefixCache(16, 10_000, keeps_last=True)
+    for text in ("s" * 4_000, "l" * 20_000, "l" * 20_000, "l" * 20_001, "s" * 4_000, "l" * 20_001):
+        cache.value(text, 0, extend)
+    assert read == [4_000, 20_000, 1, 20_001]
+
+
 def test_tallies_are_bounded_by_what_their_items_and_they_themselves_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memory_core.core.caches._SEQUENCES_BYTES", 20_000)
 
@@ -126,18 +139,17 @@ def test_tallies_are_bounded_by_what_their_items_and_they_themselves_hold(monkey
         def add(self, _item: object) -> None:
             self.added += 1
 
-    assert tallied(OfTexts, ["a" * 3_000] * 3).added == 3
-    assert tallied(OfTexts, ["b" * 30_000]).added == 1
-    assert tallied(OfTexts, ["b" * 30_000]).added == 1
+    for letter, count in zip("abcd", (3, 3, 10, 1), strict=True):
+        assert tallied(OfTexts, [letter * 3_000] * count).added == count
+    assert [whole[0][0] for whole, *_ in _tallies[OfTexts]._known] == ["a", "b", "d"]
 
     class Growing(Values):
         def add(self, _item: object) -> None:
-            self.added += 1
             self.values += range(1_000, 3_000)
 
-    tallied(Growing, ["short"])
-    assert [len(whole) for whole, *_ in _tallies[OfTexts]._known] == [3]
-    assert not _tallies[Growing]._known
+    for text in ("first", "second"):
+        tallied(Growing, [text])
+    assert [whole for whole, *_ in _tallies[Growing]._known] == [["second"]]
 
 
 def test_what_values_hold_is_measured_to_the_end_or_to_the_bound() -> None:
