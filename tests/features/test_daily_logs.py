@@ -14,6 +14,7 @@ from memory_core.core.errors import ContentRejected
 from memory_core.core.memory.operations import MemoryOperations
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
 from memory_core.features.daily_logs import entries
 from memory_core.runebook import Runebook
@@ -71,6 +72,29 @@ def test_one_entry_that_is_too_long_does_not_keep_out_the_next(
     texts = ("A long story. " * 20, "Short.")
     receipt = handed_in(memory, write=[write("daily_logs", content=text) for text in texts])
     assert [result.action for result in receipt.results] == [Action.REJECTED, Action.CREATED]
+
+
+def test_entries_that_come_one_after_another_have_their_log_indexed_once(
+    memory: Runebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged(memory, "The first entry.")
+    memory.indexer.follow(None)
+    read: list[str] = []
+    text_at = memory.store.ledger.text_at
+
+    def counted(uri: MemoryUri, seq: int) -> str | None:
+        read.append(str(uri))
+        return text_at(uri, seq)
+
+    monkeypatch.setattr(memory.store.ledger, "text_at", counted)
+    with memory.indexer.catalog.lock("index-follow").held():
+        for number in range(20):
+            logged(memory, f"Entry {number} of a long day.")
+    memory.indexer.follow(None)
+    assert 1 <= read.count(LOG) < 5
+    assert [hit.abstract for hit in memory.find(FindRequest("entry 19 of a long day", limit=1)).resources] == [
+        "2026-05-07 19:00 Entry 19 of a long day."
+    ]
 
 
 def test_the_day_is_that_of_the_clock_on_the_wall(memory: Runebook) -> None:

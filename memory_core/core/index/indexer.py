@@ -266,10 +266,12 @@ class Follower:
         too_much = self._ledger.feed.reach(position.seq, _SLICE_CHANGES, _SLICE_CHARS)
         until = newest if too_much is None else max(too_much - 1, position.seq + 1)
         rows = self._ledger.changes_after(position.seq, until - position.seq)
-        whole = {row.uri: index for index, row in enumerate(rows) if not row.appended}
+        filling = position.filling is not None
+        # Of a file that is indexed as a whole the last time counts.
+        whole = {row.uri: index for index, row in enumerate(rows) if _is_whole(row, filling)}
         for index, row in enumerate(rows):
             if index >= whole.get(row.uri, 0):
-                self._index(connection, row, filling=position.filling is not None)
+                self._index(connection, row, filling=filling)
         seq = rows[-1].seq if rows else until
         self._catalog.advance(connection, Position(self._ledger_id, seq, position.filling))
 
@@ -306,7 +308,7 @@ class Follower:
             page_rows.mark(connection, row.uri.parent, page_rows.EVERY_LINE)
         if not is_searchable(row.uri, self._features):
             return
-        if row.appended and (filling or not is_session_log(row.uri)):
+        if row.appended and _is_whole(row, filling):
             self._put(connection, row.uri, self._ledger.text_at(row.uri, row.seq))
         elif row.appended and row.before_sha256 is not None:
             before = self._ledger.text_at(row.uri, row.seq - 1) or ""
@@ -357,6 +359,11 @@ def numbered(text: str) -> Iterator[tuple[int, Message]]:
         messages, _ = parse_lines(line)
         if messages:
             yield number, messages[0]
+
+
+def _is_whole(row: ChangeRow, filling: bool) -> bool:
+    """Whether a change has its file indexed anew: each but what joined a conversation that is indexed already."""
+    return not row.appended or filling or not is_session_log(row.uri)
 
 
 def _mark(filling: str | None) -> tuple[int, int]:
