@@ -65,10 +65,11 @@ class RecentCache(Generic[K, V]):
     Args:
         capacity: Values at most; 0 keeps nothing.
         most_bytes: Of keys and values together, see ``held_bytes``; None does not measure them.
+        keeps_last: Whether the last one stays, alone, where it takes more.
     """
 
-    def __init__(self, capacity: int, most_bytes: int | None = None) -> None:
-        self._capacity, self._most_bytes = capacity, most_bytes
+    def __init__(self, capacity: int, most_bytes: int | None = None, *, keeps_last: bool = False) -> None:
+        self._capacity, self._most_bytes, self._keeps_last = capacity, most_bytes, keeps_last
         self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._bytes = 0
         self._guard = threading.Lock()
@@ -83,15 +84,15 @@ class RecentCache(Generic[K, V]):
             return known[0]
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value, unless it takes more than there may be in all."""
+        """Keep a value, if there may be room for it."""
         size = 0 if self._most_bytes is None else held_bytes(key, value, most=self._most_bytes)
         with self._guard:
             self._bytes += size - self._values.pop(key, (value, 0))[1]
             self._values[key] = value, size
-            if self._most_bytes is not None and size > self._most_bytes:
+            if size > (self._most_bytes or 0) and not self._keeps_last:
                 del self._values[key]
                 self._bytes -= size
-            while len(self._values) > self._capacity or self._bytes > (self._most_bytes or 0):
+            while len(self._values) > self._capacity or self._bytes > max(size, self._most_bytes or 0):
                 self._bytes -= self._values.popitem(last=False)[1][1]
 
 
@@ -122,16 +123,13 @@ class PrefixCache(Generic[W, V]):
 
     Args:
         capacity: Values at most, those that were asked for last.
-        most_bytes: Of the texts or lists and their values together; of what grew beyond it the beginning stays.
+        most_bytes: Of the texts or lists and their values together, beside the last one, which stays however long: one
+            request asks for it many times, some of them while others wait for the store.
         held: The bytes of a value, and of the items of its list.
-        keeps_last: Whether the last one stays however long, and the bound is of the others: for values that one request
-            asks for many times, some of them while others wait for the store.
     """
 
-    def __init__(
-        self, capacity: int, most_bytes: int, held: Callable[[V], int] = sys.getsizeof, *, keeps_last: bool = False
-    ) -> None:
-        self._capacity, self._most_bytes, self._held, self._keeps_last = capacity, most_bytes, held, keeps_last
+    def __init__(self, capacity: int, most_bytes: int, held: Callable[[V], int] = sys.getsizeof) -> None:
+        self._capacity, self._most_bytes, self._held = capacity, most_bytes, held
         #: Each with its bytes. Replaced as a whole, never changed: many threads may ask.
         self._known: tuple[tuple[Any, V, int], ...] = ()
 
@@ -148,21 +146,14 @@ class PrefixCache(Generic[W, V]):
         read, value = next((each[:2] for each in longest if _begins(whole, each[0])), (whole[:0], start))
         if len(read) < len(whole):
             value = extend(value, whole[len(read) :])
-        size: int = sys.getsizeof(whole) + self._held(value)
-        if whole and (self._keeps_last or size <= self._most_bytes):
+        if whole:
             others: list[tuple[Any, V, int]] = [
                 each for each in known if each[0] is not read and each[2] <= self._most_bytes
-            ]
-            self._known = (*self._beside(0 if self._keeps_last else size, others), (whole, value, size))
+            ][1 - self._capacity :]
+            while sum(each[2] for each in others) > self._most_bytes:
+                others.pop(0)
+            self._known = (*others, (whole, value, sys.getsizeof(whole) + self._held(value)))
         return value
-
-    def _beside(self, size: int, known: list[tuple[Any, V, int]]) -> list[tuple[Any, V, int]]:
-        """The last of what is known that have room beside one of this size."""
-        first = len(known)
-        while first and len(known) - first < self._capacity - 1 and size + known[first - 1][2] <= self._most_bytes:
-            first -= 1
-            size += known[first][2]
-        return known[first:]
 
 
 def _begins(whole: W, beginning: W) -> bool:
@@ -218,9 +209,7 @@ def tallied(kind: type[T], items: Sequence[Any]) -> T:
             tally.add(item)
         return known._replace(tally=tally).grown(held_bytes(*rest, most=_SEQUENCES_BYTES))
 
-    cache = _tallies.get(kind) or _tallies.setdefault(
-        kind, PrefixCache(_SEQUENCES, _SEQUENCES_BYTES, _Tallied.held, keeps_last=True)
-    )
+    cache = _tallies.get(kind) or _tallies.setdefault(kind, PrefixCache(_SEQUENCES, _SEQUENCES_BYTES, _Tallied.held))
     value: _Tallied = cache.value(list(items), _Tallied(kind()), extend)
     found: T = value.tally
     return found

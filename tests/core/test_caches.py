@@ -87,6 +87,12 @@ def test_recent_values_are_bounded_in_bytes_and_one_too_large_drives_nobody_out(
     for _ in range(10):
         cache.put("e", "e" * 4_000)  # counted once
     assert cache.get("d") is not None
+    last: RecentCache[str, str] = RecentCache(100, 10_000, keeps_last=True)
+    for name, chars in (("a", 3_000), ("b", 30_000), ("b", 40_000)):
+        last.put(name, name * chars)
+    assert (last.get("a"), last.get("b")) == (None, "b" * 40_000)
+    last.put("a", "a")
+    assert (last.get("a"), last.get("b")) == ("a", None)
 
 
 def test_a_function_remembers_short_texts_and_reads_long_ones_anew() -> None:
@@ -102,7 +108,7 @@ def test_a_function_remembers_short_texts_and_reads_long_ones_anew() -> None:
     assert list(map(len, asked)) == [5, 20_000, 20_000]
 
 
-def test_of_a_text_beyond_the_bound_the_beginning_stays_and_only_the_rest_is_read() -> None:
+def test_the_last_text_stays_however_long_until_another_comes() -> None:
     read: list[int] = []
 
     def extend(count: int, text: str) -> int:
@@ -110,23 +116,6 @@ def test_of_a_text_beyond_the_bound_the_beginning_stays_and_only_the_rest_is_rea
         return count + len(text)
 
     cache: PrefixCache[str, int] = PrefixCache(16, 10_000)
-    lengths = (4_000, 8_000, 12_000, 12_000, 13_000)
-    assert [cache.value("l" * length, 0, extend) for length in lengths] == list(lengths)
-    assert read == [4_000, 4_000, 4_000, 4_000, 5_000]
-    cache.value("o" * 9_000, 0, extend)  # drives the other one out
-    read.clear()
-    cache.value("l" * 4_000, 0, extend)
-    assert read == [4_000]
-
-
-def test_the_last_text_may_stay_however_long_until_another_comes() -> None:
-    read: list[int] = []
-
-    def extend(count: int, text: str) -> int:
-        read.append(len(text))
-        return count + len(text)
-
-    cache: PrefixCache[str, int] = PrefixCache(16, 10_000, keeps_last=True)
     for text in ("s" * 4_000, "l" * 20_000, "l" * 20_000, "l" * 20_001, "s" * 4_000, "l" * 20_001):
         cache.value(text, 0, extend)
     assert read == [4_000, 20_000, 1, 20_001]

@@ -301,7 +301,7 @@ class _ReadLines(NamedTuple):
         return _ReadLines([*self.messages, *fresh], [*self.damage, *harm], self.lines + text.count("\n"), held)
 
 
-_LOGS: PrefixCache[str, _ReadLines] = PrefixCache(_READ_LOGS, _READ_LOGS_BYTES, attrgetter("held"), keeps_last=True)
+_LOGS: PrefixCache[str, _ReadLines] = PrefixCache(_READ_LOGS, _READ_LOGS_BYTES, attrgetter("held"))
 
 
 def parse_lines(text: str) -> tuple[list[Message], list[str]]:

@@ -171,7 +171,9 @@ class FileStore:
         #: Whether the history keeps a text, by its SHA-256; what it does not know is not swept away.
         self.is_kept: Callable[[str], bool] = lambda _sha256: True
         self._inside, self._machine = f"{real}{os.sep}", f"{real}{os.sep}{STATE_NAME}{os.sep}"
-        self._long: RecentCache[str, tuple[str, Seen]] = RecentCache(_REMEMBERED_TEXTS, _REMEMBERED_BYTES)
+        self._long: RecentCache[str, tuple[str, Seen]] = RecentCache(
+            _REMEMBERED_TEXTS, _REMEMBERED_BYTES, keeps_last=True
+        )
 
     def path_for(self, uri: MemoryUri) -> Path:
         """The path of ``uri``, proved to lie below the root and in its space.
