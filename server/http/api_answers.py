@@ -34,7 +34,7 @@ from memory_core.features.doctor import Report
 from memory_core.features.graph import Graph
 from memory_core.features.history import Commit, FileStep
 from memory_core.features.upkeep.archive import Archived
-from server.first_faults import AT_FIRST, with_few_unknown
+from server.fail_fast import FAIL_FAST, with_few_unknown
 
 
 class Answer(BaseModel):
@@ -207,7 +207,7 @@ class NewEntry(Question):
     category: str | None = Field(None, max_length=200)
     priority: str | Unit | None = Field(None, description="low, normal, high, critical, or 0 to 1.")
     salience: Unit | None = Field(None, description="The same as a number; not beside `priority`.")
-    fields: Annotated[dict[str, FieldValue], AT_FIRST] | None = Field(None, description="Fields of the type.")
+    fields: Annotated[dict[str, FieldValue], FAIL_FAST] | None = Field(None, description="Fields of the type.")
     pinned: bool | None = None
     expires_at: str | None = Field(None, max_length=64, description=_EXPIRES)
     project: str | None = Field(None, max_length=400, description="The project it belongs to.")
@@ -221,7 +221,7 @@ class EntryEdit(Question):
     """What to change of a memory; what is left out stays."""
 
     content: str | None = Field(None, description="The whole new text, of types that have one.")
-    fields: Annotated[dict[str, FieldValue | None], AT_FIRST] = Field(
+    fields: Annotated[dict[str, FieldValue | None], FAIL_FAST] = Field(
         default_factory=dict,
         description="The whole new value of each; also of counts, which a commit by an agent would add up. null "
         "empties a text.",
@@ -316,7 +316,7 @@ class Restoring(Question):
 class SettingValue(Question):
     """A new value of a setting."""
 
-    value: FieldValue | Annotated[list[str], AT_FIRST] | None = Field(
+    value: FieldValue | Annotated[list[str], FAIL_FAST] | None = Field(
         None, description="null takes it out of the settings file.", examples=["relevance", 30, True]
     )
 

@@ -33,7 +33,7 @@ from memory_core.core.memory.requests import (
 )
 from memory_core.core.text.word_table import word_table
 from server import rendering
-from server.first_faults import stopping, with_few_unknown
+from server.fail_fast import fail_fast_type, with_few_unknown
 from server.foreign_json import MOST_VALUES, holds_many
 from server.protocol.call_progress import told_of, wants_progress
 from server.protocol.session import MemorySession
@@ -288,7 +288,7 @@ def _parameter(argument: Argument) -> inspect.Parameter:
     if arg.choices:
         one: Any = Literal.__getitem__(arg.choices)
         kind = one | None if type(None) in get_args(kind) else one
-    kind = stopping(kind)
+    kind = fail_fast_type(kind)
     info = Field(description=arg.help or None, ge=arg.least, le=arg.most)
     default = inspect.Parameter.empty if argument.required else argument.default
     return inspect.Parameter(

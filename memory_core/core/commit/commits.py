@@ -264,10 +264,10 @@ class Commits:
             quotes=True,
         )
         refused_before = tuple(map(self.cleaner.result, (*dropped, *cleared.refused)))
-        ignored = flatten_extras(parsed)
-        others = f" and {len(ignored) - _NAMED:,} more" if len(ignored) > _NAMED else ""
-        keys = escaped(f"ignored unknown keys: {', '.join(ignored[:_NAMED])}{others}")
-        notes = ((keys,) if ignored else ()) + cleared.notes
+        notes = cleared.notes
+        if ignored := flatten_extras(parsed):
+            others = f" and {len(ignored) - _NAMED:,} more" if len(ignored) > _NAMED else ""
+            notes = (escaped(f"ignored unknown keys: {', '.join(ignored[:_NAMED])}{others}"), *notes)
 
         def planned(snapshot: Snapshot) -> ChangeSet:
             if only_if is not None and (refused := changed_since(snapshot, only_if)) is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from server.first_faults import stopping, with_few_unknown
+from server.fail_fast import fail_fast_type, with_few_unknown
 from server.http.api_answers import EntryEdit, NewEntry, SearchQuestion, SettingValue
 from server.protocol.session import MemorySession
 from server.protocol.tools import build_tools
@@ -33,7 +33,7 @@ def faults(kind: Any, value: Any) -> list[Any]:
     ],
 )
 def test_a_type_stops_at_the_first_wrong_item(kind: Any, value: Any, first: tuple[Any, ...]) -> None:
-    found = faults(stopping(kind), value)
+    found = faults(fail_fast_type(kind), value)
     assert found[0]["loc"] == first
     assert len(found) < 5
     assert len(faults(kind, value)) >= MANY
@@ -41,7 +41,7 @@ def test_a_type_stops_at_the_first_wrong_item(kind: Any, value: Any, first: tupl
 
 def test_a_type_takes_what_it_took() -> None:
     for kind, value in ((str | Sequence[str] | None, ["a", "b"]), (Mapping[str, int], {"a": 1}), (list[str], [])):
-        assert TypeAdapter(stopping(kind)).validate_python(value) == value
+        assert TypeAdapter(fail_fast_type(kind)).validate_python(value) == value
 
 
 def test_a_few_unknown_members_are_kept() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _UNKNOWN_KEPT = 5
 
 
-class _AtFirst:
+class _FailFast:
     """Mark of a list or an object that is read up to the first item that is wrong."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -26,18 +26,18 @@ class _AtFirst:
         return cast("CoreSchema", {**schema, "fail_fast": True})
 
 
-AT_FIRST = _AtFirst()
+FAIL_FAST = _FailFast()
 
 
-def stopping(kind: Any) -> Any:
+def fail_fast_type(kind: Any) -> Any:
     """A type whose lists and objects, where it says what they hold, are read up to the first item that is wrong."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return Union.__getitem__(tuple(map(stopping, inner)))
+        return Union.__getitem__(tuple(map(fail_fast_type, inner)))
     if origin in (list, Sequence):
-        return Annotated[types.GenericAlias(list, inner), AT_FIRST]
+        return Annotated[types.GenericAlias(list, inner), FAIL_FAST]
     if origin in (dict, Mapping):
-        return Annotated[types.GenericAlias(dict, inner), AT_FIRST]
+        return Annotated[types.GenericAlias(dict, inner), FAIL_FAST]
     return kind
 
 
