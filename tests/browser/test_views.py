@@ -17,6 +17,7 @@ from memory_core.core.config import MaintenanceConfig, TiersConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.search.fusion import Candidate, Question, fuse
 from memory_core.core.search.ranking import Profile, decay, rank_score
+from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.browser.conftest import Site, opened_page, serving_page
@@ -474,6 +475,19 @@ def test_the_graph_is_walked_and_a_relation_is_added_changed_and_removed(tab: Pa
     edge.get_by_test_id("graph-remove").click()
     edge.wait_for(state="detached")
     assert relations(GREEN_TEA) == before
+
+
+def test_what_others_commit_leaves_the_open_list_and_a_half_written_relation_of_the_graph(tab: Page, site: Site) -> None:
+    _go(tab, f"graph?around={_OLD_OFFICE}")
+    tab.wait_for_selector("[data-testid=graph][data-drawn]")
+    tab.click(".graph-list summary")
+    tab.fill("[data-testid=graph-other]", "Office mo")
+    link = {"uri": GREEN_TEA, "relation": "similar", "strength": 0.2}
+    with open_memory(words_only(site.home)) as memory:
+        receipt = memory.commit(CommitRequest(operations={"edit_operations": [{"uri": _OLD_OFFICE, "links": [link]}]}))
+        assert _waits(tab, f'[data-testid=graph-node][data-uri="{GREEN_TEA}"]').is_visible()
+        assert tab.input_value("[data-testid=graph-other]") == "Office mo"
+        memory.run(UNDO, UndoRequest(receipt.commit_id))
 
 
 def test_the_graph_is_filtered_by_type(tab: Page) -> None:

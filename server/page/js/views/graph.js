@@ -24,16 +24,22 @@ const CONVERSATION = 'conversation';
 export async function view({ query, signal }) {
   const facts = await about();
   const asked = { type: '', time: '', around: '', ...query };
-  const state = { asked, facts, found: null, chosen: asked.around || null, drawing: null };
+  const state = { asked, facts, found: null, chosen: asked.around || null, drawing: null, addingTo: null, loads: 0 };
   const canvas = h('div', { class: 'graph-canvas', role: 'img', 'aria-label': t('graph.picture'), dataset: { testid: 'graph' } });
   const side = h('aside', { class: 'graph-side stack', 'aria-live': 'polite', dataset: { testid: 'graph-side' } });
+  const chosen = h('div', { class: 'stack' });
+  const addition = h('div');
+  fill(side, chosen, addition);
   const list = h('div');
+  const names = h('ul', { class: 'chips' });
+  const listed = h('details', { class: 'graph-list' }, h('summary', {}, t('graph.list')), names); // stays open when others commit
   const key = h('ul', { class: 'chart-legend' });
   const status = h('p', { class: 'muted small', role: 'status', dataset: { testid: 'graph-count' } });
 
   async function load() {
     remember(href('/graph', asked));
     around.hidden = !asked.around;
+    const turn = ++state.loads;
     const days = Number(asked.time);
     const after = days ? new Date(Date.now() - days * DAY_MS).toISOString() : '';
     let found;
@@ -47,6 +53,7 @@ export async function view({ query, signal }) {
       if (error.name !== 'AbortError') fill(list, failure(error, load));
       return;
     }
+    if (turn !== state.loads) return; // a later load shows more
     for (const node of found.nodes) {
       node.place = linkOf(node.uri);
       if (node.type === 'profile') node.name = typeName('profile');
@@ -63,7 +70,8 @@ export async function view({ query, signal }) {
       resting > 0 && ` · ${t('graph.resting', { count: resting })}`, found.left_out > 0 && ` · ${t('graph.left_out', { count: found.left_out })}`);
     canvas.parentElement.hidden = found.nodes.length === 0;
     fill(key, keyOf());
-    fill(list, found.nodes.length === 0 ? empty(t('graph.none'), t('graph.none.text')) : nodeList());
+    fill(names, found.nodes.map(nodeItem));
+    fill(list, found.nodes.length === 0 ? empty(t('graph.none'), t('graph.none.text')) : listed);
     await draw();
     showSide();
   }
@@ -89,17 +97,15 @@ export async function view({ query, signal }) {
     state.drawing.mark(state.chosen);
   }
 
-  function nodeList() {
-    return h('details', { class: 'graph-list' }, h('summary', {}, t('graph.list')),
-      h('ul', { class: 'chips' }, state.found.nodes.map((node) => h('li', {}, h('button', { type: 'button', class: 'chip', dataset: { testid: 'graph-node', uri: node.uri }, on: { click: () => choose(node.uri) } },
-        h('i', { class: node.type === CONVERSATION ? 'dot told' : `dot hue-${HUES[node.type] ?? 6}` }), node.name)))));
+  function nodeItem(node) {
+    return h('li', {}, h('button', { type: 'button', class: 'chip', dataset: { testid: 'graph-node', uri: node.uri }, on: { click: () => choose(node.uri) } },
+      h('i', { class: node.type === CONVERSATION ? 'dot told' : `dot hue-${HUES[node.type] ?? 6}` }), node.name));
   }
 
   function openList() {
-    const box = list.querySelector('details');
-    box.open = true;
-    box.querySelector('summary').focus();
-    box.scrollIntoView({ block: 'start' });
+    listed.open = true;
+    listed.querySelector('summary').focus();
+    listed.scrollIntoView({ block: 'start' });
   }
 
   /** What the colours and lines of the picture mean. */
@@ -115,11 +121,15 @@ export async function view({ query, signal }) {
 
   function showSide() {
     const node = state.found.nodes.find((each) => each.uri === state.chosen);
-    if (!node) { fill(side, h('p', { class: 'muted' }, t('graph.choose'))); return; }
+    if (state.addingTo !== (node?.uri ?? null)) { // what is being typed stays while the same memory is chosen
+      state.addingTo = node?.uri ?? null;
+      fill(addition, node && node.type !== CONVERSATION && facts.writable && adding(node));
+    }
+    if (!node) { fill(chosen, h('p', { class: 'muted' }, t('graph.choose'))); return; }
     const called = (uri) => state.found.nodes.find((each) => each.uri === uri)?.name ?? uri;
     const edges = state.found.edges.filter((edge) => edge.source === node.uri || edge.target === node.uri);
     const isMemory = node.type !== CONVERSATION;
-    fill(side,
+    fill(chosen,
       h('div', { class: 'stack tight' }, isMemory ? typeBadge(node.type) : h('span', { class: 'badge' }, t('graph.conversation')),
         h('h2', {}, node.name),
         node.abstract && h('p', { class: 'muted' }, node.abstract),
@@ -127,8 +137,7 @@ export async function view({ query, signal }) {
           isMemory && asked.around !== node.uri && h('button', { type: 'button', class: 'button small', dataset: { testid: 'graph-around' }, on: { click: () => { asked.around = node.uri; load(); } } }, t('graph.around')))),
       h('h3', {}, t('memory.relations')),
       edges.length === 0 && h('p', { class: 'muted' }, t('memory.relations.none')),
-      h('ul', { class: 'graph-edges' }, edges.map((edge) => edgeRow(edge, node, called))),
-      isMemory && facts.writable && adding(node));
+      h('ul', { class: 'graph-edges' }, edges.map((edge) => edgeRow(edge, node, called))));
   }
 
   function edgeRow(edge, node, called) {
@@ -172,20 +181,25 @@ export async function view({ query, signal }) {
         const page = await get('/entries', { words: name, limit: 12 }, { signal });
         page.entries.forEach((entry) => known.set(entry.name, entry.uri));
       }
-      if (known.has(name)) await store({ uri: node.uri, other: known.get(name), relation: relation.value });
-      else toastError({ message: t('graph.unknown', { name }), hint: '' });
+      if (known.has(name)) {
+        if (await store({ uri: node.uri, other: known.get(name), relation: relation.value })) field.value = '';
+      } else toastError({ message: t('graph.unknown', { name }), hint: '' });
     });
     return form;
   }
 
+  /** Whether it is stored. */
   async function store(asked_) {
+    let stored = false;
     try {
       receiptToast(await send('POST', '/relations', asked_), { undone: load });
+      stored = true;
     } catch (error) {
       if (error.data?.receipt) receiptToast(error.data.receipt);
       else toastError(error);
     }
     await load();
+    return stored;
   }
 
   window.addEventListener('committed', load, { signal });
