@@ -131,12 +131,6 @@ class Browser:
         uri = MemoryUri.parse(uri_text)
         text = self.text(uri)
         if text is None:
-            if uri.parts and self.files.stat(away := MemoryUri((Scope.ARCHIVE.value, *uri.parts))) is not None:
-                if self.strict and self.is_elsewhere(away, self.files.text(away) or ""):
-                    raise _absent(uri)
-                raise NotFound(
-                    f"{str(uri)!r} is archived.", hint=f"Read {away}; runebook archive restore brings it back."
-                )
             if self.files.is_dir(uri):
                 if not uri_text.endswith("/"):
                     raise InvalidUri(f"{str(uri)!r} is a directory.", hint="List it with ls, then read a file.")
@@ -146,6 +140,12 @@ class Browser:
                 lines = [f"{entry.uri}  {entry.abstract or ''}".rstrip() for entry in found.entries]
                 lines += [f"… and {found.left_out} more; list it with ls"] if found.left_out else []
                 return page_of(uri_text, "\n".join(lines), offset, limit, limit_chars)
+            if uri.parts and self.files.stat(away := MemoryUri((Scope.ARCHIVE.value, *uri.parts))) is not None:
+                if self.strict and self.is_elsewhere(away, self.files.text(away) or ""):
+                    raise _absent(uri)
+                raise NotFound(
+                    f"{str(uri)!r} is archived.", hint=f"Read {away}; runebook archive restore brings it back."
+                )
             if (memory := self._with_ending(uri)) is not None:
                 raise NotFound(f"there is nothing at {str(uri)!r}.", hint=f"Do you mean {memory}?")
             raise _absent(uri)

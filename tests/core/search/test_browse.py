@@ -204,6 +204,14 @@ def test_a_directory_that_is_read_says_what_its_list_leaves_out(memory: Runebook
     assert lines[-1] == "… and 3 more; list it with ls"
 
 
+def test_a_directory_is_read_though_a_part_of_it_is_archived(memory: Runebook, tmp_path: Path) -> None:
+    kept = write(tmp_path, "kept.md", "Kept.")
+    by_hand(tmp_path, "archive/user/default/memories/notes/old.md", "Old.")
+    assert memory.read(ReadRequest(f"{USER}/notes/")).content.startswith(kept)
+    with pytest.raises(InvalidUri, match="directory"):
+        memory.read(ReadRequest(f"{USER}/notes"))
+
+
 def test_tree_is_depth_first_and_stops_at_its_level(filled: Runebook) -> None:
     names = [entry.uri.removeprefix("viking://") for entry in filled.tree(TreeRequest(level_limit=2)).entries]
     assert names == ["agent/", "agent/default/", "session/", "session/default/", "user/", "user/default/"]
