@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -23,7 +22,7 @@ from memory_core.core.memory.memory import file_problems, identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.files import ASIDE_NAME, INDEX_NAME
-from memory_core.core.store.local import FolderMark, Store
+from memory_core.core.store.local import FolderMark, Store, large_turn
 
 if TYPE_CHECKING:
     from memory_core.core.config import Config
@@ -81,8 +80,6 @@ class OpenedStore:
         #: Ends what works in the background; called before anything else is closed.
         self.before_close: list[Callable[[], None]] = []
         self._closed = False
-        self._large = threading.Lock()
-        self._large_of: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self.adopted = threading.Event()
         self._adopter = threading.Thread(target=self._adopt, name="runebook-adopt", daemon=True)
         self._adopter.start()
@@ -166,14 +163,14 @@ class OpenedStore:
 
     @contextmanager
     def by_turns(self, messages: Sequence[Any], user_space: str) -> Iterator[None]:
-        """Long conversations are stored one after the other, each once what was before is indexed; users take turns.
+        """Long conversations of a user are stored one after the other, each once what was before is indexed.
 
         Whoever stores one after another waits, and those who search beside them find what they stored themselves.
         """
         if len(messages) < _LONG_MESSAGES and sum(len(str(message)) for message in messages) < _LONG_CHARS:
             yield
             return
-        with self._large_of[user_space], self._large:
+        with large_turn(user_space):
             with suppress(RunebookError):  # the index is nobody's reason not to store
                 self.indexer.follow(None, spaces=(f"{Scope.SESSION.value}/{user_space}",))
             yield

@@ -15,6 +15,7 @@ from memory_core.core.config import EmbeddingConfig, IndexConfig
 from memory_core.core.errors import ConfigInvalid, InvalidInput, TooLarge
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status
+from memory_core.core.store.local import Plan, Store, large_turn
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
@@ -213,25 +214,40 @@ def test_a_receipt_names_the_look_alike_also_without_a_model(
         assert memory.read(ReadRequest(kept.changed_uris[0])).content.startswith(first)
 
 
-def test_long_conversations_are_stored_by_turns_of_their_users(tmp_path: Path) -> None:
-    long, order = [{"content": "x" * 300_000}], []
-    with open_memory(words_only(tmp_path)) as memory:
-        by_turns = memory.opened.by_turns
+def test_large_commits_of_a_user_come_one_by_one_and_hold_up_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long, talk = (
+        CommitRequest("A long story. " * 3_000),
+        CommitRequest(messages=[{"role": "user", "content": "x" * 300_000}]),
+    )
+    with open_memory(words_only(tmp_path)) as anna, open_memory(words_only(tmp_path, user_space="bob")) as bob:
+        planned_ahead: list[str] = []
+        rehearse = Store._rehearse
 
-        def store(user: str) -> None:
-            with by_turns(long, user):
-                order.append(user)
-                time.sleep(0.1)
+        def noted(store: Store, plan: Plan) -> None:
+            planned_ahead.append(store.files.root.name)
+            rehearse(store, plan)
 
-        with by_turns(long, "anna"):
-            threads = [threading.Thread(target=store, args=(user,)) for user in ("anna", "anna", "anna", "bob")]
+        monkeypatch.setattr(Store, "_rehearse", noted)
+        kept = bob.commit(CommitRequest("The harbour opens at six.")).commit_id
+        threads = [threading.Thread(target=anna.commit, args=(request,)) for request in (long, talk, long)]
+        with anna.store.exclusive():
             for thread in threads:
                 thread.start()
-            assert soon(memory.opened._large_of["bob"].locked)  # he waits, too
-            time.sleep(0.1)
+            assert soon(lambda: len(planned_ahead) == 1)
+            time.sleep(0.2)
+            assert len(planned_ahead) == 1  # the others wait for their turn, not for the store
         for thread in threads:
             thread.join(PATIENCE_SECONDS)
-    assert order.index("bob") < 3  # who came last is not last
+        with large_turn("default"):
+            waiting = threading.Thread(target=anna.commit, args=(talk,))
+            waiting.start()
+            assert bob.run(UNDO, UndoRequest(kept)).status is Status.COMMITTED
+            assert bob.commit(talk).commit_id
+            assert waiting.is_alive()
+        waiting.join(PATIENCE_SECONDS)
+    assert len(planned_ahead) == 6
 
 
 def test_what_takes_too_long_to_plan_is_refused_before_anybody_waits(

@@ -105,7 +105,7 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
         kind=KIND,
         request_id=request_id,
         now=moment,
-        is_large=True,
+        large_of=context.user_space,
     )
     memory.after_commit(receipt, moment)
     receipt = memory.indexed(receipt)

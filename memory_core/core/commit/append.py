@@ -204,7 +204,7 @@ class MessageRecorder:
             request_id=request_id,
             now=moment,
             dry_run=dry_run,
-            is_large=len(messages) >= _LARGE_MESSAGES or len(sent) >= LARGE_CHARS,
+            large_of=log.parts[1] if len(messages) >= _LARGE_MESSAGES or len(sent) >= LARGE_CHARS else None,
         )
 
     def _redacted(self, stored: Sequence[Message], given: Sequence[Message]) -> list[Message]:

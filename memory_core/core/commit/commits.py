@@ -290,7 +290,7 @@ class Commits:
             request_id=request_id,
             now=moment,
             dry_run=dry_run,
-            is_large=len(sent) >= LARGE_CHARS or len(dropped) > _NAMED,
+            large_of=context.user_space if len(sent) >= LARGE_CHARS or len(dropped) > _NAMED else None,
         )
 
     def remember(self, request: CommitRequest, request_id: str | None, assignment: ProjectAssignment) -> CommitReceipt:

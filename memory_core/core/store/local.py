@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,11 +58,19 @@ _ATTEMPTS = 3
 _TOLD_FROM = 100  # changes of one commit
 #: So many items of a long read come before it gives way again.
 _GIVE_WAY_EVERY = 32
-#: Processor time that planning one commit may take. One large one is planned ahead at a time: each takes the
-#: processor from whoever holds a store.
-_PLAN_SECONDS, _rehearsing = 10.0, threading.Lock()
+#: Processor time that planning one commit may take.
+_PLAN_SECONDS = 10.0
+_large_turns: dict[str, threading.RLock] = {}
 #: Note of a receipt that a repeated request got.
 REPEATED = "repeated request_id"
+
+
+def large_turn(user_space: str) -> AbstractContextManager[bool]:
+    """The turn of a user's large commits: one at a time is planned or waits for the store, so that others come between.
+
+    A thread that holds it may take it again.
+    """
+    return _large_turns.setdefault(user_space, threading.RLock())
 
 
 class Foreseen(NamedTuple):
@@ -282,7 +290,7 @@ class Store:
         now: datetime | None = None,
         dry_run: bool = False,
         undoes: str | None = None,
-        is_large: bool = False,
+        large_of: str | None = None,
     ) -> CommitReceipt:
         """Plan and apply one change set.
 
@@ -293,7 +301,8 @@ class Store:
             now: Time of the commit; default the clock's.
             dry_run: Plan only.
             undoes: The commit that this one takes back.
-            is_large: Whether planning may take long. It is planned once before, while others may write.
+            large_of: The user's space, where planning may take long. It is planned once before, while others may write,
+                and those of one user come one by one.
 
         Raises:
             TooLarge: If others would wait too long for a large one. Nothing was stored.
@@ -305,8 +314,16 @@ class Store:
                 self._delivery.recover()
             return _receipt("", Status.DRY_RUN, self._planned(plan)[0])
         moment = now or datetime.now(UTC)
-        if is_large and (request_id is None or self.first_receipt(request_id) is None):
-            self._rehearse(plan)
+        if large_of is None:
+            return self._planned_and_stored(plan, kind, request_id, moment, undoes)
+        with large_turn(large_of):
+            if request_id is None or self.first_receipt(request_id) is None:
+                self._rehearse(plan)
+            return self._planned_and_stored(plan, kind, request_id, moment, undoes)
+
+    def _planned_and_stored(
+        self, plan: Plan, kind: str, request_id: str | None, moment: datetime, undoes: str | None
+    ) -> CommitReceipt:
         for attempt in range(_ATTEMPTS):
             with self._lock.held():
                 newest = self._delivery.recover()
@@ -328,9 +345,8 @@ class Store:
 
     def _rehearse(self, plan: Plan) -> None:
         """Plan while others may write, to know how long they would wait; what a plan remembers makes them wait less."""
-        with _rehearsing:
-            started = time.thread_time()
-            plan(Snapshot(self))
+        started = time.thread_time()
+        plan(Snapshot(self))
         if (took := time.thread_time() - started) > _PLAN_SECONDS:
             raise TooLarge(
                 f"planning this takes {took:.0f} s of processor time, and others would wait as long.",

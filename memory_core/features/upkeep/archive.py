@@ -253,7 +253,8 @@ def _move(memory: Runebook, request: ArchiveRequest, kind: str, move: Move) -> C
         results = [moved(uri, draft) for uri in request.uris]
         return memory.features.completed(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
 
-    return memory.indexed(memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run, is_large=True))
+    receipt = memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run, large_of=context.user_space)
+    return memory.indexed(receipt)
 
 
 def _archived(memory: Runebook, uri: MemoryUri, text: str) -> Archived:
