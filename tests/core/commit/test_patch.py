@@ -443,7 +443,8 @@ def test_a_block_fits_nearly_exactly_where_its_pattern_does(data: st.DataObject,
     start = data.draw(st.integers(0, len(original)))
     search = original[start : start + data.draw(st.integers(1, 9))].strip("\r")
     for old, new in data.draw(
-        st.lists(st.sampled_from([(" ", "  "), ("  ", " "), ('"', "“"), (",", "，"), (" ", "\t")]))
+        # each may double the blanks, and a block of more than 2,000 characters fits exactly only
+        st.lists(st.sampled_from([(" ", "  "), ("  ", " "), ('"', "“"), (",", "，"), (" ", "\t")]), max_size=7)
     ):
         search = search.replace(old, new)
     search += data.draw(st.sampled_from(["", " "]))
