@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 KIND = "forget"
 _SHOWN_CHARS = 120
 #: How long the index may take to know what is to be forgotten; what it does not know then is not found.
-_INDEX_SECONDS = 10.0
+_INDEX_SECONDS = 5.0
 #: A search seldom gives so low a score to what is about the question.
 _WEAK = 0.12
 #: The note of a preview that shows nothing else.
@@ -83,7 +83,7 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     request_id = memory.request_key(request.request_id)
     if request_id is not None and (first := memory.store.first_receipt(request_id)) is not None:
         return first
-    memory.store.adopt()  # what people wrote and nothing has noticed yet is found, too
+    memory.store.adopt(memory.spaces)  # what people wrote and nothing has noticed yet is found, too
     behind = memory.indexer.follow(_INDEX_SECONDS, spaces=memory.spaces)
     unseen = () if behind is None else (behind.note(),)
     mentions = _mentions(memory, request)

@@ -22,7 +22,7 @@ from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.counting import bytecodes, is_linear
-from tests.stores import files_below, note, said, trailer, words_only, written
+from tests.stores import by_hand, files_below, note, said, trailer, words_only, written
 
 NOTES = "viking://user/default/memories/notes"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -393,6 +393,18 @@ def test_a_file_that_cannot_be_read_keeps_no_other_from_being_forgotten(memory: 
     preview, receipt = forgotten(memory, "tax adviser")
     assert [result.uri for result in preview.results] == [f"{NOTES}/tax.md"]
     assert receipt.status is Status.COMMITTED
+
+
+def test_what_a_person_wrote_just_now_is_forgotten_and_the_files_of_others_are_not_looked_at(
+    memory: Runebook,
+) -> None:
+    root = memory.store.files.root
+    for user in ("default", "bob"):
+        by_hand(root, f"user/{user}/memories/notes/boat.md", "The boat is called Marisol.\n")
+    preview, _ = forgotten(memory, "Marisol")
+    assert [result.uri for result in preview.results] == [f"{NOTES}/boat.md"]
+    assert not (root / "user/default/memories/notes/boat.md").exists()
+    assert not memory.store.ledger.movements.stats(MemoryUri.parse("viking://user/bob"))
 
 
 def test_history_says_what_went_whole_and_what_in_part(memory: Runebook) -> None:

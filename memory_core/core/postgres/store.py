@@ -301,7 +301,7 @@ class PostgresStore(Store):
     def watch(self) -> None:
         """There are no files that somebody could change."""
 
-    def adopt(self) -> int:
+    def adopt(self, spaces: Sequence[str] = ()) -> int:  # noqa: ARG002
         """There is nothing to take in."""
         return 0
 

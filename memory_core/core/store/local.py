@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ from memory_core.core.memory.results import (
     as_json,
     status_of,
 )
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.store import atomic
 from memory_core.core.store.delivery import DELAYED, Delivered, Delivery, Step
@@ -419,9 +419,19 @@ class Store:
         """Keep the final form of a receipt, off the request path; a repeated request gets this one."""
         self._delivery.finish(receipt)
 
-    def adopt(self) -> int:
-        """Record files that people added, edited, removed or renamed since the last commit; see ``Adoption.scan``."""
-        return self.adoption.scan()
+    def adopt(self, spaces: Sequence[str] = ()) -> int:
+        """Record files that people added, edited, removed or renamed since the last commit.
+
+        Args:
+            spaces: Only those of these (``scope/space``) and of their archives are looked at; none given is all files.
+
+        Returns:
+            How many files had changed.
+        """
+        if not spaces:
+            return self.adoption.scan()
+        roots = (f"{inside}{space}" for space in spaces for inside in ("", f"{Scope.ARCHIVE.value}/"))
+        return self.adoption.take_in(self.adoption.below(MemoryUri(tuple(root.split("/"))) for root in roots))
 
     def problems(self) -> list[FileProblem]:
         """What is wrong with files written by hand, as far as this process looked at them."""
