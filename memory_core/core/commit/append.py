@@ -30,6 +30,7 @@ from memory_core.core.memory.results import (
     FileChange,
     OperationResult,
     SessionProgress,
+    utf8_bytes,
 )
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.files import FILE_LIMIT_BYTES
@@ -179,7 +180,7 @@ class MessageRecorder:
             notes = (note for each in learned for note in each.notes)
             action = Action.CREATED if before is None else Action.UPDATED
             after = _joined(before, fresh)
-            if 4 * len(after) > FILE_LIMIT_BYTES < len(after.encode("utf-8", "surrogatepass")):
+            if 4 * len(after) > FILE_LIMIT_BYTES < utf8_bytes(after):
                 raise TooLarge(
                     f"the conversation would be over {FILE_LIMIT_BYTES // 1024**2} MiB.",
                     hint="Send it under another session_id.",

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,9 +58,9 @@ _ATTEMPTS = 3
 _TOLD_FROM = 100  # changes of one commit
 #: So many items of a long read come before it gives way again.
 _GIVE_WAY_EVERY = 32
-#: Processor time that planning one commit may take. One large one is planned ahead at a time: each takes the
-#: processor from whoever holds a store.
-_PLAN_SECONDS, _rehearsing = 10.0, threading.Lock()
+#: Processor time that planning one commit may take. One large one is under way at a time: each takes the processor
+#: from whoever holds a store, and may take several times the memory of the conversation that it adds to.
+_PLAN_SECONDS, _one_large = 10.0, threading.Lock()
 #: Note of a receipt that a repeated request got.
 REPEATED = "repeated request_id"
 
@@ -305,8 +305,14 @@ class Store:
                 self._delivery.recover()
             return _receipt("", Status.DRY_RUN, self._planned(plan)[0])
         moment = now or datetime.now(UTC)
-        if is_large and (request_id is None or self.first_receipt(request_id) is None):
-            self._rehearse(plan)
+        with _one_large if is_large else nullcontext():
+            if is_large and (request_id is None or self.first_receipt(request_id) is None):
+                self._rehearse(plan)
+            return self._commit_locked(plan, kind, request_id, moment, undoes)
+
+    def _commit_locked(
+        self, plan: Plan, kind: str, request_id: str | None, moment: datetime, undoes: str | None
+    ) -> CommitReceipt:
         for attempt in range(_ATTEMPTS):
             with self._lock.held():
                 newest = self._delivery.recover()
@@ -328,9 +334,8 @@ class Store:
 
     def _rehearse(self, plan: Plan) -> None:
         """Plan while others may write, to know how long they would wait; what a plan remembers makes them wait less."""
-        with _rehearsing:
-            started = time.thread_time()
-            plan(Snapshot(self))
+        started = time.thread_time()
+        plan(Snapshot(self))
         if (took := time.thread_time() - started) > _PLAN_SECONDS:
             raise TooLarge(
                 f"planning this takes {took:.0f} s of processor time, and others would wait as long.",

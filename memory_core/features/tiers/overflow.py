@@ -27,7 +27,15 @@ from memory_core.core.search.fusion import Calibration
 from memory_core.core.store.local import Snapshot
 from memory_core.core.text.extractive_summary import cosine
 from memory_core.core.text.normalization import simplified
-from memory_core.features.tiers.segment import Segment, SessionLog, dump_segment, file_name, parse_segment, segments_of
+from memory_core.features.tiers.segment import (
+    LoggedExchange,
+    Segment,
+    SessionLog,
+    dump_segment,
+    file_name,
+    parse_segment,
+    segments_of,
+)
 from memory_core.features.tiers.segmenting import Likeness, Sorting, SortingRules, exchanges_before, overflowing
 from memory_core.features.tiers.stored import SEGMENT, SessionSegments, changed, segments_in
 from memory_core.features.upkeep.archive import archived_uri, original_uri
@@ -78,8 +86,9 @@ def _vector(embed: Callable[[Sequence[str]], NDArray[np.float32]], text: str) ->
 _log = logging.getLogger(__name__)
 #: A log of more than ``_LONG_LINES`` lines is sorted again only after ``_LINES_AT_ONCE`` new ones.
 _LONG_LINES, _LINES_AT_ONCE = 100, 10
-#: Exchanges that one commit sorts, so that other writers are not kept waiting for a long conversation.
-_EXCHANGES_AT_ONCE = 200
+#: Exchanges that one commit sorts, so that other writers are not kept waiting for a long conversation, and about as
+#: many characters of them as are held for it.
+_EXCHANGES_AT_ONCE, _CHARS_AT_ONCE = 200, 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +99,13 @@ class _SortPlan:
         text: Of the log.
         segments: The session's, as they are stored.
         changed: Segments that change, with their URIs; see ``Sorting.result``.
-        left: Exchanges that wait for the next commit.
+        left: Whether exchanges wait for the next commit.
     """
 
     text: str
     segments: SessionSegments
     changed: Sequence[tuple[str | None, Segment | None]] = ()
-    left: int = 0
+    left: bool = False
 
 
 class Overflow:
@@ -109,7 +118,7 @@ class Overflow:
     def __init__(self, memory: Runebook) -> None:
         self._memory = memory
         self._likeness = TextLikeness(lambda: memory.indexer.embedder)
-        self._left: dict[MemoryUri, int] = {}
+        self._left: dict[MemoryUri, bool] = {}
         self._guard = threading.Lock()
         #: Logs to be sorted soon: the moment, and whether older segments are mended, too.
         self._waiting: dict[MemoryUri, tuple[datetime, bool]] = {}
@@ -201,7 +210,8 @@ class Overflow:
         stored = segments_in(self._memory.store, log)
         session = SessionLog(text)
         due = overflowing(session, stored.spans, tiers.short_term_capacity)
-        exchanges, left = due[:_EXCHANGES_AT_ONCE], len(due[_EXCHANGES_AT_ONCE:])
+        exchanges = _at_once(due)
+        left = next(due, None) is not None
         if not exchanges and not mend:
             return _SortPlan(text, stored)
         likeness = self._likeness.of(len(exchanges))
@@ -239,6 +249,18 @@ class Overflow:
             if uri is None or parse_segment(draft.text(MemoryUri.parse(uri)) or "") == known[uri]
         ]
         return ChangeSet(draft.changes(), tuple(results))
+
+
+def _at_once(due: Iterable[LoggedExchange]) -> list[LoggedExchange]:
+    """The first of these exchanges, as many as one commit sorts."""
+    taken: list[LoggedExchange] = []
+    chars = 0
+    for exchange in due:
+        taken.append(exchange)
+        chars += sum(len(words) for _, words in exchange.turns)
+        if len(taken) == _EXCHANGES_AT_ONCE or chars > _CHARS_AT_ONCE:
+            break
+    return taken
 
 
 def _written(
