@@ -477,7 +477,9 @@ def test_the_graph_is_walked_and_a_relation_is_added_changed_and_removed(tab: Pa
     assert relations(GREEN_TEA) == before
 
 
-def test_what_others_commit_leaves_the_open_list_and_a_half_written_relation_of_the_graph(tab: Page, site: Site) -> None:
+def test_what_others_commit_leaves_the_open_list_and_a_half_written_relation_of_the_graph(
+    tab: Page, site: Site
+) -> None:
     _go(tab, f"graph?around={_OLD_OFFICE}")
     tab.wait_for_selector("[data-testid=graph][data-drawn]")
     tab.click(".graph-list summary")

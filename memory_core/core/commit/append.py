@@ -156,6 +156,8 @@ class MessageRecorder:
             raise InvalidInput("messages is empty.", hint="Send at least one {role, content}.")
         sent = dump_lines(messages)
         self.commits.check_size(sent, len(messages))
+        is_large = len(messages) >= _LARGE_MESSAGES or len(sent) >= LARGE_CHARS
+        del sent
         session = session_id or session_id_for(messages)
         log = self.commits.session_uri(session)
         moment = now or datetime.now(UTC)
@@ -205,7 +207,7 @@ class MessageRecorder:
             request_id=request_id,
             now=moment,
             dry_run=dry_run,
-            is_large=len(messages) >= _LARGE_MESSAGES or len(sent) >= LARGE_CHARS,
+            is_large=is_large,
         )
 
     def _redacted(self, stored: Sequence[Message], given: Sequence[Message]) -> list[Message]:
