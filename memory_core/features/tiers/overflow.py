@@ -96,13 +96,13 @@ class _SortPlan:
     """How exchanges of a session are to be sorted.
 
     Attributes:
-        text: Of the log.
+        session: The log.
         segments: The session's, as they are stored.
         changed: Segments that change, with their URIs; see ``Sorting.result``.
         left: Whether exchanges wait for the next commit.
     """
 
-    text: str
+    session: SessionLog
     segments: SessionSegments
     changed: Sequence[tuple[str | None, Segment | None]] = ()
     left: bool = False
@@ -187,11 +187,11 @@ class Overflow:
             StorageFailed: If the ledger could not be written.
         """
         store = self._memory.store
-        text = store.text(log) or ""
+        session = SessionLog(store.text(log) or "")
         self._left.pop(log, None)
-        if not mend and text.count("\n") <= self._memory.config.tiers.short_term_capacity:
+        if not mend and session.line_ends <= self._memory.config.tiers.short_term_capacity:
             return None
-        proposed = self._proposed(text, log, now, mend=mend)
+        proposed = self._proposed(session, log, now, mend=mend)
         if not proposed.changed:
             return None
         receipt = store.commit(
@@ -204,16 +204,15 @@ class Overflow:
         """Lines of a receipt about the segments of a session that cannot be read."""
         return [each.reported() for each in segments_in(self._memory.store, log).damaged]
 
-    def _proposed(self, text: str, log: MemoryUri, now: datetime, *, mend: bool) -> _SortPlan:
+    def _proposed(self, session: SessionLog, log: MemoryUri, now: datetime, *, mend: bool) -> _SortPlan:
         """How the exchanges of a log are to be sorted."""
         tiers = self._memory.config.tiers
         stored = segments_in(self._memory.store, log)
-        session = SessionLog(text)
         due = overflowing(session, stored.spans, tiers.short_term_capacity)
         exchanges = _at_once(due)
         left = next(due, None) is not None
         if not exchanges and not mend:
-            return _SortPlan(text, stored)
+            return _SortPlan(session, stored)
         likeness = self._likeness.of(len(exchanges))
         rules = SortingRules(tiers.mid_term_similarity_threshold, tiers.keyword_weight, likeness)
         archived = stored.archived if mend else ()
@@ -224,7 +223,7 @@ class Overflow:
             sorting.mend()
         for exchange, before in zip(exchanges, exchanges_before(session, stored.exchanges, exchanges), strict=True):
             sorting.add(exchange, before)
-        return _SortPlan(text, stored, sorting.result(), left)
+        return _SortPlan(session, stored, sorting.result(), left)
 
     def _plan(self, snapshot: Snapshot, log: MemoryUri, now: datetime, proposed: _SortPlan, *, mend: bool) -> ChangeSet:
         """What sorting changes, on the store as it is.
@@ -233,7 +232,7 @@ class Overflow:
         meanwhile wait for the next time.
         """
         if (
-            not (snapshot.text(log) or "").startswith(proposed.text)
+            not proposed.session.begins(snapshot.text(log) or "")
             or segments_in(self._memory.store, log) != proposed.segments
         ):
             self._await([log], now, mend=mend)

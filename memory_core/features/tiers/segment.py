@@ -17,6 +17,7 @@ import json
 import math
 import re
 from array import array
+from codecs import BOM_UTF8, getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -378,6 +379,9 @@ class LoggedExchange:
         return "\n".join(words for _, words in self.turns)
 
 
+_PIECE_BYTES = 1 << 20
+
+
 class SessionLog:
     """The log of a session, read as exchanges; only what is asked for is read.
 
@@ -386,13 +390,30 @@ class SessionLog:
     """
 
     def __init__(self, text: str) -> None:
-        self._text = text.removeprefix("\ufeff")
-        #: Where each line starts, and where one behind the last would: of the texts there is no second copy.
-        self._starts = array("q", [0])
-        while (end := self._text.find("\n", self._starts[-1])) >= 0:
+        #: In UTF-8: one character beyond the Basic Multilingual Plane makes each one of a text take four bytes.
+        self._content = text.encode("utf-8", "surrogatepass")
+        #: Where each line starts, and where one behind the last would.
+        self._starts = array("q", [len(BOM_UTF8) if self._content.startswith(BOM_UTF8) else 0])
+        while (end := self._content.find(b"\n", self._starts[-1])) >= 0:
             self._starts.append(end + 1)
-        self._starts.append(len(self._text) + 1)
+        self._starts.append(len(self._content) + 1)
         self._exchanges: dict[tuple[int, int], LoggedExchange | None] = {}
+
+    @property
+    def line_ends(self) -> int:
+        """How many lines end."""
+        return self._count - 1
+
+    def begins(self, text: str) -> bool:
+        """Whether a text begins with all of this one."""
+        at = 0
+        decoder = getincrementaldecoder("utf-8")("surrogatepass")
+        for start in range(0, len(self._content), _PIECE_BYTES):
+            piece = decoder.decode(self._content[start : start + _PIECE_BYTES])
+            if not text.startswith(piece, at):
+                return False
+            at += len(piece)
+        return True
 
     def lines(self) -> list[int]:
         """The line of each message that can be read, in order."""
@@ -430,7 +451,8 @@ class SessionLog:
         return ((line, message) for line in range(start, end) if (message := self._message(line)) is not None)
 
     def _message(self, line: int) -> Message | None:
-        return next(iter(parse_lines(self._text[self._starts[line] : self._starts[line + 1] - 1])[0]), None)
+        content = self._content[self._starts[line] : self._starts[line + 1] - 1]
+        return next(iter(parse_lines(content.decode("utf-8", "surrogatepass"))[0]), None)
 
 
 def _session_exchange(first: int, last: int, messages: Sequence[Message]) -> LoggedExchange:
