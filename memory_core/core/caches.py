@@ -149,18 +149,19 @@ class PrefixCache(Generic[W, V]):
         """
         known = self._known
         longest = sorted(known, key=lambda each: -len(each[0]))
-        read, value = next((each[:2] for each in longest if _begins(whole, each[0])), (whole[:0], start))
+        nothing: tuple[Any, V, int] = (whole[:0], start, sys.maxsize)
+        read, value, size = next((each for each in longest if _begins(whole, each[0])), nothing)
         others: list[tuple[Any, V, int]] = []
         if whole:
             others = [each for each in known if each[0] is not read and each[2] <= self._most_bytes]
             others = others[1 - self._capacity :]
             while sum(each[2] for each in others) > self._most_bytes:
                 others.pop(0)
-        del known, longest
-        if len(read) < len(whole):
-            if not read:
+        if rest := whole[len(read) :]:
+            if size > self._most_bytes:
                 self._known = tuple(others)  # what takes too much goes before as much is made
-            value = extend(value, whole[len(read) :])
+            del known, longest, nothing, read
+            value = extend(value, rest)
         if whole:
             self._known = (*others, (whole, value, sys.getsizeof(whole) + self._held(value)))
         return value
