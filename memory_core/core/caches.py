@@ -83,6 +83,12 @@ class RecentCache(Generic[K, V]):
             self._values.move_to_end(key)
             return known[0]
 
+    def make_room(self, size: int) -> None:
+        """Let go of the oldest values until so many bytes more have room; all of them where they never have."""
+        with self._guard:
+            while self._values and self._bytes + size > (self._most_bytes or 0):
+                self._bytes -= self._values.popitem(last=False)[1][1]
+
     def put(self, key: K, value: V) -> None:
         """Keep a value, if there may be room for it."""
         size = 0 if self._most_bytes is None else held_bytes(key, value, most=self._most_bytes)
@@ -123,8 +129,8 @@ class PrefixCache(Generic[W, V]):
 
     Args:
         capacity: Values at most, those that were asked for last.
-        most_bytes: Of the texts or lists and their values together, beside the last one, which stays however long: one
-            request asks for it many times, some of them while others wait for the store.
+        most_bytes: Of the texts or lists and their values together. The last one stays however long, until another one
+            is asked for: one request asks for it many times, some of them while others wait for the store.
         held: The bytes of a value, and of the items of its list.
     """
 
@@ -143,15 +149,20 @@ class PrefixCache(Generic[W, V]):
         """
         known = self._known
         longest = sorted(known, key=lambda each: -len(each[0]))
-        read, value = next((each[:2] for each in longest if _begins(whole, each[0])), (whole[:0], start))
-        if len(read) < len(whole):
-            value = extend(value, whole[len(read) :])
+        nothing: tuple[Any, V, int] = (whole[:0], start, sys.maxsize)
+        read, value, size = next((each for each in longest if _begins(whole, each[0])), nothing)
+        others: list[tuple[Any, V, int]] = []
         if whole:
-            others: list[tuple[Any, V, int]] = [
-                each for each in known if each[0] is not read and each[2] <= self._most_bytes
-            ][1 - self._capacity :]
+            others = [each for each in known if each[0] is not read and each[2] <= self._most_bytes]
+            others = others[1 - self._capacity :]
             while sum(each[2] for each in others) > self._most_bytes:
                 others.pop(0)
+        if rest := whole[len(read) :]:
+            if size > self._most_bytes:
+                self._known = tuple(others)  # what takes too much goes before as much is made
+            del known, longest, nothing, read
+            value = extend(value, rest)
+        if whole:
             self._known = (*others, (whole, value, sys.getsizeof(whole) + self._held(value)))
         return value
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import weakref
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import pytest
 from hypothesis import given
@@ -167,3 +168,21 @@ print(before - resident())
 def test_long_blocks_go_back_to_the_system_amid_short_ones() -> None:
     run = subprocess.run([sys.executable, "-c", _FREED, "given back"], capture_output=True, text=True, check=True)
     assert int(run.stdout) > 60
+
+
+class Value:
+    """One that can be watched."""
+
+
+def test_what_takes_too_much_goes_before_another_value_is_made() -> None:
+    cache: PrefixCache[list[Any], int] = PrefixCache(4, 100)
+    first = Value()
+    watched = weakref.ref(first)
+    cache.value([first] * 1_000, 0, lambda _value, rest: len(rest))
+    del first
+
+    def other(_value: int, rest: list[Any]) -> int:
+        assert watched() is None
+        return len(rest)
+
+    assert cache.value([Value()] * 1_000, 0, other) == 1_000

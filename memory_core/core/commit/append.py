@@ -30,6 +30,7 @@ from memory_core.core.memory.results import (
     FileChange,
     OperationResult,
     SessionProgress,
+    utf8_bytes,
 )
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.files import FILE_LIMIT_BYTES
@@ -155,6 +156,8 @@ class MessageRecorder:
             raise InvalidInput("messages is empty.", hint="Send at least one {role, content}.")
         sent = dump_lines(messages)
         self.commits.check_size(sent, len(messages))
+        is_large = len(messages) >= _LARGE_MESSAGES or len(sent) >= LARGE_CHARS
+        del sent
         session = session_id or session_id_for(messages)
         log = self.commits.session_uri(session)
         moment = now or datetime.now(UTC)
@@ -179,7 +182,7 @@ class MessageRecorder:
             notes = (note for each in learned for note in each.notes)
             action = Action.CREATED if before is None else Action.UPDATED
             after = _joined(before, fresh)
-            if 4 * len(after) > FILE_LIMIT_BYTES < len(after.encode("utf-8", "surrogatepass")):
+            if 4 * len(after) > FILE_LIMIT_BYTES < utf8_bytes(after):
                 raise TooLarge(
                     f"the conversation would be over {FILE_LIMIT_BYTES // 1024**2} MiB.",
                     hint="Send it under another session_id.",
@@ -204,7 +207,7 @@ class MessageRecorder:
             request_id=request_id,
             now=moment,
             dry_run=dry_run,
-            large_of=log.parts[1] if len(messages) >= _LARGE_MESSAGES or len(sent) >= LARGE_CHARS else None,
+            large_of=log.parts[1] if is_large else None,
         )
 
     def _redacted(self, stored: Sequence[Message], given: Sequence[Message]) -> list[Message]:

@@ -36,7 +36,7 @@ from memory_core.core.index.encoder import Embedder
 from memory_core.core.index.vectors import VectorIndex, count, dead, prune
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
-from memory_core.core.memory.message import Message, parse_lines
+from memory_core.core.memory.message import Message, each_line, parse_lines
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import listened, tell
 from memory_core.core.store.ledger import ChangeRow, Ledger, Touched
@@ -311,8 +311,8 @@ class Follower:
         if row.appended and _is_whole(row, filling):
             self._put(connection, row.uri, self._ledger.text_at(row.uri, row.seq))
         elif row.appended and row.before_sha256 is not None:
-            before = self._ledger.text_at(row.uri, row.seq - 1) or ""
-            self._grow(connection, row.uri, row.after or "", before.count("\n"), self._catalog.last_turns(row.uri))
+            first = self._ledger.line_ends(row.uri, row.seq - 1)
+            self._grow(connection, row.uri, row.after or "", first, self._catalog.last_turns(row.uri))
         else:
             self._put(connection, row.uri, row.after)
 
@@ -355,7 +355,7 @@ class Follower:
 
 def numbered(text: str) -> Iterator[tuple[int, Message]]:
     """Each readable message of a log with its line number; a damaged line keeps its number to itself."""
-    for number, line in enumerate(text.split("\n")):
+    for number, line in enumerate(each_line(text)):
         messages, _ = parse_lines(line)
         if messages:
             yield number, messages[0]

@@ -7,7 +7,7 @@ with its answers, and in a talk between people a turn with its replies. Pure: kn
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from copy import copy
 from itertools import pairwise
 
@@ -87,7 +87,7 @@ class ExchangeStarts:
         return bisect_right(self.starts, places[-1]) - bisect_right(self.starts, places[0]) + 1 if places else 0
 
 
-def exchange_spans(messages: Sequence[Message], opener: Speaker = None) -> list[tuple[int, int]]:
+def exchange_spans(messages: Iterable[Message], opener: Speaker = None) -> list[tuple[int, int]]:
     """The exchanges of a conversation as ``(first, end)`` places of messages, ``end`` not included.
 
     Together they hold every message once, in order; prompts before the first question belong to its exchange.

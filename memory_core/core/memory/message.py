@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime, timedelta, timezone
 from operator import attrgetter
@@ -319,11 +319,20 @@ def parse_lines(text: str) -> tuple[list[Message], list[str]]:
     return list(read.messages), list(read.damage)
 
 
+def each_line(text: str) -> Iterator[str]:
+    """What ``split`` gives of a text by its line ends, one after the other."""
+    at = 0
+    while (end := text.find("\n", at)) >= 0:
+        yield text[at:end]
+        at = end + 1
+    yield text[at:]
+
+
 def _parsed(text: str, first: int) -> tuple[list[Message], list[str]]:
     """The same of lines whose first one has this number."""
     messages: list[Message] = []
     damage: list[str] = []
-    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=first):
+    for number, line in enumerate(each_line(text.removeprefix("\ufeff")), start=first):
         if not line.strip():
             continue
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import Enum, StrEnum
@@ -84,6 +84,7 @@ def _never(_value: Any) -> bool:
 
 #: From here on a text is a log that grows, and hashing all of it again costs more than remembering it.
 _LONG_CHARS = 32_768
+_PIECE_CHARS = 1 << 20
 _LONG_TEXTS: PrefixCache[str, hashlib._Hash] = PrefixCache(4, 64 << 20)
 
 
@@ -96,8 +97,19 @@ def text_sha256(text: str) -> str:
 
 def _with_text(digest: hashlib._Hash, text: str) -> hashlib._Hash:
     longer = digest.copy()
-    longer.update(text.encode("utf-8"))
+    for piece in _encoded(text):
+        longer.update(piece)
     return longer
+
+
+def _encoded(text: str) -> Iterator[bytes]:
+    """The UTF-8 of a long text, in pieces."""
+    return (text[at : at + _PIECE_CHARS].encode("utf-8") for at in range(0, len(text), _PIECE_CHARS))
+
+
+def utf8_bytes(text: str) -> int:
+    """How many bytes the text takes in a file."""
+    return sum(map(len, _encoded(text)))
 
 
 class Action(StrEnum):

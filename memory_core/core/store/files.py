@@ -286,8 +286,11 @@ class FileStore:
                         f"{str(uri)!r} is over {FILE_LIMIT_BYTES // 1024**2} MiB.",
                         hint="Split the file into smaller ones.",
                     )
+                if found.st_size >= _LONG_CHARS:
+                    self._long.make_room(found.st_size)
                 content = stream.read()
             text, is_sound = _decoded(content)
+            del content
             if strict and not is_sound:
                 raise InvalidInput(
                     f"{str(uri)!r} is not UTF-8 text.", hint="Save the file as UTF-8, then send the same request again."

@@ -13,7 +13,7 @@ import json
 import re
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -159,17 +159,22 @@ def stored_text(connection: sqlite3.Connection, uri: str, seq: int = _NEWEST, *,
         seq: Default its last commit.
         named: Whether there is none where the name table has none: of a history that was taken in before its files.
     """
-    tails: list[str] = []
+    pieces = list(_pieces(connection, uri, seq, named=named))
+    return "".join(reversed(pieces)) if pieces else None
+
+
+def _pieces(connection: sqlite3.Connection, uri: str, seq: int, *, named: bool = False) -> Iterator[str]:
+    """What ``stored_text`` joins, the end first; nothing for no text."""
     known = "AND EXISTS (SELECT 1 FROM files WHERE uri = ?1) " if named else ""
     rows = connection.execute(
         f"SELECT appended, after FROM changes WHERE uri = ?1 AND seq <= ?2 {known}ORDER BY seq DESC, ordinal DESC",
         (uri, seq),
     )
     for appended, after in rows:
+        if after is not None:
+            yield after
         if not appended:
-            return None if after is None and not tails else "".join([after or "", *reversed(tails)])
-        tails.append(after)
-    return "".join(reversed(tails)) if tails else None
+            return
 
 
 class Touched(NamedTuple):
@@ -537,6 +542,10 @@ class Ledger(Table):
     def text_at(self, uri: MemoryUri, seq: int = _NEWEST) -> str | None:
         """The file's text as commit ``seq`` left it, default the last one; appends are joined to what they extend."""
         return stored_text(self._database.connection(), str(uri), seq)
+
+    def line_ends(self, uri: MemoryUri, seq: int) -> int:
+        """How many lines end in the file's text as commit ``seq`` left it; of a log it is never joined."""
+        return sum(piece.count("\n") for piece in _pieces(self._database.connection(), str(uri), seq))
 
     def origin(self, uri: MemoryUri) -> tuple[int, int]:
         """The commit that created a file, the last time, and its place there; far behind all others if unknown."""

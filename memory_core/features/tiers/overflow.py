@@ -27,7 +27,15 @@ from memory_core.core.search.fusion import Calibration
 from memory_core.core.store.local import Snapshot
 from memory_core.core.text.extractive_summary import cosine
 from memory_core.core.text.normalization import simplified
-from memory_core.features.tiers.segment import Segment, SessionLog, dump_segment, file_name, parse_segment, segments_of
+from memory_core.features.tiers.segment import (
+    LoggedExchange,
+    Segment,
+    SessionLog,
+    dump_segment,
+    file_name,
+    parse_segment,
+    segments_of,
+)
 from memory_core.features.tiers.segmenting import Likeness, Sorting, SortingRules, exchanges_before, overflowing
 from memory_core.features.tiers.stored import SEGMENT, SessionSegments, changed, segments_in
 from memory_core.features.upkeep.archive import archived_uri, original_uri
@@ -78,8 +86,9 @@ def _vector(embed: Callable[[Sequence[str]], NDArray[np.float32]], text: str) ->
 _log = logging.getLogger(__name__)
 #: A log of more than ``_LONG_LINES`` lines is sorted again only after ``_LINES_AT_ONCE`` new ones.
 _LONG_LINES, _LINES_AT_ONCE = 100, 10
-#: Exchanges that one commit sorts, so that other writers are not kept waiting for a long conversation.
-_EXCHANGES_AT_ONCE = 200
+#: Exchanges that one commit sorts, so that other writers are not kept waiting for a long conversation, and about as
+#: many characters of them as are held for it.
+_EXCHANGES_AT_ONCE, _CHARS_AT_ONCE = 200, 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +96,16 @@ class _SortPlan:
     """How exchanges of a session are to be sorted.
 
     Attributes:
-        text: Of the log.
+        session: The log.
         segments: The session's, as they are stored.
         changed: Segments that change, with their URIs; see ``Sorting.result``.
-        left: Exchanges that wait for the next commit.
+        left: Whether exchanges wait for the next commit.
     """
 
-    text: str
+    session: SessionLog
     segments: SessionSegments
     changed: Sequence[tuple[str | None, Segment | None]] = ()
-    left: int = 0
+    left: bool = False
 
 
 class Overflow:
@@ -109,7 +118,7 @@ class Overflow:
     def __init__(self, memory: Runebook) -> None:
         self._memory = memory
         self._likeness = TextLikeness(lambda: memory.indexer.embedder)
-        self._left: dict[MemoryUri, int] = {}
+        self._left: dict[MemoryUri, bool] = {}
         self._guard = threading.Lock()
         #: Logs to be sorted soon: the moment, and whether older segments are mended, too.
         self._waiting: dict[MemoryUri, tuple[datetime, bool]] = {}
@@ -178,11 +187,11 @@ class Overflow:
             StorageFailed: If the ledger could not be written.
         """
         store = self._memory.store
-        text = store.text(log) or ""
+        session = SessionLog(store.text(log) or "")
         self._left.pop(log, None)
-        if not mend and text.count("\n") <= self._memory.config.tiers.short_term_capacity:
+        if not mend and session.line_ends <= self._memory.config.tiers.short_term_capacity:
             return None
-        proposed = self._proposed(text, log, now, mend=mend)
+        proposed = self._proposed(session, log, now, mend=mend)
         if not proposed.changed:
             return None
         receipt = store.commit(
@@ -195,15 +204,15 @@ class Overflow:
         """Lines of a receipt about the segments of a session that cannot be read."""
         return [each.reported() for each in segments_in(self._memory.store, log).damaged]
 
-    def _proposed(self, text: str, log: MemoryUri, now: datetime, *, mend: bool) -> _SortPlan:
+    def _proposed(self, session: SessionLog, log: MemoryUri, now: datetime, *, mend: bool) -> _SortPlan:
         """How the exchanges of a log are to be sorted."""
         tiers = self._memory.config.tiers
         stored = segments_in(self._memory.store, log)
-        session = SessionLog(text)
         due = overflowing(session, stored.spans, tiers.short_term_capacity)
-        exchanges, left = due[:_EXCHANGES_AT_ONCE], len(due[_EXCHANGES_AT_ONCE:])
+        exchanges = _at_once(due)
+        left = next(due, None) is not None
         if not exchanges and not mend:
-            return _SortPlan(text, stored)
+            return _SortPlan(session, stored)
         likeness = self._likeness.of(len(exchanges))
         rules = SortingRules(tiers.mid_term_similarity_threshold, tiers.keyword_weight, likeness)
         archived = stored.archived if mend else ()
@@ -214,7 +223,7 @@ class Overflow:
             sorting.mend()
         for exchange, before in zip(exchanges, exchanges_before(session, stored.exchanges, exchanges), strict=True):
             sorting.add(exchange, before)
-        return _SortPlan(text, stored, sorting.result(), left)
+        return _SortPlan(session, stored, sorting.result(), left)
 
     def _plan(self, snapshot: Snapshot, log: MemoryUri, now: datetime, proposed: _SortPlan, *, mend: bool) -> ChangeSet:
         """What sorting changes, on the store as it is.
@@ -223,7 +232,7 @@ class Overflow:
         meanwhile wait for the next time.
         """
         if (
-            not (snapshot.text(log) or "").startswith(proposed.text)
+            not proposed.session.begins(snapshot.text(log) or "")
             or segments_in(self._memory.store, log) != proposed.segments
         ):
             self._await([log], now, mend=mend)
@@ -239,6 +248,18 @@ class Overflow:
             if uri is None or parse_segment(draft.text(MemoryUri.parse(uri)) or "") == known[uri]
         ]
         return ChangeSet(draft.changes(), tuple(results))
+
+
+def _at_once(due: Iterable[LoggedExchange]) -> list[LoggedExchange]:
+    """The first of these exchanges, as many as one commit sorts."""
+    taken: list[LoggedExchange] = []
+    chars = 0
+    for exchange in due:
+        taken.append(exchange)
+        chars += sum(len(words) for _, words in exchange.turns)
+        if len(taken) == _EXCHANGES_AT_ONCE or chars > _CHARS_AT_ONCE:
+            break
+    return taken
 
 
 def _written(

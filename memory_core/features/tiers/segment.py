@@ -16,8 +16,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from array import array
+from codecs import BOM_UTF8, getincrementaldecoder
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.caches import remembered
@@ -25,7 +28,7 @@ from memory_core.core.commit.forgotten import is_forgotten
 from memory_core.core.config import TiersConfig
 from memory_core.core.feature import Feature, RecordKind
 from memory_core.core.index.documents import MESSAGES_NAME
-from memory_core.core.memory.exchange import exchange_spans, opener_of, speaker_of
+from memory_core.core.memory.exchange import Speaker, exchange_spans, opener_of, speaker_of
 from memory_core.core.memory.message import Message, parse_lines, search_text, transcript_line
 from memory_core.core.memory.names import render, summary_line
 from memory_core.core.memory.results import text_sha256
@@ -351,8 +354,8 @@ class LoggedExchange:
 
     Attributes:
         first: Line of its first message; ``last`` of its last one.
-        text: What was said, prompts left out.
-        turns: The same by message, each with the name of who said it; empty where none is known.
+        compared: How what was said begins, by which it is compared.
+        turns: What was said by message, prompts left out, each with the name of who said it; empty where none is known.
         digest: Of its messages.
         date: ``YYYY-MM-DD`` of the first dated one.
         project: That its messages belong to; where any is private, the project of that one.
@@ -362,7 +365,7 @@ class LoggedExchange:
 
     first: int
     last: int
-    text: str
+    compared: str
     digest: str
     date: str | None = None
     project: str | None = None
@@ -371,9 +374,12 @@ class LoggedExchange:
     turns: tuple[tuple[str, str], ...] = ()
 
     @property
-    def compared(self) -> str:
-        """What it is compared by."""
-        return self.text[:COMPARED_CHARS]
+    def text(self) -> str:
+        """What was said, prompts left out."""
+        return "\n".join(words for _, words in self.turns)
+
+
+_PIECE_BYTES = 1 << 20
 
 
 class SessionLog:
@@ -384,36 +390,69 @@ class SessionLog:
     """
 
     def __init__(self, text: str) -> None:
-        self._lines = text.removeprefix("\ufeff").split("\n")
-        self._messages: dict[int, Message | None] = {}
+        #: In UTF-8: one character beyond the Basic Multilingual Plane makes each one of a text take four bytes.
+        self._content = text.encode("utf-8", "surrogatepass")
+        #: Where each line starts, and where one behind the last would.
+        self._starts = array("q", [len(BOM_UTF8) if self._content.startswith(BOM_UTF8) else 0])
+        while (end := self._content.find(b"\n", self._starts[-1])) >= 0:
+            self._starts.append(end + 1)
+        self._starts.append(len(self._content) + 1)
         self._exchanges: dict[tuple[int, int], LoggedExchange | None] = {}
+
+    @property
+    def line_ends(self) -> int:
+        """How many lines end."""
+        return self._count - 1
+
+    def begins(self, text: str) -> bool:
+        """Whether a text begins with all of this one."""
+        at = 0
+        decoder = getincrementaldecoder("utf-8")("surrogatepass")
+        for start in range(0, len(self._content), _PIECE_BYTES):
+            piece = decoder.decode(self._content[start : start + _PIECE_BYTES])
+            if not text.startswith(piece, at):
+                return False
+            at += len(piece)
+        return True
 
     def lines(self) -> list[int]:
         """The line of each message that can be read, in order."""
-        return [line for line, _ in self._numbered(0, len(self._lines))]
+        return [line for line, _ in self._numbered(0, self._count)]
 
     def spans(self, since: int = 0, until: int | None = None) -> list[tuple[int, int]]:
         """First and last line of each exchange from a line on, which should begin one, up to another, not included."""
-        numbered = self._numbered(since, len(self._lines) if until is None else min(until, len(self._lines)))
-        opener = opener_of(speaker_of(self._message(line)) for line in range(len(self._lines)))
-        found = exchange_spans([message for _, message in numbered], opener)
-        return [(numbered[first][0], numbered[end - 1][0]) for first, end in found]
+        lines: list[int] = []
+
+        def messages() -> Iterator[Message]:
+            for line, message in self._numbered(since, self._count if until is None else min(until, self._count)):
+                lines.append(line)
+                yield message
+
+        return [(lines[first], lines[end - 1]) for first, end in exchange_spans(messages(), self._opener)]
 
     def exchange(self, first: int, last: int) -> LoggedExchange | None:
         """The exchange of these lines; None where there is nothing of it, or nothing in words."""
         if (first, last) not in self._exchanges:
-            numbered = self._numbered(first, last + 1) if last < len(self._lines) else []
-            exchange = _session_exchange(first, last, [message for _, message in numbered]) if numbered else None
-            self._exchanges[first, last] = exchange if exchange is not None and exchange.text else None
+            messages = [message for _, message in self._numbered(first, last + 1)] if last < self._count else []
+            exchange = _session_exchange(first, last, messages) if messages else None
+            self._exchanges[first, last] = exchange if exchange is not None and exchange.turns else None
         return self._exchanges[first, last]
 
-    def _numbered(self, start: int, end: int) -> list[tuple[int, Message]]:
-        return [(line, message) for line in range(start, end) if (message := self._message(line)) is not None]
+    @property
+    def _count(self) -> int:
+        """How many lines there are."""
+        return len(self._starts) - 1
+
+    @cached_property
+    def _opener(self) -> Speaker:
+        return opener_of(speaker_of(message) for _, message in self._numbered(0, self._count))
+
+    def _numbered(self, start: int, end: int) -> Iterator[tuple[int, Message]]:
+        return ((line, message) for line in range(start, end) if (message := self._message(line)) is not None)
 
     def _message(self, line: int) -> Message | None:
-        if line not in self._messages:
-            self._messages[line] = next(iter(parse_lines(self._lines[line])[0]), None)
-        return self._messages[line]
+        content = self._content[self._starts[line] : self._starts[line + 1] - 1]
+        return next(iter(parse_lines(content.decode("utf-8", "surrogatepass"))[0]), None)
 
 
 def _session_exchange(first: int, last: int, messages: Sequence[Message]) -> LoggedExchange:
@@ -429,7 +468,7 @@ def _session_exchange(first: int, last: int, messages: Sequence[Message]) -> Log
     return LoggedExchange(
         first=first,
         last=last,
-        text=text,
+        compared=text[:COMPARED_CHARS],
         digest=text_sha256("\n".join(transcript_line(message, None) for message in messages))[:_DIGEST_CHARS],
         date=next(dates, None),
         project=(private or messages[-1]).project,

@@ -9,7 +9,7 @@ said. Pure: what a text means comes in as a function, what was stored as values.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 
@@ -301,8 +301,8 @@ class Sorting:
         )
 
 
-def overflowing(log: SessionLog, covered: Sequence[tuple[int, int]], capacity: int) -> list[LoggedExchange]:
-    """The exchanges that no longer stay as they are and belong to no segment yet, in order.
+def overflowing(log: SessionLog, covered: Sequence[tuple[int, int]], capacity: int) -> Iterator[LoggedExchange]:
+    """The exchanges that no longer stay as they are and belong to no segment yet, in order, read as they are asked for.
 
     Exchanges between those of segments, which an undo or a deletion opened again, no longer stay, however many.
 
@@ -317,7 +317,7 @@ def overflowing(log: SessionLog, covered: Sequence[tuple[int, int]], capacity: i
     ]
     tail = log.spans(ends[-1])
     found = (log.exchange(*span) for span in [*opened, *tail[: max(0, len(tail) - capacity)]])
-    return [exchange for exchange in found if exchange is not None]
+    return (exchange for exchange in found if exchange is not None)
 
 
 def exchanges_before(
@@ -376,6 +376,6 @@ def extract(turns: Iterable[tuple[str, str]], words: Sequence[str]) -> str:
 def _title(exchange: LoggedExchange) -> str:
     """A heading: keywords, or where not all of them are ASCII, how the exchange begins."""
     words = exchange.keywords[:_TITLE_KEYWORDS]
-    begins = first_words(exchange.text, _TITLE_CHARS)
+    begins = first_words(exchange.compared, _TITLE_CHARS)
     chosen = begins if not all(word.isascii() for word in words) else " ".join(words)
     return chosen or begins or f"#{exchange.first}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -156,3 +157,26 @@ def test_of_what_was_stored_before_redaction_only_what_comes_again_is_redacted_t
         receipt = memory.commit(CommitRequest(messages=[*said[:5], TALK[0]], session_id="s1"))
     assert receipt.usage == {"messages": 6, "messages_new": 1}
     assert read == [6, 5]
+
+
+def test_a_message_that_joins_a_long_conversation_costs_few_copies_of_it(tmp_path: Path) -> None:
+    def block(number: int) -> list[dict[str, Any]]:
+        roles = ("user", "assistant")
+        return [{"role": role, "content": f"🍵 {number} {role} {'green tea ' * 20_000}"} for role in roles * 2]
+
+    config = words_only(tmp_path)
+    with open_memory(config) as memory:
+        for number in range(5):
+            memory.commit(CommitRequest(messages=block(number), session_id="s1"))
+    with open_memory(config) as memory:
+        memory.commit(CommitRequest(messages=TALK, session_id="s1"))  # reads it, and imports modules
+        memory.indexer.follow(None)
+        whole = len(memory.store.text(memory.commits.session_uri("s1")) or "") * 4
+        tracemalloc.start()
+        try:
+            memory.commit(CommitRequest(messages=[{"role": "user", "content": "And coffee?"}], session_id="s1"))
+            memory.indexer.follow(None)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak < 2.5 * whole

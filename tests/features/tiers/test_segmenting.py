@@ -46,7 +46,7 @@ def sorted_in(text: str, stored: dict[str, Segment] | None = None) -> list[Segme
     session, known = SessionLog(text), stored or {}
     sorting = Sorting(session, known, SortingRules(), "s1", NOW)
     stored_exchanges = [exchange for segment in known.values() for exchange in segment.exchanges]
-    exchanges = overflowing(session, spans_of(stored_exchanges), 0)
+    exchanges = list(overflowing(session, spans_of(stored_exchanges), 0))
     for exchange, before in zip(exchanges, exchanges_before(session, stored_exchanges, exchanges), strict=True):
         sorting.add(exchange, before)
     return [segment for _, segment in sorting.result() if segment is not None]
