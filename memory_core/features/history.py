@@ -135,8 +135,6 @@ class History:
         limit: int = 20,
         before: str | None = None,
         files_most: int | None = None,
-        *,
-        origins: bool = True,
     ) -> list[Commit]:
         """Commits, newest first.
 
@@ -146,8 +144,6 @@ class History:
             before: Only those older than this commit.
             files_most: Of how many files of each it matters whether their texts may be shown; None is all. Those of
                 the others are not read, and no result is told of them.
-            origins: Whether files that were imported say from which file; no receipt is read without it and with
-                ``files_most`` 0.
 
         Raises:
             InvalidInput: If ``limit`` is out of range.
@@ -158,7 +154,15 @@ class History:
         place = None if uri is None else self._browser.visible(MemoryUri.parse(uri))
         seq = None if before is None else self.resolve(before).seq
         rows = self._ledger.past.commits(self.spaces, uri=place, before=seq, limit=limit)
-        return [commit for commit in self._commits(rows, files_most, origins) if commit.files]
+        return [commit for commit in self._commits(rows, files_most) if commit.files]
+
+    def newest(self, limit: int) -> list[PastCommit]:
+        """The last commits, newest first, without what they changed."""
+        return self._ledger.past.commits(self.spaces, limit=limit)
+
+    def files(self, commit: PastCommit) -> list[str]:
+        """URIs of the files that a commit changed, memories first."""
+        return sorted(self._ledger.past.files(commit.seq, self.spaces), key=lambda uri: MemoryUri.parse(uri).is_summary)
 
     def commit(self, commit_id: str) -> Commit:
         """One commit.
@@ -260,13 +264,11 @@ class History:
         """The files whose texts of a commit were purged."""
         return frozenset(uri for _, uri in self._ledger.past.purged([seq]))
 
-    def _commits(
-        self, rows: Sequence[PastCommit], files_most: int | None = None, origins: bool = True
-    ) -> Iterator[Commit]:
+    def _commits(self, rows: Sequence[PastCommit], files_most: int | None = None) -> Iterator[Commit]:
         undone = self._ledger.past.undone([row.commit_id for row in rows], self.spaces)
-        return (self._commit(row, undone.get(row.commit_id, ()), files_most, origins) for row in rows)
+        return (self._commit(row, undone.get(row.commit_id, ()), files_most) for row in rows)
 
-    def _commit(self, past: PastCommit, undone_by: Sequence[str], files_most: int | None, origins: bool) -> Commit:
+    def _commit(self, past: PastCommit, undone_by: Sequence[str], files_most: int | None) -> Commit:
         rows = [row for row in self._ledger.steps_of(past.seq) if self.sees(row.uri)]
         rows.sort(key=lambda row: row.uri.is_summary)
         read = rows[:files_most]
@@ -275,9 +277,9 @@ class History:
         purged = self._purged(past.seq)
         shown = [_step(row, self._withheld(texts[row.uri], purged)) for row in read]
         steps = [*shown, *(_step(row, None) for row in rows[len(read) :])]
-        names_origins = origins and past.kind == "import"
-        receipt = self._ledger.past.receipt(past.seq) if shown or names_origins else {}
-        if names_origins:
+        is_import = past.kind == "import"
+        receipt = self._ledger.past.receipt(past.seq) if shown or is_import else {}
+        if is_import:
             from memory_core.features.imports.known_files import imported_from
 
             files = imported_from(receipt)
@@ -523,7 +525,7 @@ class _Pages:
     def listing(self, memory: Runebook, abs_limit: int | None) -> tuple[Listing, ...]:
         """The line of ``ls viking://``; none where there is no history yet."""
         about = None if abs_limit is None else _ABOUT[:abs_limit]
-        newest = history_of(memory).commits(limit=1, files_most=0, origins=False)
+        newest = history_of(memory).newest(1)
         return tuple(Listing(_HISTORY_URI, "history", False, 0, commit.at, about) for commit in newest)
 
 

@@ -30,7 +30,8 @@ from server.http.rate_limits import OpenRequests
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from memory_core.features.history import Commit
+    from memory_core.core.store.history_rows import PastCommit
+    from memory_core.features.history import History
     from memory_core.runebook import Runebook
     from server.protocol.session import ServedStore
 
@@ -159,24 +160,25 @@ class StreamPosition:
 
 
 def _facts_since(memory: Runebook, since: str | None) -> dict[str, Any]:
-    newest = past_of(memory).commits(limit=_SHOWN_COMMITS + 1, files_most=0, origins=False)
+    past = past_of(memory)
+    newest = past.newest(_SHOWN_COMMITS + 1)
     shown = newest[:_SHOWN_COMMITS]
     known = next((at for at, commit in enumerate(newest) if commit.commit_id == since), None)
     return {
         "latest": newest[0].commit_id if newest else None,
-        "commits": [] if since is None else [_commit_facts(commit) for commit in shown[:known]],
+        "commits": [] if since is None else [_commit_facts(past, commit) for commit in shown[:known]],
         "more": since is not None and known is None and len(newest) > _SHOWN_COMMITS,
         "review": waiting_count(memory),
     }
 
 
-def _commit_facts(commit: Commit) -> dict[str, Any]:
+def _commit_facts(past: History, commit: PastCommit) -> dict[str, Any]:
     return {
         "commit_id": commit.commit_id,
         "at": commit.at,
         "author": commit.author,
         "kind": commit.kind,
-        "uris": [str(step.uri) for step in commit.files[:_SHOWN_FILES]],
+        "uris": past.files(commit)[:_SHOWN_FILES],
     }
 
 

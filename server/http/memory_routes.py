@@ -412,9 +412,7 @@ def about(memory: Reader, request: Request) -> Any:
         ranks=_RANKS,
         types=[known.name for known in memory.registry.list_all()],
         counts=memory.memory_list.counts(),
-        latest=next(
-            (commit.commit_id for commit in past_of(memory).commits(limit=1, files_most=0, origins=False)), None
-        ),
+        latest=next((commit.commit_id for commit in past_of(memory).newest(1)), None),
         passes=[each.name for each in passes(memory)],
         model=model,
     )

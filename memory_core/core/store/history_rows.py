@@ -152,6 +152,12 @@ class PastTable(Table):
             conditions.append("undoes IS NULL AND kind <> 'segment'")
         return self.where(f"{' AND '.join(conditions)} ORDER BY seq DESC LIMIT ?", *values, limit)
 
+    def files(self, seq: int, spaces: Sequence[str]) -> list[str]:
+        """URIs of the files of these spaces that a commit changed, in order."""
+        touched, places = _touched(spaces)
+        rows = self._rows(f"SELECT uri FROM changes c WHERE c.seq = ? AND {touched} ORDER BY ordinal", seq, *places)
+        return [uri for (uri,) in rows]
+
     def named(self, spaces: Sequence[str], prefix: str) -> list[PastCommit]:
         """A few commits that touched one of the spaces and whose id begins so; an id itself comes first."""
         touched, places = _touched(spaces)

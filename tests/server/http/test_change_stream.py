@@ -12,7 +12,9 @@ import pytest
 
 from memory_core.core.errors import StoreBusy
 from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.store.history_rows import PastTable
 from memory_core.core.store.issued_tokens import SharedSpace
+from memory_core.core.store.ledger import Ledger
 from memory_core.runebook import open_memory
 from server.http import change_stream
 from server.http.change_stream import STREAMS_EACH
@@ -78,13 +80,18 @@ def test_an_answer_names_what_was_committed_since(own_desk: Desk) -> None:
     assert (head.status_code, head.headers["content-type"]) == (200, "application/json")
 
 
-def test_what_is_newest_is_told_without_its_receipt(own_desk: Desk) -> None:
+def test_what_is_newest_is_told_without_its_receipt_and_its_files(
+    own_desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own_desk.owner.keep("Green tea.", fields={"title": "Tea"})
     latest = own_desk.owner.facts("GET", "/changes")["latest"]
+    monkeypatch.setattr(PastTable, "files", lambda *_args: pytest.fail("files of a commit that nobody asked for"))
+    monkeypatch.setattr(Ledger, "steps_of", lambda *_args: pytest.fail("all changes of a commit"))
     with own_desk.store.memory().store.ledger._database.writing() as connection:
         connection.execute("UPDATE commits SET receipt = 'none', kind = 'import'")
     assert own_desk.owner.facts("GET", "/about")["latest"] == latest
     assert own_desk.owner.facts("GET", "/changes")["latest"] == latest
+    assert own_desk.owner.facts("GET", f"/changes?since={latest}")["commits"] == []
 
 
 def test_what_a_busy_store_did_not_tell_the_next_look_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
