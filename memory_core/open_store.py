@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -43,6 +44,8 @@ _CLOSING_SECONDS = 0.3
 #: So many messages, or characters of them, take half a second and more to be stored and indexed.
 _LONG_MESSAGES = 500
 _LONG_CHARS = 200_000
+#: How long the index may take to know the conversations of before, and how often it is asked meanwhile.
+_CATCH_UP_SECONDS, _POLL_SECONDS = 5.0, 0.1
 
 
 class OpenedStore:
@@ -165,14 +168,18 @@ class OpenedStore:
     def by_turns(self, messages: Sequence[Any], user_space: str) -> Iterator[None]:
         """Long conversations of a user are stored one after the other, each once what was before is indexed.
 
-        Whoever stores one after another waits, and those who search beside them find what they stored themselves.
+        Whoever stores one after another waits, at most ``_CATCH_UP_SECONDS`` each time: what others stored may be in
+        between. Those who search beside them find what they stored themselves.
         """
         if len(messages) < _LONG_MESSAGES and sum(len(str(message)) for message in messages) < _LONG_CHARS:
             yield
             return
         with large_turn(user_space):
+            spaces = (f"{Scope.SESSION.value}/{user_space}",)
+            until = time.monotonic() + _CATCH_UP_SECONDS
             with suppress(RunebookError):  # the index is nobody's reason not to store
-                self.indexer.follow(None, spaces=(f"{Scope.SESSION.value}/{user_space}",))
+                while self.indexer.follow(spaces=spaces) is not None and time.monotonic() < until:
+                    time.sleep(_POLL_SECONDS)
             yield
 
     def wait_for_adoption(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import threading
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from memory_core.core.config import EmbeddingConfig, IndexConfig
 from memory_core.core.errors import ConfigInvalid, InvalidInput, TooLarge
+from memory_core.core.index.indexer import Behind
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status
 from memory_core.core.store.local import Plan, Store, large_turn
@@ -248,6 +250,24 @@ def test_large_commits_of_a_user_come_one_by_one_and_hold_up_nobody_else(
             assert waiting.is_alive()
         waiting.join(PATIENCE_SECONDS)
     assert len(planned_ahead) == 6
+
+
+def test_a_long_conversation_waits_for_the_index_and_not_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Sequence[str]] = []
+
+    def is_behind(*_args: Any, spaces: Sequence[str] = ()) -> Behind:
+        asked.append(spaces)
+        return Behind(0, 9, "changes")
+
+    monkeypatch.setattr("memory_core.open_store._CATCH_UP_SECONDS", 0.3)
+    with open_memory(words_only(tmp_path)) as memory:
+        monkeypatch.setattr(memory.indexer, "follow", is_behind)
+        talk = [{"role": "user", "content": "x" * 300_000}]
+        assert memory.commit(CommitRequest(messages=talk)).commit_id
+        monkeypatch.undo()
+    assert asked.count(("session/default",)) > 1
 
 
 def test_what_takes_too_long_to_plan_is_refused_before_anybody_waits(
