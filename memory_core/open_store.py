@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -44,8 +43,8 @@ _CLOSING_SECONDS = 0.3
 #: So many messages, or characters of them, take half a second and more to be stored and indexed.
 _LONG_MESSAGES = 500
 _LONG_CHARS = 200_000
-#: How long the index may take to know the conversations of before, and how often it is asked meanwhile.
-_CATCH_UP_SECONDS, _POLL_SECONDS = 5.0, 0.1
+#: So few are indexed in a moment: nobody who stores them waits for the index.
+_INDEXED_AT_ONCE_CHARS = 10_000
 
 
 class OpenedStore:
@@ -168,18 +167,14 @@ class OpenedStore:
     def by_turns(self, messages: Sequence[Any], user_space: str) -> Iterator[None]:
         """Long conversations of a user are stored one after the other, each once what was before is indexed.
 
-        Whoever stores one after another waits, at most ``_CATCH_UP_SECONDS`` each time: what others stored may be in
-        between. Those who search beside them find what they stored themselves.
+        Whoever stores one after another waits, and those who search beside them find what they stored themselves.
         """
-        if len(messages) < _LONG_MESSAGES and sum(len(str(message)) for message in messages) < _LONG_CHARS:
-            yield
-            return
-        with large_turn(user_space):
-            spaces = (f"{Scope.SESSION.value}/{user_space}",)
-            until = time.monotonic() + _CATCH_UP_SECONDS
-            with suppress(RunebookError):  # the index is nobody's reason not to store
-                while self.indexer.follow(spaces=spaces) is not None and time.monotonic() < until:
-                    time.sleep(_POLL_SECONDS)
+        chars = sum(len(str(message)) for message in messages)
+        is_long = len(messages) >= _LONG_MESSAGES or chars >= _LONG_CHARS
+        with large_turn(user_space) if is_long else nullcontext():
+            if chars >= _INDEXED_AT_ONCE_CHARS:
+                with suppress(RunebookError):  # the index is nobody's reason not to store
+                    self.indexer.wait_until_indexed((f"{Scope.SESSION.value}/{user_space}",))
             yield
 
     def wait_for_adoption(self) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from memory_core.core.config import EmbeddingConfig, IndexConfig
 from memory_core.core.errors import ConfigInvalid, InvalidInput, TooLarge
-from memory_core.core.index.indexer import Behind
+from memory_core.core.index.indexer import Behind, Indexer
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status
 from memory_core.core.store.local import Plan, Store, large_turn
@@ -252,22 +252,28 @@ def test_large_commits_of_a_user_come_one_by_one_and_hold_up_nobody_else(
     assert len(planned_ahead) == 6
 
 
-def test_a_long_conversation_waits_for_the_index_and_not_for_long(
+def test_a_conversation_waits_for_the_index_of_its_user_and_not_for_that_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Sequence[str]] = []
+    talk = CommitRequest(messages=[{"role": "user", "content": "x" * 20_000}])
+    asked: list[str] = []
 
-    def is_behind(*_args: Any, spaces: Sequence[str] = ()) -> Behind:
-        asked.append(spaces)
-        return Behind(0, 9, "changes")
+    def is_behind(_indexer: Indexer, *_args: Any, spaces: Sequence[str] = ()) -> Behind:
+        asked.extend(spaces)
+        return Behind(0, 1, "changes")
 
-    monkeypatch.setattr("memory_core.open_store._CATCH_UP_SECONDS", 0.3)
-    with open_memory(words_only(tmp_path)) as memory:
-        monkeypatch.setattr(memory.indexer, "follow", is_behind)
-        talk = [{"role": "user", "content": "x" * 300_000}]
-        assert memory.commit(CommitRequest(messages=talk)).commit_id
+    monkeypatch.setattr("memory_core.core.index.indexer._CHARS_A_SECOND", 100_000)
+    with open_memory(words_only(tmp_path)) as anna, open_memory(words_only(tmp_path, user_space="bob")) as bob:
+        for memory in (anna, bob):
+            memory.indexer.follow(None)
+            monkeypatch.setattr(memory.indexer._follower, "_slice", lambda: None)  # nothing is indexed any more
+        monkeypatch.setattr(Indexer, "follow", is_behind)
+        for memory in (anna, bob):
+            memory.commit(talk)
+        assert not [space for space in asked if space.startswith("session/")]
+        anna.commit(CommitRequest(messages=[{"role": "user", "content": "y" * 20_000}]))
+        assert "session/default" in asked
         monkeypatch.undo()
-    assert asked.count(("session/default",)) > 1
 
 
 def test_what_takes_too_long_to_plan_is_refused_before_anybody_waits(

@@ -59,6 +59,8 @@ _RECENT_FILES = 300
 _TOLD_FROM = 50  # changes that are missing
 _BEGINNING = ""
 _LOCK_SECONDS = 30.0
+#: At least so many are indexed, on a machine that does much else.
+_CHARS_A_SECOND = 50_000
 _FEWEST_PRUNED = 1_000
 _PAUSE_SECONDS = 0.1
 _PAUSE_LIMIT_SECONDS = 2.0
@@ -198,6 +200,13 @@ class Follower:
         missing = feed.changes(position.seq, spaces) if is_known else 0
         total = feed.changes(spaces=spaces)
         return None if missing == 0 else Behind(total - missing, total, "changes")
+
+    def missing_chars(self, spaces: Sequence[str]) -> int:
+        """How many characters of these spaces later commits hold than those that are indexed; 0 while it is rebuilt."""
+        position = self._catalog.position()
+        if position.ledger_id != self._ledger_id or position.filling is not None:
+            return 0
+        return self._ledger.feed.chars(position.seq, spaces)
 
     def _is_memory(self, uri: MemoryUri) -> bool:
         searched = is_searchable(uri, self._features)
@@ -467,6 +476,16 @@ class Indexer:
         if behind is not None or self._follower.is_far_behind:
             self.wake()
         return behind
+
+    def wait_until_indexed(self, spaces: Sequence[str]) -> None:
+        """Wait until the index knows these spaces, as long as what is missing of them may take.
+
+        What others commit is indexed in between and may take longer: nobody waits for that.
+        """
+        missing = self.answer(lambda: self._follower.missing_chars(spaces))
+        until = time.monotonic() + missing / _CHARS_A_SECOND
+        while time.monotonic() < until and self.follow(spaces=spaces) is not None:
+            self._closing.wait(_PAUSE_SECONDS)
 
     def unseen(self, limit: int) -> Mapping[str, Unseen]:
         """Memories of the last ``limit`` changes that the index lacks, by URI, oldest first."""

@@ -193,6 +193,12 @@ class ChangeFeed(Table):
         within, bounds = _within_spaces(spaces)
         return int(self._value(f"SELECT count(*) FROM changes WHERE seq > ? AND {within}", after, *bounds))
 
+    def chars(self, after: int, spaces: Sequence[str]) -> int:
+        """How many characters later commits than ``after`` put into these spaces."""
+        within, bounds = _within_spaces(spaces)
+        asked = f"SELECT sum(length(after)) FROM changes WHERE seq > ? AND {within}"
+        return int(self._value(asked, after, *bounds) or 0)
+
     def reach(self, after: int, changes: int, chars: int) -> int | None:
         """The commit in which those after ``after`` exceed so many changes, or characters; None where they do not."""
         found = self._database.connection().execute(
