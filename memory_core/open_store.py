@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -43,8 +43,6 @@ _CLOSING_SECONDS = 0.3
 #: So many messages, or characters of them, take half a second and more to be stored and indexed.
 _LONG_MESSAGES = 500
 _LONG_CHARS = 200_000
-#: So few are indexed in a moment: nobody who stores them waits for the index.
-_INDEXED_AT_ONCE_CHARS = 10_000
 
 
 class OpenedStore:
@@ -169,12 +167,12 @@ class OpenedStore:
 
         Whoever stores one after another waits, and those who search beside them find what they stored themselves.
         """
-        chars = sum(len(str(message)) for message in messages)
-        is_long = len(messages) >= _LONG_MESSAGES or chars >= _LONG_CHARS
-        with large_turn(user_space) if is_long else nullcontext():
-            if chars >= _INDEXED_AT_ONCE_CHARS:
-                with suppress(RunebookError):  # the index is nobody's reason not to store
-                    self.indexer.wait_until_indexed((f"{Scope.SESSION.value}/{user_space}",))
+        if len(messages) < _LONG_MESSAGES and sum(len(str(message)) for message in messages) < _LONG_CHARS:
+            yield
+            return
+        with large_turn(user_space):
+            with suppress(RunebookError):  # the index is nobody's reason not to store
+                self.indexer.wait_until_indexed((f"{Scope.SESSION.value}/{user_space}",))
             yield
 
     def wait_for_adoption(self) -> None:

@@ -255,14 +255,14 @@ def test_large_commits_of_a_user_come_one_by_one_and_hold_up_nobody_else(
 def test_a_conversation_waits_for_the_index_of_its_user_and_not_for_that_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    talk = CommitRequest(messages=[{"role": "user", "content": "x" * 20_000}])
+    talk = CommitRequest(messages=[{"role": "user", "content": "x" * 200_000}])
     asked: list[str] = []
 
     def is_behind(_indexer: Indexer, *_args: Any, spaces: Sequence[str] = ()) -> Behind:
         asked.extend(spaces)
         return Behind(0, 1, "changes")
 
-    monkeypatch.setattr("memory_core.core.index.indexer._CHARS_A_SECOND", 100_000)
+    monkeypatch.setattr("memory_core.core.index.indexer._CHARS_A_SECOND", 1_000_000)
     with open_memory(words_only(tmp_path)) as anna, open_memory(words_only(tmp_path, user_space="bob")) as bob:
         for memory in (anna, bob):
             memory.indexer.follow(None)
@@ -271,7 +271,7 @@ def test_a_conversation_waits_for_the_index_of_its_user_and_not_for_that_of_othe
         for memory in (anna, bob):
             memory.commit(talk)
         assert not [space for space in asked if space.startswith("session/")]
-        anna.commit(CommitRequest(messages=[{"role": "user", "content": "y" * 20_000}]))
+        anna.commit(CommitRequest(messages=[{"role": "user", "content": "y" * 200_000}]))
         assert "session/default" in asked
         monkeypatch.undo()
 
