@@ -9,6 +9,7 @@ real disk is proved once more by ``FileStore.path_for``.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -65,6 +66,11 @@ def profile_of(space: str) -> str:
 def range_below(place: MemoryUri | str) -> tuple[str, str]:
     """Before and behind all URIs below a place: "0" is the character after "/"."""
     return f"{place}/", f"{place}0"
+
+
+def places_of(spaces: Iterable[str]) -> list[str]:
+    """URIs of the directories of some spaces (``scope/space``), and of their archives."""
+    return [f"viking://{inside}{space}" for space in spaces for inside in ("", f"{Scope.ARCHIVE.value}/")]
 
 
 def is_device_name(part: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from memory_core.core.errors import StoreBusy
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.results import SessionProgress
-from memory_core.core.memory.uri import MemoryUri, Scope, range_below
+from memory_core.core.memory.uri import MemoryUri, places_of, range_below
 from memory_core.core.store.sqlite import Table
 
 _COMMITS = "seq, commit_id, at, kind, author, undoes"
@@ -353,9 +353,13 @@ def _clear_receipts(connection: sqlite3.Connection, seqs: Iterable[int], uri: st
 
 def _touched(spaces: Sequence[str]) -> tuple[str, list[Any]]:
     """A condition on ``c.uri``: in one of the spaces, or archived from there; and what it compares."""
-    places = [f"viking://{scope}{space}" for space in spaces for scope in ("", f"{Scope.ARCHIVE.value}/")]
-    condition = " OR ".join(["(c.uri > ? AND c.uri < ?)"] * len(places))
-    return f"({condition})", [bound for place in places for bound in range_below(place)]
+    return within("c.uri", places_of(spaces))
+
+
+def within(column: str, below: Sequence[str]) -> tuple[str, list[Any]]:
+    """The condition that a URI lies below one of some places, and what it compares."""
+    condition = " OR ".join([f"({column} > ? AND {column} < ?)"] * len(below)) or "0 = 1"
+    return f"({condition})", [bound for place in below for bound in range_below(place)]
 
 
 def _at_or_below(uri: MemoryUri) -> tuple[str, str, str]:

@@ -25,9 +25,9 @@ from memory_core.core.frozen import frozen
 from memory_core.core.memory.directory_page import own_words
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import FileChange, SessionProgress, text_sha256
-from memory_core.core.memory.uri import MemoryUri, range_below
+from memory_core.core.memory.uri import MemoryUri, places_of, range_below
 from memory_core.core.store.files import FileStat
-from memory_core.core.store.history_rows import PastCommit, PastTable, note_progress
+from memory_core.core.store.history_rows import PastCommit, PastTable, note_progress, within
 from memory_core.core.store.issued_tokens import IssuedTokens
 from memory_core.core.store.session_rows import ExtractionQueue, record_progress
 from memory_core.core.store.sqlite import Database, Table, keep_before_migrating
@@ -190,13 +190,13 @@ class ChangeFeed(Table):
 
     def changes(self, after: int = 0, spaces: Sequence[str] = ()) -> int:
         """How many changes later commits than ``after`` hold."""
-        within, bounds = _within_spaces(spaces)
-        return int(self._value(f"SELECT count(*) FROM changes WHERE seq > ? AND {within}", after, *bounds))
+        inside, bounds = _within_spaces(spaces)
+        return int(self._value(f"SELECT count(*) FROM changes WHERE seq > ? AND {inside}", after, *bounds))
 
     def chars(self, after: int, spaces: Sequence[str]) -> int:
         """How many characters later commits than ``after`` put into these spaces."""
-        within, bounds = _within_spaces(spaces)
-        asked = f"SELECT sum(length(after)) FROM changes WHERE seq > ? AND {within}"
+        inside, bounds = _within_spaces(spaces)
+        asked = f"SELECT sum(length(after)) FROM changes WHERE seq > ? AND {inside}"
         return int(self._value(asked, after, *bounds) or 0)
 
     def reach(self, after: int, changes: int, chars: int) -> int | None:
@@ -215,15 +215,15 @@ class ChangeFeed(Table):
 
     def touches(self, after: int, spaces: Sequence[str]) -> bool:
         """Whether a commit that follows ``after`` changed something of these spaces."""
-        places = [f"{place}/" for place in _places(spaces)]
-        within = " OR ".join(["substr(uri, 1, ?) = ?"] * len(places))
+        places = [f"{place}/" for place in places_of(spaces)]
+        inside = " OR ".join(["substr(uri, 1, ?) = ?"] * len(places))
         values = (value for place in places for value in (len(place), place))
-        return self._row(f"SELECT 1 FROM changes WHERE seq > ? AND ({within}) LIMIT 1", after, *values) is not None
+        return self._row(f"SELECT 1 FROM changes WHERE seq > ? AND ({inside}) LIMIT 1", after, *values) is not None
 
     def files(self, spaces: Sequence[str] = ()) -> int:
         """How many files the ledger knows."""
-        within, bounds = _within_spaces(spaces)
-        return int(self._value(f"SELECT count(*) FROM files WHERE {within}", *bounds))
+        inside, bounds = _within_spaces(spaces)
+        return int(self._value(f"SELECT count(*) FROM files WHERE {inside}", *bounds))
 
     def touched(self, after: tuple[int, int], until: int) -> list[Touched]:
         """Files last touched behind ``after`` (commit, place) and no later than commit ``until``, oldest first."""
@@ -237,18 +237,13 @@ class ChangeFeed(Table):
 
     def touched_before(self, seq: int, spaces: Sequence[str] = ()) -> int:
         """How many files were last touched by a commit before ``seq``."""
-        within, bounds = _within_spaces(spaces)
-        return int(self._value(f"SELECT count(*) FROM files WHERE seq < ? AND {within}", seq, *bounds))
-
-
-def _places(spaces: Iterable[str]) -> list[str]:
-    """Where the files of some spaces are."""
-    return [f"viking://{inside}{space}" for space in spaces for inside in ("", "archive/")]
+        inside, bounds = _within_spaces(spaces)
+        return int(self._value(f"SELECT count(*) FROM files WHERE seq < ? AND {inside}", seq, *bounds))
 
 
 def _within_spaces(spaces: Sequence[str]) -> tuple[str, list[str]]:
     """The condition that a URI is of one of the spaces, and what it compares."""
-    return _within("uri", _places(spaces)) if spaces else ("1 = 1", [])
+    return within("uri", places_of(spaces)) if spaces else ("1 = 1", [])
 
 
 class DirectoryTable(Table):
@@ -312,24 +307,18 @@ class Holdings(Table):
 
     def commits(self, below: Sequence[str]) -> Mapping[str, int]:
         """How many commits of each kind touched anything there, most first."""
-        within, bounds = _within("uri", below)
+        inside, bounds = within("uri", below)
         rows = self._rows(
             "SELECT kind, count(*) FROM commits WHERE EXISTS "
-            f"(SELECT 1 FROM changes WHERE changes.seq = commits.seq AND {within}) GROUP BY kind ORDER BY 2 DESC, 1",
+            f"(SELECT 1 FROM changes WHERE changes.seq = commits.seq AND {inside}) GROUP BY kind ORDER BY 2 DESC, 1",
             *bounds,
         )
         return dict(rows)
 
     def _sums(self, asked: str, column: str, below: Sequence[str], *values: str) -> tuple[int, int]:
-        within, bounds = _within(column, below)
-        first, second = self._row(f"SELECT {asked.format(within=within)}", *values, *bounds)
+        inside, bounds = within(column, below)
+        first, second = self._row(f"SELECT {asked.format(within=inside)}", *values, *bounds)
         return int(first), int(second or 0)
-
-
-def _within(column: str, below: Sequence[str]) -> tuple[str, list[str]]:
-    """The condition that a URI lies below one of some places, and what it compares."""
-    condition = " OR ".join([f"({column} > ? AND {column} < ?)"] * len(below)) or "0 = 1"
-    return f"({condition})", [bound for place in below for bound in range_below(place)]
 
 
 class Overtaken(StoreBusy):

@@ -32,7 +32,7 @@ from memory_core.core.memory.results import (
     as_json,
     status_of,
 )
-from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.memory.uri import MemoryUri, places_of
 from memory_core.core.progress import tell
 from memory_core.core.store import atomic
 from memory_core.core.store.delivery import DELAYED, Delivered, Delivery, Step
@@ -315,13 +315,13 @@ class Store:
             return _receipt("", Status.DRY_RUN, self._planned(plan)[0])
         moment = now or datetime.now(UTC)
         if large_of is None:
-            return self._planned_and_stored(plan, kind, request_id, moment, undoes)
+            return self._plan_and_store(plan, kind, request_id, moment, undoes)
         with large_turn(large_of):
             if request_id is None or self.first_receipt(request_id) is None:
                 self._rehearse(plan)
-            return self._planned_and_stored(plan, kind, request_id, moment, undoes)
+            return self._plan_and_store(plan, kind, request_id, moment, undoes)
 
-    def _planned_and_stored(
+    def _plan_and_store(
         self, plan: Plan, kind: str, request_id: str | None, moment: datetime, undoes: str | None
     ) -> CommitReceipt:
         for attempt in range(_ATTEMPTS):
@@ -430,8 +430,7 @@ class Store:
         """
         if not spaces:
             return self.adoption.scan()
-        roots = (f"{inside}{space}" for space in spaces for inside in ("", f"{Scope.ARCHIVE.value}/"))
-        return self.adoption.take_in(self.adoption.below(MemoryUri(tuple(root.split("/"))) for root in roots))
+        return self.adoption.take_in(self.adoption.below(map(MemoryUri.parse, places_of(spaces))))
 
     def problems(self) -> list[FileProblem]:
         """What is wrong with files written by hand, as far as this process looked at them."""
