@@ -333,7 +333,7 @@ def _proved(place: Path, url: str, user: str, scene: Scene) -> Iterator[str]:
     config = Config(home=Path(moved.to), user_space=user, agent_space=user, embedding=EmbeddingConfig(provider="none"))
     with open_memory(config) as memory:
         memory.opened.adopted.wait()
-        memory.opened.current_pages(_PATIENCE_SECONDS)
+        memory.opened.current_pages(seconds=_PATIENCE_SECONDS)
         report = examine(config, memory.registry)
     if not report.clean:
         yield from (f"doctor of {user}: {line}" for line in report.lines())

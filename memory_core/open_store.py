@@ -20,7 +20,7 @@ from memory_core.core.index.indexer import FOLLOW_SECONDS, Indexer
 from memory_core.core.index.vectors import open_vectors
 from memory_core.core.memory.memory import file_problems, identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
-from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.memory.uri import MemoryUri, Scope, space_of
 from memory_core.core.store.files import ASIDE_NAME, INDEX_NAME
 from memory_core.core.store.local import FolderMark, Store, large_turn
 
@@ -70,7 +70,7 @@ class OpenedStore:
         self.store.adoption.on_adopted = self.indexer.wake
         self.pages = DirectoryPages(self.store, self.indexer.catalog, registry)
         self.indexer.followed = self.pages.bring_up_to_date
-        self.store.make_pages = self.current_pages
+        self.store.make_pages = lambda uri: self.current_pages((space_of(uri),))
         self._watches = config.watch == "auto"
         self.reranker = open_reranker(config.search)
         self._llm_settings = config.llm
@@ -131,7 +131,7 @@ class OpenedStore:
         self._adopter.join()
         if not self._closed:
             self._closed = True
-            self.current_pages(_CLOSING_SECONDS)
+            self.current_pages(seconds=_CLOSING_SECONDS)
         self.indexer.close()
         self.store.close()
 
@@ -149,15 +149,16 @@ class OpenedStore:
         """
         return self.adopted.wait(_FIRST_LOOK_SECONDS) and self.store.adoption.take_in_recent(_GLANCE_SECONDS)
 
-    def current_pages(self, seconds: float = FOLLOW_SECONDS) -> None:
+    def current_pages(self, spaces: Sequence[str] = (), *, seconds: float = FOLLOW_SECONDS) -> None:
         """Let index and pages know what was committed until now; where the disk refuses, they stay as they are.
 
         Args:
+            spaces: Only those of these spaces (``scope/space``); none given are all.
             seconds: Much that is missing is left to others after so long.
         """
         try:
-            self.indexer.follow(seconds)
-            self.indexer.answer(self.pages.bring_up_to_date)
+            self.indexer.follow(seconds, spaces=spaces)
+            self.indexer.answer(lambda: self.pages.bring_up_to_date(spaces))
         except RunebookError as error:
             _log.info("pages are made later: %s", error.message)
 

@@ -630,7 +630,7 @@ class Runebook:
             found: ReadResult = view.read(self, request)
             return found
         if request.uri.endswith((ABSTRACT_NAME, OVERVIEW_NAME)):
-            self.opened.current_pages()
+            self.opened.current_pages(self.spaces)
         page = self.browser.read(request.uri, request.offset, request.limit, request.limit_chars)
         if request.offset or page.uri.endswith("/"):
             return page
@@ -684,7 +684,7 @@ class Runebook:
     def _browsing(self, request: ListRequest) -> Browser:
         """What lists the directory of a request, which is no page, as it is now."""
         self.opened.look()
-        self.opened.current_pages()
+        self.opened.current_pages(self.spaces)
         if self._view_at(request.uri) is not None:
             raise InvalidUri(f"{request.uri!r} is a page, not a directory.", hint=f'Read it: read("{request.uri}").')
         return self.browser.seen_from(self.projects.current(request.here))
@@ -711,7 +711,7 @@ class Runebook:
         """
         self.opened.adopted.wait(self.config.embedding.wait_seconds)
         self.opened.look()
-        self.opened.current_pages()
+        self.opened.current_pages(self.spaces)
         return self._context.retrieve(request, self.projects.scope(request.project, request.here), fit)
 
     @healed

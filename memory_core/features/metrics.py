@@ -329,7 +329,7 @@ def stats(memory: Runebook, request: StatsRequest) -> Metrics:
     """All figures; ``wait`` for a model that loads: without it, nobody knows yet which vectors are missing."""
     store, indexer, config = memory.store, memory.indexer, memory.config
     store.usage.flush()
-    indexer.follow()
+    indexer.follow(spaces=() if request.whole else memory.spaces)
     if request.wait and indexer.embedder is not None:
         indexer.embedder.ready(config.embedding.wait_seconds)
     if not request.whole:

@@ -384,7 +384,7 @@ def about(memory: Reader, request: Request) -> Any:
     """Which store this is, and what the caller may do."""
     config, bearer, home = memory.config, identity(), memory.home or memory
     embedder = memory.indexer.embedder
-    memory.indexer.follow()
+    memory.indexer.follow(spaces=memory.spaces)
     model = {
         "embedding": config.embedding.provider,
         "embedding_ready": embedder is not None and embedder.ready(0),
@@ -428,7 +428,7 @@ def types(memory: Reader) -> Any:
 def labels(memory: Reader) -> Any:
     """Which tags and projects there are."""
     memory.opened.look()
-    memory.indexer.follow()
+    memory.indexer.follow(spaces=memory.spaces)
     tags, projects = memory.memory_list.labels()
     return {"tags": tags, "projects": projects}
 

@@ -124,7 +124,7 @@ def test_the_same_entry_twice_is_two_entries_but_a_repeated_request_is_one(memor
     assert again.commit_id == first.commit_id
     text = log_file(memory).read_text(encoding="utf-8")
     assert (text.count("Tests are green."), text.count("Deployed.")) == (2, 1)
-    assert all(row.appended for row in memory.store.ledger.changes_after(0, 10)), (
+    assert all(row.appended for row in memory.store.ledger.changes_between(0, 10)), (
         "history keeps the whole log each time"
     )
 

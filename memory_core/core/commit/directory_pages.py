@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import InvalidInput, InvalidUri, MemoryChanged, RunebookError
@@ -58,13 +58,16 @@ class DirectoryPages:
         self._registry = registry
         self._guard = threading.Lock()
 
-    def bring_up_to_date(self) -> None:
-        """Make every page that is out of date; the catalog must have followed the ledger."""
+    def bring_up_to_date(self, spaces: Sequence[str] = ()) -> None:
+        """Make every page of some spaces (``scope/space``) that is out of date; none given are all.
+
+        The catalog must have followed the ledger.
+        """
         if not self._store.is_writable or not page_rows.any_stale(self._catalog.connection()):
             return
-        with self._guard:
-            for page in page_rows.stale(self._catalog.connection()):
-                if self._made(page):
+        for page in page_rows.stale(self._catalog.connection(), spaces):
+            with self._guard:
+                if page_rows.is_stale(self._catalog.connection(), page) and self._made(page):
                     with self._catalog.writing() as connection:
                         page_rows.done(connection, page)
 

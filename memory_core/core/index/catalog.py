@@ -34,6 +34,22 @@ if TYPE_CHECKING:
     from memory_core.core.index.search_rows import Words
 
 
+class Mark(NamedTuple):
+    """How far the changes of a space are indexed.
+
+    Attributes:
+        seq: All changes of earlier commits are.
+        ordinal: And of this commit those of earlier places.
+        lines: And so many lines of the log that this change is of.
+        first: The number of the first of these lines in its log.
+    """
+
+    seq: int
+    ordinal: int = 0
+    lines: int = 0
+    first: int = 0
+
+
 @frozen
 class Position:
     """How far the catalog has followed which ledger.
@@ -45,6 +61,7 @@ class Position:
             (commit:place); None when all are.
         filling_id: Names the filling that numbered the documents; their ids mean nothing after another.
         features: The features that say what is searched of files that are no memories; None where nobody noted it.
+        ahead: The spaces (``scope/space``) of which more is indexed than ``seq`` says, because somebody searches them.
     """
 
     ledger_id: str
@@ -52,6 +69,14 @@ class Position:
     filling: str | None = None
     filling_id: str = ""
     features: str | None = None
+    ahead: tuple[tuple[str, Mark], ...] = ()
+
+    def reached(self, spaces: Sequence[str]) -> int:
+        """The last commit that is indexed of these spaces, with all before it; none given are all."""
+        if not spaces or not self.ahead:
+            return self.seq
+        marks = dict(self.ahead)
+        return min(marks[space].seq - 1 if space in marks else self.seq for space in spaces)
 
 
 class Entry(NamedTuple):
@@ -140,8 +165,9 @@ class Catalog:
         """How far this catalog has come; ``seq`` 0 of no ledger when it is new."""
         found = self._meta()
         filling_id, features = found.get("filling_id", ""), found.get("kinds")
+        ahead = tuple((space, Mark(*mark)) for space, mark in json.loads(found.get("ahead", "{}")).items())
         return Position(
-            found.get("ledger_id", ""), int(found.get("seq", 0)), found.get("filling"), filling_id, features
+            found.get("ledger_id", ""), int(found.get("seq", 0)), found.get("filling"), filling_id, features, ahead
         )
 
     def state(self, spaces: Sequence[str]) -> Hashable:
@@ -181,10 +207,11 @@ class Catalog:
     def advance(self, connection: sqlite3.Connection, position: Position) -> None:
         """Note that everything up to ``position`` is indexed."""
         rows = [("ledger_id", position.ledger_id), ("seq", str(position.seq))]
-        if position.filling is None:
-            connection.execute("DELETE FROM meta WHERE name = 'filling'")
-        else:
+        connection.execute("DELETE FROM meta WHERE name IN ('filling', 'ahead')")
+        if position.filling is not None:
             rows.append(("filling", position.filling))
+        if position.ahead:
+            rows.append(("ahead", json.dumps(dict(position.ahead))))
         connection.executemany(SET_META, rows)
 
     def note_features(self, connection: sqlite3.Connection, features: str) -> None:
@@ -234,7 +261,8 @@ class Catalog:
                 self._put_passages(connection, row[0], uri, part, texts)
         for document in growth.documents:
             self.put(connection, document)
-        self._note_use(connection, uri)
+        if growth.documents:
+            self._note_use(connection, uri, growth.documents[0].part)
 
     def put_resting_lines(
         self, connection: sqlite3.Connection, uri: MemoryUri, log: MemoryUri, lines: Sequence[tuple[int, int]]
@@ -251,11 +279,11 @@ class Catalog:
         )
         self._note_use(connection, log)
 
-    def _note_use(self, connection: sqlite3.Connection, log: MemoryUri) -> None:
-        """Say of each message of a log whether it is in use; those of most logs all are."""
+    def _note_use(self, connection: sqlite3.Connection, log: MemoryUri, since: int = 0) -> None:
+        """Say of each message of a log, from a line on, whether it is in use; those of most logs all are."""
         covered = "EXISTS (SELECT 1 FROM resting r WHERE r.log = d.uri AND d.part BETWEEN r.first AND r.last)"
-        changed = f"UPDATE documents AS d SET active = 1 - active WHERE uri = ? AND {covered} = (active = 1)"
-        connection.execute(changed, (str(log),))
+        changed = "UPDATE documents AS d SET active = 1 - active WHERE uri = ? AND part >= ?"
+        connection.execute(f"{changed} AND {covered} = (active = 1)", (str(log), since))
 
     def last_turns(self, uri: MemoryUri) -> list[Turn]:
         """The last indexed turns of a session, oldest first."""

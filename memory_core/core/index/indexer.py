@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
+from itertools import islice
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from memory_core.core.background import Background, await_quiet
@@ -22,9 +23,8 @@ from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFaile
 from memory_core.core.feature import Features
 from memory_core.core.frozen import frozen
 from memory_core.core.index import page_rows
-from memory_core.core.index.catalog import Catalog, Position
+from memory_core.core.index.catalog import Catalog, Mark, Position
 from memory_core.core.index.documents import (
-    Turn,
     is_searchable,
     is_session_log,
     memory_document,
@@ -37,7 +37,7 @@ from memory_core.core.index.vectors import VectorIndex, count, dead, prune
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import Message, each_line, parse_lines
-from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.memory.uri import MemoryUri, Scope, space_of
 from memory_core.core.progress import listened, tell
 from memory_core.core.store.ledger import ChangeRow, Ledger, Touched
 from memory_core.core.store.sqlite import DatabaseDamaged
@@ -48,13 +48,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: A search waits so long for the index, whatever it lacks.
 FOLLOW_SECONDS = 0.7
-#: Changes of one slice, and characters of their texts, but whole commits.
+#: Changes that are read for one slice, and characters of their texts, but whole commits.
 _SLICE_CHANGES = 300
 _SLICE_CHARS = 100_000
-#: A commit of more is left to the background.
-_FOREGROUND_CHANGES = 2_000
-_FOREGROUND_CHARS = 200_000
+#: A slice ends after so long, in the midst of a commit, too.
 _SLICE_SECONDS = 0.2
+#: Characters of a log that are indexed at once.
+_PIECE_CHARS = 50_000
+#: The background lets others come between two slices.
+_BETWEEN_SLICES_SECONDS = 0.002
 _RECENT_FILES = 300
 _TOLD_FROM = 50  # changes that are missing
 _BEGINNING = ""
@@ -151,7 +153,8 @@ class Follower:
         Args:
             wait_seconds: None indexes everything, however long that takes.
             report: Told how far it is, after each slice.
-            spaces: Commits that touch none of these are left to others; none given are all.
+            spaces: What is missing of these is indexed, before what others committed earlier where that is much; none
+                given are all.
 
         Returns:
             How far it is with these spaces; None when nothing of them is missing.
@@ -163,16 +166,16 @@ class Follower:
         began = time.monotonic()
         while (missing := self._missing(position := self._catalog.position())) is not None:
             is_whole = missing == "commits" and position.filling is None
-            if is_whole and spaces and not self._ledger.feed.touches(position.seq, spaces):
+            if is_whole and spaces and not self._ledger.feed.touches(position.reached(spaces), spaces):
                 return None
             limit = self._wait_of(missing, wait_seconds)
             left = began + limit - time.monotonic()
-            if left <= 0 or self._closing.is_set() or (wait_seconds is not None and self._is_huge()):
+            if left <= 0 or self._closing.is_set():
                 self.is_far_behind = True
                 return self.behind(spaces)
             try:
                 with self._lock.held(min(left, _LOCK_SECONDS)):
-                    self._slice()
+                    self._slice(spaces)
             except StoreBusy:
                 if wait_seconds is None:
                     raise
@@ -183,6 +186,8 @@ class Follower:
                     tell("bringing the index up to date", *figures, unit=behind.counted)
                 if report is not None:
                     report(behind)
+            if wait_seconds is None:
+                self._closing.wait(_BETWEEN_SLICES_SECONDS)
         self.is_far_behind = False
         return None
 
@@ -197,7 +202,7 @@ class Follower:
             done = feed.touched_before(_mark(position.filling)[0], spaces) if is_known else 0
             if done < total or not spaces:
                 return Behind(done, total, "files")
-        missing = feed.changes(position.seq, spaces) if is_known else 0
+        missing = feed.changes(position.reached(spaces), spaces) if is_known else 0
         total = feed.changes(spaces=spaces)
         return None if missing == 0 else Behind(total - missing, total, "changes")
 
@@ -206,7 +211,7 @@ class Follower:
         position = self._catalog.position()
         if position.ledger_id != self._ledger_id or position.filling is not None:
             return 0
-        return self._ledger.feed.chars(position.seq, spaces)
+        return self._ledger.feed.chars(position.reached(spaces), spaces)
 
     def _is_memory(self, uri: MemoryUri) -> bool:
         searched = is_searchable(uri, self._features)
@@ -248,16 +253,7 @@ class Follower:
         # Once a search found that much is missing, the next ones leave it to the background.
         return 0.0 if self.is_far_behind and missing == "files" else wait_seconds
 
-    def _is_huge(self) -> bool:
-        """Whether the next commit alone takes seconds."""
-        position = self._catalog.position()
-        if position.ledger_id != self._ledger_id:
-            return False
-        feed = self._ledger.feed
-        reached = feed.reach(position.seq, _FOREGROUND_CHANGES, _FOREGROUND_CHARS)
-        return reached is not None and feed.reach(position.seq, 0, 0) == reached
-
-    def _slice(self) -> None:
+    def _slice(self, spaces: Sequence[str]) -> None:
         with self._catalog.writing() as connection:
             position = self._catalog.position()
             # Read before the rows: what is committed in between is then not skipped, only seen the next time.
@@ -266,23 +262,57 @@ class Follower:
                 self._catalog.clear(connection)
                 self._catalog.advance(connection, Position(self._ledger_id, newest, _BEGINNING))
             elif position.seq < newest:
-                self._follow(connection, position, newest)
+                self._catalog.advance(connection, self._follow(connection, position, newest, spaces))
             elif position.filling is not None:
                 self._catalog.advance(connection, self._fill(connection, position, position.filling))
             self._catalog.note_features(connection, self._feature_names)
 
-    def _follow(self, connection: sqlite3.Connection, position: Position, newest: int) -> None:
-        too_much = self._ledger.feed.reach(position.seq, _SLICE_CHANGES, _SLICE_CHARS)
-        until = newest if too_much is None else max(too_much - 1, position.seq + 1)
-        rows = self._ledger.changes_after(position.seq, until - position.seq)
+    def _follow(
+        self, connection: sqlite3.Connection, position: Position, newest: int, spaces: Sequence[str]
+    ) -> Position:
+        """Index some of the changes that follow, in order; those of some spaces first, where others' are many."""
+        feed, reached = self._ledger.feed, position.reached(spaces)
+        is_much = feed.reach(position.seq, _SLICE_CHANGES, _SLICE_CHARS) is not None
+        if spaces and is_much and feed.touches(reached, spaces):
+            self.is_far_behind = True
+            until, marks = self._take(connection, position, reached, newest, spaces)
+            done = Mark(until + 1)
+            marks |= {space: max(done, marks.get(space, done)) for space in spaces}
+            return self._moved(position, position.seq, marks)
+        return self._moved(position, *self._take(connection, position, position.seq, newest))
+
+    def _moved(self, position: Position, seq: int, marks: Mapping[str, Mark]) -> Position:
+        ahead = tuple((space, mark) for space, mark in sorted(marks.items()) if mark > Mark(seq + 1))
+        return Position(self._ledger_id, seq, position.filling, ahead=ahead)
+
+    def _take(
+        self,
+        connection: sqlite3.Connection,
+        position: Position,
+        after: int,
+        newest: int,
+        spaces: Sequence[str] = (),
+    ) -> tuple[int, dict[str, Mark]]:
+        """Index changes after a commit; the last commit of which all are, and how far each space is."""
+        too_much = self._ledger.feed.reach(after, _SLICE_CHANGES, _SLICE_CHARS, spaces)
+        until = newest if too_much is None else max(too_much - 1, after + 1)
+        rows = self._ledger.changes_between(after, until, spaces)
         filling = position.filling is not None
         # Of a file that is indexed as a whole the last time counts.
         whole = {row.uri: index for index, row in enumerate(rows) if _is_whole(row, filling)}
+        marks, ends_at = dict(position.ahead), math.inf
         for index, row in enumerate(rows):
-            if index >= whole.get(row.uri, 0):
-                self._index(connection, row, filling=filling)
-        seq = rows[-1].seq if rows else until
-        self._catalog.advance(connection, Position(self._ledger_id, seq, position.filling))
+            space, here = space_of(row.uri), Mark(row.seq, row.ordinal)
+            mark = max(marks.get(space, here), here)
+            if mark[:2] > here[:2] or index < whole.get(row.uri, 0):
+                continue
+            if time.monotonic() > ends_at:
+                return row.seq - 1, marks
+            ends_at = min(ends_at, time.monotonic() + _SLICE_SECONDS)
+            marks[space] = self._index(connection, row, mark, ends_at, filling=filling)
+            if marks[space].lines:
+                return row.seq - 1, marks
+        return until, marks
 
     def _fill(self, connection: sqlite3.Connection, position: Position, mark: str) -> Position:
         """Index some of the files of before; the position reached."""
@@ -311,19 +341,30 @@ class Follower:
         while self._files and (self._files[0].seq, self._files[0].ordinal) <= after:
             self._files.popleft()
 
-    def _index(self, connection: sqlite3.Connection, row: ChangeRow, *, filling: bool) -> None:
+    def _index(
+        self, connection: sqlite3.Connection, row: ChangeRow, mark: Mark, ends_at: float, *, filling: bool
+    ) -> Mark:
+        """Index a change from ``mark`` on; how far its space is then: in a long log somewhere after ``ends_at``."""
+        done = Mark(row.seq, row.ordinal + 1)
         self._put_resting_lines(connection, row.uri, row.after)
         if row.uri.is_summary and page_rows.has_page(row.uri):
             page_rows.mark(connection, row.uri.parent, page_rows.EVERY_LINE)
         if not is_searchable(row.uri, self._features):
-            return
-        if row.appended and _is_whole(row, filling):
-            self._put(connection, row.uri, self._ledger.text_at(row.uri, row.seq))
-        elif row.appended and row.before_sha256 is not None:
+            return done
+        is_whole = _is_whole(row, filling)
+        text = self._ledger.text_at(row.uri, row.seq) if row.appended and is_whole else row.after
+        if text is None or not is_session_log(row.uri):
+            self._put(connection, row.uri, text)
+            return done
+        if mark.lines:
+            first = mark.first
+        elif not is_whole and row.before_sha256 is not None:
             first = self._ledger.line_ends(row.uri, row.seq - 1)
-            self._grow(connection, row.uri, row.after or "", first, self._catalog.last_turns(row.uri))
         else:
-            self._put(connection, row.uri, row.after)
+            first = 0
+            self._catalog.remove(connection, row.uri)
+        lines = self._grow(connection, row.uri, text, first, mark.lines, ends_at)
+        return done if lines is None else Mark(row.seq, row.ordinal, lines, first)
 
     def _put_whole(self, connection: sqlite3.Connection, text: str, seq: int) -> None:
         uri = MemoryUri.parse(text)
@@ -346,7 +387,7 @@ class Follower:
             page_rows.remove(connection, uri)
             return
         if is_session_log(uri):
-            self._grow(connection, uri, text, 0, [])
+            self._grow(connection, uri, text)
         else:
             kind = self._features.kind_of(uri)
             if kind is None:
@@ -357,9 +398,25 @@ class Follower:
             for document in kind.documents(uri, text):
                 self._catalog.put(connection, document)
 
-    def _grow(self, connection: sqlite3.Connection, uri: MemoryUri, text: str, first: int, earlier: list[Turn]) -> None:
-        messages = [(first + line, message) for line, message in numbered(text)]
-        self._catalog.grow(connection, uri, session_growth(uri, earlier, messages))
+    def _grow(
+        self,
+        connection: sqlite3.Connection,
+        uri: MemoryUri,
+        text: str,
+        first: int = 0,
+        start: int = 0,
+        ends_at: float = math.inf,
+    ) -> int | None:
+        """Index what joined a log, from its line ``start`` on; the line reached at ``ends_at``, None for all of them.
+
+        ``first`` is the number of the first line of the text in its log.
+        """
+        for following, messages in _pieces(text, start):
+            said = [(first + line, message) for line, message in messages]
+            self._catalog.grow(connection, uri, session_growth(uri, self._catalog.last_turns(uri), said))
+            if time.monotonic() > ends_at:
+                return following
+        return None
 
 
 def numbered(text: str) -> Iterator[tuple[int, Message]]:
@@ -368,6 +425,24 @@ def numbered(text: str) -> Iterator[tuple[int, Message]]:
         messages, _ = parse_lines(line)
         if messages:
             yield number, messages[0]
+
+
+def _pieces(text: str, start: int) -> Iterator[tuple[int, list[tuple[int, Message]]]]:
+    """The messages of a log from a line on, in pieces; each with the number of the line that follows it."""
+    lines, number = islice(each_line(text), start, None), start
+    while True:
+        piece: list[str] = []
+        chars = 0
+        for line in lines:
+            piece.append(line)
+            chars += len(line)
+            if chars >= _PIECE_CHARS:
+                break
+        if not piece:
+            return
+        messages = [(number + line, message) for line, message in numbered("\n".join(piece))]
+        number += len(piece)
+        yield number, messages
 
 
 def _is_whole(row: ChangeRow, filling: bool) -> bool:
@@ -480,12 +555,10 @@ class Indexer:
     def wait_until_indexed(self, spaces: Sequence[str]) -> None:
         """Wait until the index knows these spaces, as long as what is missing of them may take.
 
-        What others commit is indexed in between and may take longer: nobody waits for that.
+        They are indexed before what others committed earlier.
         """
-        missing = self.answer(lambda: self._follower.missing_chars(spaces))
-        until = time.monotonic() + missing / _CHARS_A_SECOND
-        while time.monotonic() < until and self.follow(spaces=spaces) is not None:
-            self._closing.wait(_PAUSE_SECONDS)
+        if missing := self.answer(lambda: self._follower.missing_chars(spaces)):
+            self.follow(missing / _CHARS_A_SECOND, spaces=spaces)
 
     def unseen(self, limit: int) -> Mapping[str, Unseen]:
         """Memories of the last ``limit`` changes that the index lacks, by URI, oldest first."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.memory import Memory
-from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.memory.uri import MemoryUri, Scope, places_of
+from memory_core.core.store.history_rows import within
 
 #: In ``stale_pages`` instead of a memory's name: every line of the page.
 EVERY_LINE = ""
@@ -90,13 +91,21 @@ def any_stale(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM stale_pages LIMIT 1").fetchone() is not None
 
 
-def stale(connection: sqlite3.Connection) -> list[Stale]:
-    """The pages that are out of date, topmost last."""
+def stale(connection: sqlite3.Connection, spaces: Sequence[str] = ()) -> list[Stale]:
+    """The pages that are out of date, of some spaces (``scope/space``) or of all, topmost last."""
+    inside, bounds = within("directory", places_of(spaces)) if spaces else ("1 = 1", [])
     rows = connection.execute(
-        "SELECT directory, max(id), json_group_array(DISTINCT name) FROM stale_pages GROUP BY directory "
-        "ORDER BY length(directory) DESC, directory"
+        f"SELECT directory, max(id), json_group_array(DISTINCT name) FROM stale_pages WHERE {inside} "
+        "GROUP BY directory ORDER BY length(directory) DESC, directory",
+        bounds,
     )
     return [Stale(MemoryUri.parse(directory), until, frozenset(json.loads(names))) for directory, until, names in rows]
+
+
+def is_stale(connection: sqlite3.Connection, page: Stale) -> bool:
+    """Whether nobody brought it up to date meanwhile."""
+    noted = "SELECT 1 FROM stale_pages WHERE directory = ? AND id = ?"
+    return connection.execute(noted, (str(page.directory), page.until)).fetchone() is not None
 
 
 def done(connection: sqlite3.Connection, page: Stale) -> None:

@@ -73,6 +73,12 @@ def places_of(spaces: Iterable[str]) -> list[str]:
     return [f"viking://{inside}{space}" for space in spaces for inside in ("", f"{Scope.ARCHIVE.value}/")]
 
 
+def space_of(uri: MemoryUri) -> str:
+    """The space (``scope/space``) that a file is of, in use or archived: ``places_of`` the other way round."""
+    inside = uri.scope is Scope.ARCHIVE
+    return "/".join(uri.parts[inside : inside + 2])
+
+
 def is_device_name(part: str) -> bool:
     """Whether Windows would open a device for this name (``NUL``, ``com1.md``, …)."""
     return part.split(".", 1)[0].rstrip(" ").casefold() in _DEVICES

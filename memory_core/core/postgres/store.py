@@ -239,7 +239,7 @@ class PostgresStore(Store):
         self.usage = UsageLog(self.ledger.usage_table, self.ledger.model_calls, self._leave)
         self._delivery = cast("Delivery", _Recorded(ledger, self._finish))
         self.adoption = cast("Adoption", _NoHandEdits())
-        self.make_pages = lambda: None
+        self.make_pages = lambda _uri: None
 
     def close(self) -> None:
         """Write what was left for later."""
@@ -259,7 +259,7 @@ class PostgresStore(Store):
     def text(self, uri: MemoryUri) -> str | None:
         """The text at a URI, or None."""
         if uri.is_summary:
-            self.make_pages()
+            self.make_pages(uri)
         return self.files.look(uri)[0]
 
     def look(self, uri: MemoryUri) -> tuple[str | None, Seen]:

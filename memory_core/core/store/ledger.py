@@ -91,14 +91,15 @@ class MovementTable(Table):
 
 
 _NEWEST = 2**63 - 1
-COLUMNS = "seq, uri, memory_type, appended, before, after, before_sha256, after_sha256, moved_from"
+COLUMNS = "seq, ordinal, uri, memory_type, appended, before, after, before_sha256, after_sha256, moved_from"
 
 
 @frozen
 class ChangeRow:
-    """One stored file change; for an append, ``after`` is the tail and ``before`` is None."""
+    """One stored file change, at its place in its commit; for an append, ``after`` is the tail, ``before`` is None."""
 
     seq: int
+    ordinal: int
     uri: MemoryUri
     memory_type: str
     appended: bool
@@ -111,10 +112,11 @@ class ChangeRow:
 
 def change_row(row: tuple[Any, ...]) -> ChangeRow:
     """A change from its ``COLUMNS``."""
-    seq, uri, memory_type, appended, before, after, before_sha256, after_sha256, moved_from = row
+    seq, ordinal, uri, memory_type, appended, before, after, before_sha256, after_sha256, moved_from = row
     moved = None if moved_from is None else MemoryUri.parse(moved_from)
     place = MemoryUri.parse(uri)
-    return ChangeRow(seq, place, memory_type, bool(appended), before, after, before_sha256, after_sha256, moved)
+    hashes = before_sha256, after_sha256
+    return ChangeRow(seq, ordinal, place, memory_type, bool(appended), before, after, *hashes, moved)
 
 
 def insert_change(connection: sqlite3.Connection, seq: int, ordinal: int, change: FileChange) -> None:
@@ -130,8 +132,8 @@ def insert_change(connection: sqlite3.Connection, seq: int, ordinal: int, change
     moved_from = None if change.moved_from is None else str(change.moved_from)
     hashes = change.before_sha256, change.after_sha256
     connection.execute(
-        f"INSERT INTO changes (ordinal, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (ordinal, seq, uri, change.memory_type, int(change.appended), before, after, *hashes, moved_from),
+        f"INSERT INTO changes ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (seq, ordinal, uri, change.memory_type, int(change.appended), before, after, *hashes, moved_from),
     )
 
 
@@ -199,11 +201,13 @@ class ChangeFeed(Table):
         asked = f"SELECT sum(length(after)) FROM changes WHERE seq > ? AND {inside}"
         return int(self._value(asked, after, *bounds) or 0)
 
-    def reach(self, after: int, changes: int, chars: int) -> int | None:
+    def reach(self, after: int, changes: int, chars: int, spaces: Sequence[str] = ()) -> int | None:
         """The commit in which those after ``after`` exceed so many changes, or characters; None where they do not."""
+        inside, values = _begins_in(spaces)
         found = self._database.connection().execute(
-            "SELECT seq, coalesce(length(after), 0) FROM changes WHERE seq > ? ORDER BY seq, ordinal LIMIT ?",
-            (after, changes + 1),
+            "SELECT seq, coalesce(length(after), 0) FROM changes "
+            f"WHERE seq > ? AND {inside} ORDER BY seq, ordinal LIMIT ?",
+            (after, *values, changes + 1),
         )
         total_chars = 0
         for number, (seq, length) in enumerate(found):
@@ -215,10 +219,8 @@ class ChangeFeed(Table):
 
     def touches(self, after: int, spaces: Sequence[str]) -> bool:
         """Whether a commit that follows ``after`` changed something of these spaces."""
-        places = [f"{place}/" for place in places_of(spaces)]
-        inside = " OR ".join(["substr(uri, 1, ?) = ?"] * len(places))
-        values = (value for place in places for value in (len(place), place))
-        return self._row(f"SELECT 1 FROM changes WHERE seq > ? AND ({inside}) LIMIT 1", after, *values) is not None
+        inside, values = _begins_in(spaces)
+        return self._row(f"SELECT 1 FROM changes WHERE seq > ? AND {inside} LIMIT 1", after, *values) is not None
 
     def files(self, spaces: Sequence[str] = ()) -> int:
         """How many files the ledger knows."""
@@ -244,6 +246,15 @@ class ChangeFeed(Table):
 def _within_spaces(spaces: Sequence[str]) -> tuple[str, list[str]]:
     """The condition that a URI is of one of the spaces, and what it compares."""
     return within("uri", places_of(spaces)) if spaces else ("1 = 1", [])
+
+
+def _begins_in(spaces: Sequence[str]) -> tuple[str, list[str | int]]:
+    """The same for the changes of a few commits, which are found by their numbers and not by their URIs."""
+    if not spaces:
+        return "1 = 1", []
+    places = [f"{place}/" for place in places_of(spaces)]
+    inside = " OR ".join(["substr(uri, 1, ?) = ?"] * len(places))
+    return f"({inside})", [value for place in places for value in (len(place), place)]
 
 
 class DirectoryTable(Table):
@@ -500,10 +511,16 @@ class Ledger(Table):
         bare = COLUMNS.replace(" before, after,", " NULL, NULL,")
         return self._changes("seq = ? ORDER BY ordinal", seq, columns=bare)
 
-    def changes_after(self, seq: int, limit: int) -> list[ChangeRow]:
-        """Changes of the ``limit`` commits that follow ``seq``, in order; without the texts that they replaced."""
-        following = "seq IN (SELECT seq FROM commits WHERE seq > ? ORDER BY seq LIMIT ?)"
-        return self._changes(f"{following} ORDER BY seq, ordinal", seq, limit)
+    def changes_between(self, after: int, until: int, spaces: Sequence[str] = ()) -> list[ChangeRow]:
+        """Changes of the commits that follow ``after``, up to ``until``, in order; without the texts they replaced.
+
+        Args:
+            after: The last commit before.
+            until: The last commit.
+            spaces: Only changes of these (``scope/space``); none given are all.
+        """
+        inside, values = _begins_in(spaces)
+        return self._changes(f"seq > ? AND seq <= ? AND {inside} ORDER BY seq, ordinal", after, until, *values)
 
     def newest_changes(self, after: int, limit: int) -> list[ChangeRow]:
         """The last ``limit`` changes of commits that follow ``after``, newest first; without what they replaced."""

@@ -207,8 +207,8 @@ class Store:
             self.usage = UsageLog(self.ledger.usage_table, self.ledger.model_calls, self._wake.set)
             self._delivery = Delivery(self.files, self.ledger, step, self._wake.set, writes=self._private is None)
             self.adoption = Adoption(self.files, self.ledger, self._delivery, self._lock, identify, examine)
-            #: Called before the page of a directory is read.
-            self.make_pages: Callable[[], None] = lambda: None
+            #: Called before the page of a directory is read, with its URI.
+            self.make_pages: Callable[[MemoryUri], None] = lambda _uri: None
             self._closing = threading.Event()
             self._watcher: Watcher | None = None
             self._watch_guard = threading.Lock()
@@ -263,7 +263,7 @@ class Store:
         if uri in self._delivery.undelivered:
             return self.ledger.text_at(uri)
         if uri.is_summary:
-            self.make_pages()
+            self.make_pages(uri)
         return self.files.look(uri, strict=True)[0]
 
     def look(self, uri: MemoryUri) -> tuple[str | None, Seen]:

@@ -29,9 +29,10 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ListReq
 from memory_core.core.memory.results import FindResult, as_json
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.open_store import load_registry
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import by_hand, handed_in, remember, replaced, words_only, write, written
+from tests.stores import by_hand, handed_in, remember, replaced, said, words_only, write, written
 from tests.waiting import at_once
 
 USER = "viking://user/default/memories"
@@ -54,7 +55,7 @@ def everything(memory: Runebook) -> list[tuple[Any, ...]]:
     connection = memory.indexer.catalog.connection()
     documents = connection.execute(
         "SELECT uri, part, space, context_type, memory_type, name, abstract, own, created_at, updated_at, salience, "
-        "tags, category, project, role, speaker, session_id FROM documents ORDER BY uri, part"
+        "tags, category, project, role, speaker, session_id, active FROM documents ORDER BY uri, part"
     )
     texts = connection.execute("SELECT uri, part, text FROM passages ORDER BY uri, part")
     return [*documents, *texts]
@@ -324,6 +325,99 @@ def test_a_commit_that_arrives_while_the_catalog_follows_is_never_skipped(
             memory.indexer.follow(None)  # however long it takes
             assert {hit.abstract for hit in memory.find(FindRequest("斑马")).memories} == set(said)
         assert len(said) == 4
+
+
+# Turns of several users
+
+
+@pytest.fixture
+def anna_and_bob(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Runebook, Runebook]]:
+    """Two users of one folder; nobody but those who search bring the index up to date, by small steps."""
+    monkeypatch.setattr("memory_core.core.index.indexer._PAUSE_SECONDS", 3_600.0)
+    monkeypatch.setattr("memory_core.core.index.indexer._SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("memory_core.core.index.indexer._SLICE_CHANGES", 3)
+    monkeypatch.setattr("memory_core.core.index.indexer._SLICE_CHARS", 400)
+    monkeypatch.setattr("memory_core.core.index.indexer._PIECE_CHARS", 150)
+    home = tmp_path / "store"
+    with open_memory(words_only(home)) as anna, open_memory(words_only(home, user_space="bob")) as bob:
+        for memory in (anna, bob):
+            memory.opened.adopted.wait()
+            memory.find(FindRequest("anything"))
+        yield anna, bob
+
+
+@pytest.mark.parametrize("large", ["a long conversation", "many notes", "a commit of many notes"])
+def test_what_a_user_stores_is_found_at_once_while_much_of_another_waits(
+    anna_and_bob: tuple[Runebook, Runebook], large: str
+) -> None:
+    anna, bob = anna_and_bob
+    if large == "a long conversation":
+        said(bob, *(f"zebra {number}" for number in range(2_000)))
+    elif large == "many notes":
+        for number in range(30):
+            remember(bob, f"zebra {number}", "facts", topic=f"T{number}")
+    else:
+        handed_in(bob, write=[write("facts", topic=f"T{number}", content=f"zebra {number}") for number in range(400)])
+    catalog, newest = anna.indexer.catalog, anna.store.ledger.newest_seq()
+    fresh = remember(anna, "lynx in the garden", "facts")
+    said(anna, "a lynx, too", session_id="mine")
+    before = catalog.count()
+    found = anna.find(FindRequest("lynx"))
+    assert [hit.uri for hit in (*found.memories, *found.resources)][:1] == [fresh]
+    assert found.total == 2
+    assert not any("the index is" in note for note in found.notes)
+    assert catalog.count() == before + 2, "what Bob stored was indexed while Anna searched"
+    assert fresh.rpartition("/")[2] in anna.read(ReadRequest(f"{USER}/facts/.overview.md")).content
+    assert catalog.position().seq < newest
+    assert bob.indexer.follow(None) is None
+    assert catalog.position().ahead == ()
+    assert bob.find(FindRequest("zebra", limit=100)).total >= 30
+
+
+def _step(rng: random.Random, memory: Runebook, name: str) -> None:
+    """Store, change, archive or delete something of one user."""
+    number = rng.randrange(6)
+    uri = f"viking://user/{memory.config.user_space}/memories/facts/T{number}.md"
+    what = rng.choice(["note", "talk", "talk", "notes", "delete", "by hand", "archive"])
+    log = MemoryUri.parse(f"viking://session/{memory.config.user_space}/s{number % 2}/messages.jsonl")
+    if what == "note":
+        remember(memory, f"{name} says {rng.random()}", "facts", topic=f"T{number}")
+    elif what == "talk":
+        words = [f"{name} told {rng.random()} " * rng.randrange(1, 12) for _ in range(rng.randrange(1, 9))]
+        said(memory, *words, session_id=f"s{number % 2}")
+    elif what == "notes":
+        topics = [f"T{rng.randrange(6)}" for _ in range(rng.randrange(1, 8))]
+        handed_in(memory, write=[write("facts", topic=topic, content=f"{rng.random()}") for topic in topics])
+    elif memory.store.ledger.sha256_of(MemoryUri.parse(uri)) is None:
+        return
+    elif what == "delete":
+        memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}))
+    elif what == "archive":
+        memory.run(ARCHIVE, ArchiveRequest(uris=[uri]))
+    elif text := memory.store.text(log):  # somebody deletes its first line
+        memory.store.files.path_for(log).write_text(text.partition("\n")[2], encoding="utf-8")
+        memory.store.adopt()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whoever_searches_first_the_index_is_the_same_in_the_end(
+    anna_and_bob: tuple[Runebook, Runebook], monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    for _ in range(60):
+        memory = rng.choice(anna_and_bob)
+        if rng.random() < 0.75:
+            _step(rng, memory, memory.config.user_space)
+        else:
+            memory.indexer._follower._slice(rng.choice([memory.spaces, memory.spaces[:1], ()]))
+    anna, _ = anna_and_bob
+    anna.indexer.follow(None)
+    stepwise = everything(anna)
+    monkeypatch.undo()
+    with anna.indexer.catalog.writing() as connection:
+        anna.indexer.catalog.clear(connection)
+    anna.indexer.follow(None)
+    assert everything(anna) == stepwise
 
 
 # Filters

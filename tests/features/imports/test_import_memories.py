@@ -104,7 +104,7 @@ def test_version_1_keeps_days_ids_and_categories_and_its_files_are_renamed(memor
 
 
 def done_uris(memory: Runebook) -> list[str]:
-    return [str(change.uri) for change in memory.store.ledger.changes_after(0, 1_000)]
+    return [str(change.uri) for change in memory.store.ledger.changes_between(0, 1_000)]
 
 
 def test_what_was_imported_stays_imported_when_its_owner_edits_it(memory: Runebook, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ GARDEN = "# Garden\n\n## Rules\n\nNever touch the roses.\n\n## Deploy\n\nAsk Ana
 def notes(memory: Runebook) -> dict[str, str]:
     """The notes that are there, name to text."""
     found = {}
-    for change in memory.store.ledger.changes_after(0, 1_000):
+    for change in memory.store.ledger.changes_between(0, 1_000):
         text = memory.store.text(MemoryUri.parse(str(change.uri)))
         if "/notes/" in str(change.uri) and not change.uri.name.startswith(".") and text is not None:
             found[change.uri.name.removesuffix(".md")] = split(text).body
