@@ -490,6 +490,18 @@ def test_what_others_commit_leaves_the_graphs_open_list_and_half_written_relatio
         memory.run(UNDO, UndoRequest(receipt.commit_id))
 
 
+def test_the_picture_of_the_graph_stays_when_others_commit_what_is_not_in_it(tab: Page, site: Site) -> None:
+    _go(tab, "graph")
+    tab.wait_for_selector("[data-testid=graph][data-drawn]")
+    tab.evaluate("() => { document.querySelector('[data-testid=graph] canvas').dataset.same = ''; }")
+    tab.click(".graph-list summary")
+    with open_memory(words_only(site.home)) as memory:
+        receipt = memory.commit(CommitRequest("The stairs creak.", memory_type="facts", fields={"topic": "Stairs"}))
+        assert _waits(tab, "[data-testid=graph-node]:has-text('Stairs')").is_visible()
+        assert tab.locator("[data-testid=graph] canvas[data-same]").count() == 1
+        memory.run(UNDO, UndoRequest(receipt.commit_id))
+
+
 def test_the_graph_is_filtered_by_type(tab: Page) -> None:
     _go(tab, "graph")
     tab.wait_for_selector("[data-testid=graph][data-drawn]")

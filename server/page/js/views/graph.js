@@ -24,7 +24,7 @@ const CONVERSATION = 'conversation';
 export async function view({ query, signal }) {
   const facts = await about();
   const asked = { type: '', time: '', around: '', ...query };
-  const state = { asked, facts, found: null, chosen: asked.around || null, drawing: null, addingTo: null, loads: 0 };
+  const state = { asked, facts, found: null, chosen: asked.around || null, drawing: null, picture: '', addingTo: null, loads: 0 };
   const canvas = h('div', { class: 'graph-canvas', role: 'img', 'aria-label': t('graph.picture'), dataset: { testid: 'graph' } });
   const side = h('aside', { class: 'graph-side stack', 'aria-live': 'polite', dataset: { testid: 'graph-side' } });
   const chosen = h('div', { class: 'stack' });
@@ -72,7 +72,9 @@ export async function view({ query, signal }) {
     fill(key, keyOf());
     fill(names, found.nodes.map(nodeItem));
     fill(list, found.nodes.length === 0 ? empty(t('graph.none'), t('graph.none.text')) : listed);
-    await draw();
+    const picture = JSON.stringify([state.drawn, found.edges]);
+    if (picture !== state.picture) await draw(); // else it stays as somebody zoomed and moved it
+    state.picture = picture;
     showSide();
   }
 
