@@ -163,17 +163,20 @@ class OpenedStore:
             _log.info("pages are made later: %s", error.message)
 
     @contextmanager
-    def by_turns(self, messages: Sequence[Any], user_space: str) -> Iterator[None]:
+    def by_turns(self, messages: Sequence[Any], user_space: str, space: str) -> Iterator[None]:
         """Long conversations of a user are stored one after the other, each once what was before is indexed.
 
-        Whoever stores one after another waits, and those who search beside them find what they stored themselves.
+        Args:
+            messages: The conversation.
+            user_space: Of the user.
+            space: In which it is stored.
         """
         if len(messages) < _LONG_MESSAGES and sum(len(str(message)) for message in messages) < _LONG_CHARS:
             yield
             return
         with large_turn(user_space):
             with suppress(RunebookError):  # the index is nobody's reason not to store
-                self.indexer.wait_until_indexed((f"{Scope.SESSION.value}/{user_space}",))
+                self.indexer.wait_until_indexed((f"{Scope.SESSION.value}/{space}",))
             yield
 
     def wait_for_adoption(self) -> None:

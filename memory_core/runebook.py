@@ -154,6 +154,11 @@ class Runebook:
         self._parts: dict[Any, Any] = {}
         self._parts_guard = threading.RLock()
 
+    @property
+    def user_space(self) -> str:
+        """The own space of who sees this view, of a shared space, too."""
+        return (self.home or self).config.user_space
+
     @cached_property
     def shared_views(self) -> Mapping[str, Runebook]:
         """What is seen beside the own spaces: a view of each shared space, by its name."""
@@ -227,7 +232,7 @@ class Runebook:
         """Commits operations, and what is said outright."""
         from memory_core.core.commit.commits import Commits
 
-        return Commits(self.store, self.registry, self.config, self.features)
+        return Commits(self.store, self.registry, self.config, self.features, self.user_space)
 
     @cached_property
     def recalls(self) -> Recalls:
@@ -435,7 +440,7 @@ class Runebook:
         scope = ProjectScope(assignment.project)
         self.opened.wait_for_adoption()
         if request.messages is not None:
-            with self.opened.by_turns(request.messages, self.config.user_space):
+            with self.opened.by_turns(request.messages, self.user_space, self.config.user_space):
                 receipt = self.recorder.record(
                     request.messages,
                     session_id=request.session_id,

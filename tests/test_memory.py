@@ -266,7 +266,7 @@ def test_a_conversation_waits_for_the_index_of_its_user_and_not_for_that_of_othe
     with open_memory(words_only(tmp_path)) as anna, open_memory(words_only(tmp_path, user_space="bob")) as bob:
         for memory in (anna, bob):
             memory.indexer.follow(None)
-            monkeypatch.setattr(memory.indexer._follower, "_slice", lambda: None)  # nothing is indexed any more
+            monkeypatch.setattr(memory.indexer._follower, "_slice", lambda _spaces: None)  # nothing is indexed any more
         monkeypatch.setattr(Indexer, "follow", is_behind)
         for memory in (anna, bob):
             memory.commit(talk)

@@ -105,7 +105,7 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
         kind=KIND,
         request_id=request_id,
         now=moment,
-        large_of=context.user_space,
+        large_of=memory.user_space,
     )
     memory.after_commit(receipt, moment)
     receipt = memory.indexed(receipt)

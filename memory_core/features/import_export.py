@@ -250,8 +250,12 @@ class _Run:
         return self._batch.plan(texts)
 
     def take_queue(self) -> None:
-        """Take over what was extracted of conversations that came in: none is extracted twice, or forgotten."""
-        created = set(self.done.created)
+        """Take over what was extracted of conversations that came in: none is extracted twice, or forgotten.
+
+        Of those, too, that came in with an import that did not come to its end.
+        """
+        created, here = set(self.done.created), set(self.done.unchanged_uris)
+        queue = self._store.ledger.extractions
         for session in self._export.sessions:
             stored, extracted = session.get("stored"), session.get("extracted")
             try:
@@ -259,7 +263,8 @@ class _Run:
             except InvalidUri:
                 continue
             sound = isinstance(stored, int) and isinstance(extracted, int) and 0 <= extracted <= stored < 2**31
-            if sound and str(log) in created and is_session_log(log):
+            came = str(log) in created or (str(log) in here and queue.get(log) is None)
+            if sound and came and is_session_log(log):
                 self._store.ledger.advance(SessionProgress(log, stored=stored, extracted=extracted), self._stamp)
 
     def _placed(self) -> dict[MemoryUri, ExportedFile]:

@@ -84,7 +84,7 @@ def organize(memory: Runebook, request: OrganizeRequest) -> CommitReceipt:
             results.append(OperationResult(KIND, str(found.uri), Action.UNCHANGED if same else Action.UPDATED))
         return ChangeSet(copy.changes(), tuple(results))
 
-    receipt = memory.store.commit(planned, kind=KIND, now=now, dry_run=request.dry_run, large_of=context.user_space)
+    receipt = memory.store.commit(planned, kind=KIND, now=now, dry_run=request.dry_run, large_of=memory.user_space)
     return memory.indexed(receipt)
 
 

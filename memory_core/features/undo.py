@@ -91,7 +91,7 @@ def undo(memory: Runebook, request: UndoRequest) -> CommitReceipt:
         now=moment,
         dry_run=request.dry_run,
         undoes=past.commit_id,
-        large_of=context.user_space,
+        large_of=memory.user_space,
     )
     memory.after_commit(receipt, moment)
     return memory.indexed(receipt)

@@ -250,6 +250,29 @@ def test_conversations_wait_for_extraction_as_they_did(memory: Runebook, tmp_pat
         assert [(row.log, row.waiting) for row in target.store.ledger.extractions.waiting(space)] == waiting
 
 
+def test_conversations_wait_for_extraction_also_where_an_import_came_to_no_end(
+    memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = exported(memory, tmp_path / "out.jsonl")
+    space = MemoryUri.parse("viking://session/default")
+    with opened(tmp_path / "target") as target:
+        with monkeypatch.context() as broken:
+            broken.setattr("memory_core.features.import_export._Run.take_queue", _interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                imported(target, path)
+        queue = target.store.ledger.extractions
+        assert not queue.waiting(space)
+        imported(target, path)
+        assert [row.uri for row in queue.waiting(space)] == [LOG]
+        queue.restart(MemoryUri.parse(LOG), 5, "2026-01-01T00:00:00.000+00:00")
+        imported(target, path)
+        assert [row.stored for row in queue.waiting(space)] == [5]
+
+
+def _interrupted(*_args: Any) -> None:
+    raise KeyboardInterrupt
+
+
 def test_spaces_are_mapped_and_links_follow(memory: Runebook, tmp_path: Path) -> None:
     link = {"uri": PAYMENTS, "relation": "supports"}
     data: dict[str, Any] = {"memory_type": "preferences", "fields": {"topic": "Tea"}, "links": [link]}

@@ -207,7 +207,7 @@ class MessageRecorder:
             request_id=request_id,
             now=moment,
             dry_run=dry_run,
-            large_of=log.parts[1] if is_large else None,
+            large_of=self.commits.user_space if is_large else None,
         )
 
     def _redacted(self, stored: Sequence[Message], given: Sequence[Message]) -> list[Message]:

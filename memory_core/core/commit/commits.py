@@ -173,15 +173,29 @@ class Settlement(Protocol):
 
 
 class Commits:
-    """Commits to one store on behalf of one user and agent space."""
+    """Commits to one store on behalf of one user and agent space.
+
+    Args:
+        store: The store.
+        registry: The memory types.
+        config: Names the spaces that are changed.
+        features: Of the store.
+        user_space: The user's own space, where a shared one is changed.
+    """
 
     def __init__(
-        self, store: Store, registry: MemoryTypeRegistry, config: Config, features: Features = NO_FEATURES
+        self,
+        store: Store,
+        registry: MemoryTypeRegistry,
+        config: Config,
+        features: Features = NO_FEATURES,
+        user_space: str = "",
     ) -> None:
         self._store = store
         self._registry = registry
         self._config = config
         self.features = features
+        self.user_space = user_space or config.user_space
         self.cleaner = features.cleaner(config)
         #: Keeps for the owner what a model or a cue proposes; None where everything is done at once.
         self.reviewer = features.reviewer if config.review == _REVIEWED else None
@@ -290,7 +304,7 @@ class Commits:
             request_id=request_id,
             now=moment,
             dry_run=dry_run,
-            large_of=context.user_space if len(sent) >= LARGE_CHARS or len(dropped) > _NAMED else None,
+            large_of=self.user_space if len(sent) >= LARGE_CHARS or len(dropped) > _NAMED else None,
         )
 
     def remember(self, request: CommitRequest, request_id: str | None, assignment: ProjectAssignment) -> CommitReceipt:

@@ -56,13 +56,13 @@ _SLICE_SECONDS = 0.2
 #: Characters of a log that are indexed at once.
 _PIECE_CHARS = 50_000
 #: The background lets others come between two slices.
-_BETWEEN_SLICES_SECONDS = 0.002
+_BETWEEN_SLICES_SECONDS = 0.01
 _RECENT_FILES = 300
 _TOLD_FROM = 50  # changes that are missing
 _BEGINNING = ""
 _LOCK_SECONDS = 30.0
-#: At least so many are indexed, on a machine that does much else.
-_CHARS_A_SECOND = 50_000
+#: At least so many are indexed, on a machine that does much else; nobody waits longer than so long for them.
+_CHARS_A_SECOND, _OWN_SECONDS = 50_000, 5.0
 _FEWEST_PRUNED = 1_000
 _PAUSE_SECONDS = 0.1
 _PAUSE_LIMIT_SECONDS = 2.0
@@ -553,12 +553,9 @@ class Indexer:
         return behind
 
     def wait_until_indexed(self, spaces: Sequence[str]) -> None:
-        """Wait until the index knows these spaces, as long as what is missing of them may take.
-
-        They are indexed before what others committed earlier.
-        """
+        """Have the index take what it lacks of these spaces, as long as that may take, but not long."""
         if missing := self.answer(lambda: self._follower.missing_chars(spaces)):
-            self.follow(missing / _CHARS_A_SECOND, spaces=spaces)
+            self.follow(min(_OWN_SECONDS, missing / _CHARS_A_SECOND), spaces=spaces)
 
     def unseen(self, limit: int) -> Mapping[str, Unseen]:
         """Memories of the last ``limit`` changes that the index lacks, by URI, oldest first."""

@@ -301,8 +301,8 @@ class Store:
             now: Time of the commit; default the clock's.
             dry_run: Plan only.
             undoes: The commit that this one takes back.
-            large_of: The user's space, where planning may take long. It is planned once before, while others may write,
-                and those of one user come one by one.
+            large_of: The user's own space, where planning may take long. It is planned once before, while others may
+                write, and those of one user come one by one.
 
         Raises:
             TooLarge: If others would wait too long for a large one. Nothing was stored.

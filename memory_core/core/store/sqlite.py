@@ -180,6 +180,8 @@ class Database:
         self._local = threading.local()
         self._all: list[tuple[threading.Thread, sqlite3.Connection]] = []
         self._guard = threading.Lock()
+        #: Threads wait for each other here; SQLite would let those ask again and again that write seldom.
+        self._writer = threading.Lock()
         self._generation = 0
         self._identity: FileIdentity | None = None
         atomic.make_folder(path.parent)
@@ -239,7 +241,7 @@ class Database:
         Args:
             synced: False does not wait for the disk: a power loss may take this transaction, a killed process
                 does not. For what can be missed.
-            wait_seconds: How long another writer is waited for.
+            wait_seconds: How long another thread is waited for, and then another process.
 
         Raises:
             StoreBusy: If another one wrote for longer.
@@ -249,6 +251,8 @@ class Database:
         connection = self.connection()
         if not self.is_current():
             raise self._moved()
+        if not self._writer.acquire(timeout=wait_seconds):
+            raise self._busy("another thread writes")
         try:
             connection = self._begun(connection, synced=synced, wait_seconds=wait_seconds)
             try:
@@ -270,6 +274,7 @@ class Database:
                 self._local.generation = None  # the next one is opened anew: see ``_begun``
             raise
         finally:
+            self._writer.release()
             if not synced:
                 connection.execute(f"PRAGMA synchronous={self._synchronous}")
             if wait_seconds != _BUSY_SECONDS:
@@ -421,11 +426,14 @@ class Database:
             f"{self.path.name} {how}.", hint=self._damage_hint, path=self.path, generation=generation
         )
 
+    def _busy(self, how: str) -> StoreBusy:
+        return StoreBusy(f"{self.path.name} stayed locked: {how}.", hint="Send the same request again.")
+
     def _failed(self, error: sqlite3.Error, generation: int | None = None) -> StorageFailed | StoreBusy:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         text = str(error)
         if code & _PRIMARY in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return StoreBusy(f"{self.path.name} stayed locked: {text}.", hint="Send the same request again.")
+            return self._busy(text)
         if code & _PRIMARY in _DAMAGE or code in _UNREADABLE or text.startswith(_LOST_TABLE):
             return self._damaged(f"is damaged: {text}", generation)
         return StorageFailed(f"{self.path.name}: {text}.", hint=_CHECK_DISK)

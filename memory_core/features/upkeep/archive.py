@@ -253,7 +253,7 @@ def _move(memory: Runebook, request: ArchiveRequest, kind: str, move: Move) -> C
         results = [moved(uri, draft) for uri in request.uris]
         return memory.features.completed(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
 
-    receipt = memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run, large_of=context.user_space)
+    receipt = memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run, large_of=memory.user_space)
     return memory.indexed(receipt)
 
 
