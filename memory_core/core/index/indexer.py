@@ -19,6 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from memory_core.core.background import Background, await_quiet
+from memory_core.core.caller import current_author
 from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
 from memory_core.core.feature import Features
 from memory_core.core.frozen import frozen
@@ -51,6 +52,8 @@ FOLLOW_SECONDS = 0.7
 #: Changes that are read for one slice, and characters of their texts, but whole commits.
 _SLICE_CHANGES = 300
 _SLICE_CHARS = 100_000
+#: So much of its own spaces a search waits for longer.
+_LITTLE_CHANGES, _LITTLE_CHARS, _LITTLE_SECONDS = 2_000, 200_000, 5.0
 #: A slice ends after so long, in the midst of a commit, too.
 _SLICE_SECONDS = 0.2
 #: Characters of a log that are indexed at once.
@@ -140,6 +143,8 @@ class Follower:
         self.is_far_behind = False
         #: The last change that was read for ``unseen``, and the documents of those not indexed yet, by URI.
         self._unseen: tuple[int, dict[str, Unseen]] = (0, {})
+        #: The last commit up to which each author's own files were indexed before others'.
+        self._own: dict[str, int] = {}
         self._files: deque[Touched] = deque()
         self._files_of = ""
         self._files_after = (0, 0)
@@ -170,6 +175,8 @@ class Follower:
                 return None
             limit = self._wait_of(missing, wait_seconds)
             left = began + limit - time.monotonic()
+            if left <= 0 < limit and is_whole and self._is_little(position, spaces):
+                left = began + max(limit, _LITTLE_SECONDS) - time.monotonic()
             if left <= 0 or self._closing.is_set():
                 self.is_far_behind = True
                 return self.behind(spaces)
@@ -189,6 +196,7 @@ class Follower:
             if wait_seconds is None:
                 self._closing.wait(_BETWEEN_SLICES_SECONDS)
         self.is_far_behind = False
+        self._own.clear()
         return None
 
     def behind(self, spaces: Sequence[str] = ()) -> Behind | None:
@@ -275,11 +283,28 @@ class Follower:
         is_much = feed.reach(position.seq, _SLICE_CHANGES, _SLICE_CHARS) is not None
         if spaces and is_much and feed.touches(reached, spaces):
             self.is_far_behind = True
+            if not self._is_little(position, spaces):
+                self._put_own(connection, reached, newest, spaces)
             until, marks = self._take(connection, position, reached, newest, spaces)
             done = Mark(until + 1)
             marks |= {space: max(done, marks.get(space, done)) for space in spaces}
             return self._moved(position, position.seq, marks)
         return self._moved(position, *self._take(connection, position, position.seq, newest))
+
+    def _is_little(self, position: Position, spaces: Sequence[str]) -> bool:
+        """Whether what is missing of some spaces takes seconds at most."""
+        reached = position.reached(spaces)
+        return bool(spaces) and self._ledger.feed.reach(reached, _LITTLE_CHANGES, _LITTLE_CHARS, spaces) is None
+
+    def _put_own(self, connection: sqlite3.Connection, reached: int, newest: int, spaces: Sequence[str]) -> None:
+        """Index the files that whoever asks changed last, as they are now: in a shared space others may store much."""
+        author = current_author()
+        after = max(reached, self._own.get(author, 0))
+        for text in self._ledger.feed.own(after, author, spaces, _SLICE_CHANGES) if author else ():
+            uri = MemoryUri.parse(text)
+            if not is_session_log(uri) or self._ledger.feed.length(uri) <= _SLICE_CHARS:
+                self._put_whole(connection, text, newest)
+        self._own[author] = newest
 
     def _moved(self, position: Position, seq: int, marks: Mapping[str, Mark]) -> Position:
         ahead = tuple((space, mark) for space, mark in sorted(marks.items()) if mark > Mark(seq + 1))
@@ -319,14 +344,18 @@ class Follower:
         until = time.monotonic() + _SLICE_SECONDS
         if mark == _BEGINNING:
             recent = self._ledger.feed.touched((0, 0), position.seq)[-_RECENT_FILES:]
-            while recent and time.monotonic() < until:
+            while recent:
                 self._put_whole(connection, recent.pop().uri, position.seq)
+                if time.monotonic() > until:
+                    break
             return Position(self._ledger_id, position.seq, "0:-1")
         self._list_files(position, _mark(mark))
-        while self._files and time.monotonic() < until:
+        while self._files:
             touched = self._files.popleft()
             self._put_whole(connection, touched.uri, position.seq)
             mark = f"{touched.seq}:{touched.ordinal}"
+            if time.monotonic() > until:
+                break
         self._files_after = _mark(mark)
         # A file that left the list by a commit nobody indexed yet is that commit's to index, as a whole.
         done = not self._files and position.seq >= self._files_newest
@@ -344,27 +373,31 @@ class Follower:
     def _index(
         self, connection: sqlite3.Connection, row: ChangeRow, mark: Mark, ends_at: float, *, filling: bool
     ) -> Mark:
-        """Index a change from ``mark`` on; how far its space is then: in a long log somewhere after ``ends_at``."""
-        done = Mark(row.seq, row.ordinal + 1)
-        self._put_resting_lines(connection, row.uri, row.after)
-        if row.uri.is_summary and page_rows.has_page(row.uri):
-            page_rows.mark(connection, row.uri.parent, page_rows.EVERY_LINE)
-        if not is_searchable(row.uri, self._features):
+        """Bring what is indexed of a changed file to its newest text; of a log that grew only what joined it then.
+
+        Returns:
+            How far its space is: of a long log, after ``ends_at``, at some line of it.
+        """
+        done, uri = Mark(row.seq, row.ordinal + 1), row.uri
+        if uri.is_summary and page_rows.has_page(uri):
+            page_rows.mark(connection, uri.parent, page_rows.EVERY_LINE)
+        if not is_searchable(uri, self._features) and uri.scope is not Scope.ARCHIVE:
             return done
-        is_whole = _is_whole(row, filling)
-        text = self._ledger.text_at(row.uri, row.seq) if row.appended and is_whole else row.after
-        if text is None or not is_session_log(row.uri):
-            self._put(connection, row.uri, text)
+        is_log = is_session_log(uri)
+        if is_log and row.newest is not None and not _is_whole(row, filling) and row.before_sha256 is not None:
+            first = mark.first if mark.lines else self._ledger.line_ends(uri, row.seq - 1)
+            lines = self._grow(connection, uri, row.after or "", first, mark.lines, ends_at)
+            return done if lines is None else Mark(row.seq, row.ordinal, lines, first)
+        text = None if row.newest is None else self._ledger.text_at(uri)
+        if text is None or not is_log:
+            self._put_resting_lines(connection, uri, text)
+            if is_searchable(uri, self._features):
+                self._put(connection, uri, text)
             return done
-        if mark.lines:
-            first = mark.first
-        elif not is_whole and row.before_sha256 is not None:
-            first = self._ledger.line_ends(row.uri, row.seq - 1)
-        else:
-            first = 0
-            self._catalog.remove(connection, row.uri)
-        lines = self._grow(connection, row.uri, text, first, mark.lines, ends_at)
-        return done if lines is None else Mark(row.seq, row.ordinal, lines, first)
+        if not mark.lines:
+            self._catalog.remove(connection, uri)
+        lines = self._grow(connection, uri, text, 0, mark.lines, ends_at)
+        return done if lines is None else Mark(row.seq, row.ordinal, lines)
 
     def _put_whole(self, connection: sqlite3.Connection, text: str, seq: int) -> None:
         uri = MemoryUri.parse(text)
@@ -409,11 +442,13 @@ class Follower:
     ) -> int | None:
         """Index what joined a log, from its line ``start`` on; the line reached at ``ends_at``, None for all of them.
 
-        ``first`` is the number of the first line of the text in its log.
+        ``first`` is the number of the first line of the text in its log. Lines that are indexed already stay.
         """
         for following, messages in _pieces(text, start):
-            said = [(first + line, message) for line, message in messages]
-            self._catalog.grow(connection, uri, session_growth(uri, self._catalog.last_turns(uri), said))
+            earlier = self._catalog.last_turns(uri)
+            last = earlier[-1].part if earlier else -1
+            said = [(first + line, message) for line, message in messages if first + line > last]
+            self._catalog.grow(connection, uri, session_growth(uri, earlier, said))
             if time.monotonic() > ends_at:
                 return following
         return None

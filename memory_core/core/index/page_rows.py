@@ -59,7 +59,7 @@ def put(connection: sqlite3.Connection, memory: Memory, origin: tuple[int, int])
         mark(connection, root_of(uri), EVERY_LINE)
     connection.execute(
         "INSERT INTO page_rows VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (directory, name) DO UPDATE SET "
-        "important = excluded.important, private = excluded.private",
+        "seq = excluded.seq, ordinal = excluded.ordinal, important = excluded.important, private = excluded.private",
         (directory, uri.name, *origin, memory.type is not None and memory.salience >= _IMPORTANT, memory.is_private),
     )
     mark(connection, uri.parent, uri.name)

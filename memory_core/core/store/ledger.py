@@ -96,7 +96,11 @@ COLUMNS = "seq, ordinal, uri, memory_type, appended, before, after, before_sha25
 
 @frozen
 class ChangeRow:
-    """One stored file change, at its place in its commit; for an append, ``after`` is the tail, ``before`` is None."""
+    """One stored file change, at its place in its commit; for an append, ``after`` is the tail, ``before`` is None.
+
+    Attributes:
+        newest: The last commit that changed the file; None where the file is gone, or nobody asked.
+    """
 
     seq: int
     ordinal: int
@@ -108,15 +112,16 @@ class ChangeRow:
     before_sha256: str | None
     after_sha256: str | None
     moved_from: MemoryUri | None = None
+    newest: int | None = None
 
 
 def change_row(row: tuple[Any, ...]) -> ChangeRow:
     """A change from its ``COLUMNS``."""
-    seq, ordinal, uri, memory_type, appended, before, after, before_sha256, after_sha256, moved_from = row
+    seq, ordinal, uri, memory_type, appended, before, after, before_sha256, after_sha256, moved_from, *newest = row
     moved = None if moved_from is None else MemoryUri.parse(moved_from)
     place = MemoryUri.parse(uri)
     hashes = before_sha256, after_sha256
-    return ChangeRow(seq, ordinal, place, memory_type, bool(appended), before, after, *hashes, moved)
+    return ChangeRow(seq, ordinal, place, memory_type, bool(appended), before, after, *hashes, moved, *newest)
 
 
 def insert_change(connection: sqlite3.Connection, seq: int, ordinal: int, change: FileChange) -> None:
@@ -201,6 +206,10 @@ class ChangeFeed(Table):
         asked = f"SELECT sum(length(after)) FROM changes WHERE seq > ? AND {inside}"
         return int(self._value(asked, after, *bounds) or 0)
 
+    def length(self, uri: MemoryUri) -> int:
+        """How many characters the changes of a file hold."""
+        return int(self._value("SELECT sum(length(after)) FROM changes WHERE uri = ?", str(uri)) or 0)
+
     def reach(self, after: int, changes: int, chars: int, spaces: Sequence[str] = ()) -> int | None:
         """The commit in which those after ``after`` exceed so many changes, or characters; None where they do not."""
         inside, values = _begins_in(spaces)
@@ -216,6 +225,19 @@ class ChangeFeed(Table):
                 found.close()
                 return int(seq)
         return None
+
+    def own(self, after: int, author: str, spaces: Sequence[str], limit: int) -> list[str]:
+        """Files of these spaces that the last commits of an author after ``after`` touched, oldest first."""
+        inside, values = _begins_in(spaces)
+        rows = self._rows(
+            "SELECT uri, max(seq) FROM changes WHERE seq IN (SELECT seq FROM commits WHERE seq > ? AND author = ?) "
+            f"AND {inside} GROUP BY uri ORDER BY 2 DESC LIMIT ?",
+            after,
+            author,
+            *values,
+            limit,
+        )
+        return [uri for uri, _ in reversed(rows)]
 
     def touches(self, after: int, spaces: Sequence[str]) -> bool:
         """Whether a commit that follows ``after`` changed something of these spaces."""
@@ -512,7 +534,9 @@ class Ledger(Table):
         return self._changes("seq = ? ORDER BY ordinal", seq, columns=bare)
 
     def changes_between(self, after: int, until: int, spaces: Sequence[str] = ()) -> list[ChangeRow]:
-        """Changes of the commits that follow ``after``, up to ``until``, in order; without the texts they replaced.
+        """Changes of the commits that follow ``after``, up to ``until``, in order, each with the newest of its file.
+
+        The texts that they replaced are left out.
 
         Args:
             after: The last commit before.
@@ -520,7 +544,9 @@ class Ledger(Table):
             spaces: Only changes of these (``scope/space``); none given are all.
         """
         inside, values = _begins_in(spaces)
-        return self._changes(f"seq > ? AND seq <= ? AND {inside} ORDER BY seq, ordinal", after, until, *values)
+        newest = "(SELECT f.seq FROM files f WHERE f.uri = changes.uri)"
+        where = f"seq > ? AND seq <= ? AND {inside} ORDER BY seq, ordinal"
+        return self._changes(where, after, until, *values, columns=f"{COLUMNS}, {newest}")
 
     def newest_changes(self, after: int, limit: int) -> list[ChangeRow]:
         """The last ``limit`` changes of commits that follow ``after``, newest first; without what they replaced."""
