@@ -70,6 +70,7 @@ class OpenedStore:
         self.store.adoption.on_adopted = self.indexer.wake
         self.pages = DirectoryPages(self.store, self.indexer.catalog, registry)
         self.indexer.followed = self.pages.bring_up_to_date
+        self.indexer.give_way = self.store.give_way
         self.store.make_pages = lambda uri: self.current_pages((space_of(uri),))
         self._watches = config.watch == "auto"
         self.reranker = open_reranker(config.search)

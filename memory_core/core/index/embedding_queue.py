@@ -354,8 +354,12 @@ class PassageEmbedding:
         report(progress)
         return progress
 
-    def in_background(self, closing: threading.Event) -> None:
+    def in_background(self, closing: threading.Event, give_way: Callable[[], None]) -> None:
         """Embed everything that waits, unless another process is at it; returns early when closing.
+
+        Args:
+            closing: Set when the store is closed.
+            give_way: Called before each batch.
 
         Raises:
             EmbeddingFailed: If the model cannot be used.
@@ -365,11 +369,11 @@ class PassageEmbedding:
             return
         fingerprint = self._register(embedder)
         if backlog(self._catalog.connection(), fingerprint, SMALL_BACKLOG + 1) <= SMALL_BACKLOG:
-            self._embed_rest(embedder, fingerprint, closing)
+            self._embed_rest(embedder, fingerprint, closing, give_way)
             return
         try:
             with self._lock(fingerprint).held(0.0):
-                self._embed_rest(embedder, fingerprint, closing)
+                self._embed_rest(embedder, fingerprint, closing, give_way)
         except StoreBusy:
             return
 
@@ -395,9 +399,11 @@ class PassageEmbedding:
                 return False
         return not closing.is_set()
 
-    def _embed_rest(self, embedder: Embedder, fingerprint: str, closing: threading.Event) -> None:
+    def _embed_rest(
+        self, embedder: Embedder, fingerprint: str, closing: threading.Event, give_way: Callable[[], None]
+    ) -> None:
         while not closing.is_set() and self._embed_some(embedder, fingerprint, time.monotonic() + _BATCH_SECONDS):
-            continue
+            give_way()
 
     def _embed_some(
         self,

@@ -522,6 +522,8 @@ class Indexer:
         self._paused = ""
         #: Called in the background once the catalog has followed the ledger.
         self.followed: Callable[[], None] = lambda: None
+        #: Called in the background before each batch of passages that is embedded.
+        self.give_way: Callable[[], None] = lambda: None
         self._background = background
         self._worker = threading.Thread(target=self._work, name="runebook-index", daemon=True)
         if background is None:
@@ -716,7 +718,7 @@ class Indexer:
             while not self._closing.is_set() and self.answer(lambda: self._follower.follow(None)) is not None:
                 continue
             self.followed()
-            self._embedding.in_background(self._closing)
+            self._embedding.in_background(self._closing, self.give_way)
             self._keep_up()
             self._paused = ""
         except DatabaseDamaged as error:

@@ -544,7 +544,7 @@ class Ledger(Table):
             spaces: Only changes of these (``scope/space``); none given are all.
         """
         inside, values = _begins_in(spaces)
-        newest = "(SELECT f.seq FROM files f WHERE f.uri = changes.uri)"
+        newest = "(SELECT f.seq FROM files f WHERE f.uri = changes.uri) AS newest"
         where = f"seq > ? AND seq <= ? AND {inside} ORDER BY seq, ordinal"
         return self._changes(where, after, until, *values, columns=f"{COLUMNS}, {newest}")
 

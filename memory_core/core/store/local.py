@@ -336,11 +336,15 @@ class Store:
                         raise
         raise AssertionError("the last attempt returns or raises")
 
+    def give_way(self) -> None:
+        """Wait a moment while somebody writes: long work would take the processor from them."""
+        self._lock.give_way()
+
     def giving_way(self, items: Iterable[T]) -> Iterator[T]:
         """The items of a long read, which gives way to writers between them."""
         for at, item in enumerate(items):
             if at % _GIVE_WAY_EVERY == 0:
-                self._lock.give_way()
+                self.give_way()
             yield item
 
     def _rehearse(self, plan: Plan) -> None:

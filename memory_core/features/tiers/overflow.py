@@ -169,6 +169,7 @@ class Overflow:
             yield receipt
             if not self._left.get(log):
                 return
+            self._memory.store.give_way()
 
     def sort_once(
         self, log: MemoryUri, now: datetime, *, mend: bool = False, dry_run: bool = False

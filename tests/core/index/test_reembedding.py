@@ -362,12 +362,12 @@ def test_one_process_at_a_time_embeds_what_is_much(
         held, free = counting(loaded), counting(loaded)
         held.allowed.clear()
         one.indexer.embedder = held
-        first = threading.Thread(target=one.indexer._embedding.in_background, args=(threading.Event(),))
+        first = threading.Thread(target=one.indexer._embedding.in_background, args=(threading.Event(), lambda: None))
         try:
             first.start()
             assert soon(one.indexer._embedding._turn.locked)
             two.indexer.embedder = free
-            two.indexer._embedding.in_background(threading.Event())
+            two.indexer._embedding.in_background(threading.Event(), lambda: None)
             assert free.texts == 0
         finally:
             held.allowed.set()
