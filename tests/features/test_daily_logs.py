@@ -82,9 +82,9 @@ def test_entries_that_come_one_after_another_have_their_log_indexed_once(
     read: list[str] = []
     text_at = memory.store.ledger.text_at
 
-    def counted(uri: MemoryUri, seq: int) -> str | None:
+    def counted(uri: MemoryUri) -> str | None:
         read.append(str(uri))
-        return text_at(uri, seq)
+        return text_at(uri)
 
     monkeypatch.setattr(memory.store.ledger, "text_at", counted)
     with memory.indexer.catalog.lock("index-follow").held():

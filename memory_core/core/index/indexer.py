@@ -58,6 +58,8 @@ _LITTLE_CHANGES, _LITTLE_CHARS, _LITTLE_SECONDS = 2_000, 200_000, 5.0
 _SLICE_SECONDS = 0.2
 #: Characters of a log that are indexed at once.
 _PIECE_CHARS = 50_000
+#: Authors whose own files are indexed first.
+_MOST_AUTHORS = 100
 #: The background lets others come between two slices.
 _BETWEEN_SLICES_SECONDS = 0.01
 _RECENT_FILES = 300
@@ -143,8 +145,8 @@ class Follower:
         self.is_far_behind = False
         #: The last change that was read for ``unseen``, and the documents of those not indexed yet, by URI.
         self._unseen: tuple[int, dict[str, Unseen]] = (0, {})
-        #: The last commit up to which each author's own files were indexed before others'.
-        self._own: dict[str, int] = {}
+        #: Of authors who searched: the last commit that was looked at, and their own files that wait, newest last.
+        self._own: dict[str, tuple[int, list[str]]] = {}
         self._files: deque[Touched] = deque()
         self._files_of = ""
         self._files_after = (0, 0)
@@ -298,13 +300,18 @@ class Follower:
 
     def _put_own(self, connection: sqlite3.Connection, reached: int, newest: int, spaces: Sequence[str]) -> None:
         """Index the files that whoever asks changed last, as they are now: in a shared space others may store much."""
-        author = current_author()
-        after = max(reached, self._own.get(author, 0))
-        for text in self._ledger.feed.own(after, author, spaces, _SLICE_CHANGES) if author else ():
-            uri = MemoryUri.parse(text)
-            if not is_session_log(uri) or self._ledger.feed.length(uri) <= _SLICE_CHARS:
-                self._put_whole(connection, text, newest)
-        self._own[author] = newest
+        if not (author := current_author()):
+            return
+        feed, ends_at = self._ledger.feed, time.monotonic() + _SLICE_SECONDS
+        looked, waiting = self._own.pop(author, (0, []))
+        waiting = [*waiting, *feed.own(max(reached, looked), author, spaces, _SLICE_CHANGES)][-_SLICE_CHANGES:]
+        self._own[author] = newest, waiting
+        if len(self._own) > _MOST_AUTHORS:
+            del self._own[next(iter(self._own))]
+        while waiting and time.monotonic() <= ends_at:
+            uri = MemoryUri.parse(waiting.pop())
+            if not is_session_log(uri) or feed.length(uri) <= _SLICE_CHARS:
+                self._put_whole(connection, str(uri), newest)
 
     def _moved(self, position: Position, seq: int, marks: Mapping[str, Mark]) -> Position:
         ahead = tuple((space, mark) for space, mark in sorted(marks.items()) if mark > Mark(seq + 1))
@@ -388,7 +395,7 @@ class Follower:
             first = mark.first if mark.lines else self._ledger.line_ends(uri, row.seq - 1)
             lines = self._grow(connection, uri, row.after or "", first, mark.lines, ends_at)
             return done if lines is None else Mark(row.seq, row.ordinal, lines, first)
-        text = None if row.newest is None else self._ledger.text_at(uri)
+        text = self._newest_text(row)
         if text is None or not is_log:
             self._put_resting_lines(connection, uri, text)
             if is_searchable(uri, self._features):
@@ -398,6 +405,11 @@ class Follower:
             self._catalog.remove(connection, uri)
         lines = self._grow(connection, uri, text, 0, mark.lines, ends_at)
         return done if lines is None else Mark(row.seq, row.ordinal, lines)
+
+    def _newest_text(self, row: ChangeRow) -> str | None:
+        if row.newest == row.seq and not row.appended:
+            return row.after
+        return None if row.newest is None else self._ledger.text_at(row.uri)
 
     def _put_whole(self, connection: sqlite3.Connection, text: str, seq: int) -> None:
         uri = MemoryUri.parse(text)
