@@ -308,10 +308,12 @@ class Follower:
         self._own[author] = newest, waiting
         if len(self._own) > _MOST_AUTHORS:
             del self._own[next(iter(self._own))]
-        while waiting and time.monotonic() <= ends_at:
+        while waiting:
             uri = MemoryUri.parse(waiting.pop())
             if not is_session_log(uri) or feed.length(uri) <= _SLICE_CHARS:
                 self._put_whole(connection, str(uri), newest)
+            if time.monotonic() > ends_at:
+                return
 
     def _moved(self, position: Position, seq: int, marks: Mapping[str, Mark]) -> Position:
         ahead = tuple((space, mark) for space, mark in sorted(marks.items()) if mark > Mark(seq + 1))
