@@ -67,7 +67,7 @@ _TOLD_FROM = 50  # changes that are missing
 _BEGINNING = ""
 _LOCK_SECONDS = 30.0
 #: At least so many are indexed, on a machine that does much else; nobody waits longer than so long for them.
-_CHARS_A_SECOND, _OWN_SECONDS = 50_000, 5.0
+_CHARS_A_SECOND, _OWN_SECONDS = 50_000, 2.0
 _FEWEST_PRUNED = 1_000
 _PAUSE_SECONDS = 0.1
 _PAUSE_LIMIT_SECONDS = 2.0
@@ -153,7 +153,11 @@ class Follower:
         self._files_newest = 0
 
     def follow(
-        self, wait_seconds: float | None = FOLLOW_SECONDS, report: Report | None = None, spaces: Sequence[str] = ()
+        self,
+        wait_seconds: float | None = FOLLOW_SECONDS,
+        report: Report | None = None,
+        spaces: Sequence[str] = (),
+        give_way: Callable[[], None] = lambda: None,
     ) -> Behind | None:
         """Index what is missing: a few new commits always, much for as long as may be waited.
 
@@ -162,6 +166,7 @@ class Follower:
             report: Told how far it is, after each slice.
             spaces: What is missing of these is indexed, before what others committed earlier where that is much; none
                 given are all.
+            give_way: Called before each slice.
 
         Returns:
             How far it is with these spaces; None when nothing of them is missing.
@@ -182,6 +187,7 @@ class Follower:
             if left <= 0 or self._closing.is_set():
                 self.is_far_behind = True
                 return self.behind(spaces)
+            give_way()
             try:
                 with self._lock.held(min(left, _LOCK_SECONDS)):
                     self._slice(spaces)
@@ -536,7 +542,7 @@ class Indexer:
         self._paused = ""
         #: Called in the background once the catalog has followed the ledger.
         self.followed: Callable[[], None] = lambda: None
-        #: Called in the background before each batch of passages that is embedded.
+        #: Called in the background before each slice that is indexed and each batch of passages that is embedded.
         self.give_way: Callable[[], None] = lambda: None
         self._background = background
         self._worker = threading.Thread(target=self._work, name="runebook-index", daemon=True)
@@ -729,7 +735,7 @@ class Indexer:
         if self._closing.is_set():
             return
         try:
-            while not self._closing.is_set() and self.answer(lambda: self._follower.follow(None)) is not None:
+            while not self._closing.is_set() and self.answer(self._followed) is not None:
                 continue
             self.followed()
             self._embedding.in_background(self._closing, self.give_way)
@@ -743,6 +749,9 @@ class Indexer:
                 self._warn(failure)
         except (EmbeddingFailed, StoreBusy, StorageFailed) as error:
             self._warn(error)
+
+    def _followed(self) -> Behind | None:
+        return self._follower.follow(None, give_way=self.give_way)
 
     def _warn(self, error: RunebookError) -> None:
         """Say why background work paused, once for each reason."""
