@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MEMORY_TYPE = "daily_logs"
 KINDS = ("event", "auto_extract", "reflection")
 DEFAULT_SALIENCE = 0.5
-_LOG_CHARS = 16 * 1024**2
+_LOG_CHARS = 2 * 1024**2
 _FOLDER = "logs"
 _DAY = re.compile(r"(\d{4}-\d\d-\d\d)\.md")
 _ITEM = re.compile(r"[-*+] (?:(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)(?::[0-5]\d)?(?: |$))?")
@@ -323,7 +323,7 @@ class DailyLogs(RecordKind):
         return log_uri(context.user_space, moment.date())
 
     def check_size(self, uri: MemoryUri, chars: int) -> None:
-        """Refuse what would make the log of a day longer than 16 MiB."""
+        """Refuse what would make the log of a day longer than 2 MiB: each entry has it indexed anew."""
         if chars > _LOG_CHARS:
             raise TooLarge(f"{str(uri)!r} would be over {_LOG_CHARS // 1024**2} MiB.", hint="Write it tomorrow.")
 

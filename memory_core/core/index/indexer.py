@@ -316,7 +316,7 @@ class Follower:
             del self._own[next(iter(self._own))]
         while waiting:
             uri = MemoryUri.parse(waiting.pop())
-            if not is_session_log(uri) or feed.length(uri) <= _SLICE_CHARS:
+            if self._is_memory(uri) or feed.length(uri) <= _SLICE_CHARS:
                 self._put_whole(connection, str(uri), newest)
             if time.monotonic() > ends_at:
                 return
