@@ -155,11 +155,11 @@ class OpenedStore:
 
         Args:
             spaces: Only those of these spaces (``scope/space``); none given are all.
-            seconds: Much that is missing is left to others after so long.
+            seconds: Much that is missing is left to others after so long, and who writes pages is waited for so long.
         """
         try:
             self.indexer.follow(seconds, spaces=spaces)
-            self.indexer.answer(lambda: self.pages.bring_up_to_date(spaces))
+            self.indexer.answer(lambda: self.pages.bring_up_to_date(spaces, max(seconds, FOLLOW_SECONDS)))
         except RunebookError as error:
             _log.info("pages are made later: %s", error.message)
 

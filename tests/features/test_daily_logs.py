@@ -232,7 +232,7 @@ def test_a_filter_by_category_picks_memories_and_entries(memory: Runebook) -> No
 
 
 def test_many_entries_for_a_log_that_is_large_already_are_put_to_its_end_at_once(memory: Runebook) -> None:
-    before = f"# 2026-05-07\n\n- {'y' * 1_500_000}\n"
+    before = f"# 2026-05-07\n\n- {'y' * 1_000_000}\n"
     by_hand(memory.config.root, "user/default/logs/2026-05-07.md", before)
     operations = MemoryOperations.model_validate(
         {"write_operations": [write("daily_logs", content=f"Step {n}.") for n in range(10_000)]}

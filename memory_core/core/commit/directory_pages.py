@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 
 from memory_core.core.commit.working_copy import PlanContext
-from memory_core.core.errors import InvalidInput, InvalidUri, MemoryChanged, RunebookError
+from memory_core.core.errors import InvalidInput, InvalidUri, MemoryChanged, RunebookError, StoreBusy
 from memory_core.core.index import page_rows
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.documents import abstract_of
@@ -39,6 +39,7 @@ from memory_core.core.store.files import Seen
 from memory_core.core.store.local import Store
 
 _log = logging.getLogger(__name__)
+_WAIT_SECONDS = 30.0
 #: A page that others write at the same time is made from what they left.
 _ATTEMPTS = 4
 
@@ -58,18 +59,27 @@ class DirectoryPages:
         self._registry = registry
         self._guard = threading.Lock()
 
-    def bring_up_to_date(self, spaces: Sequence[str] = ()) -> None:
-        """Make every page of some spaces (``scope/space``) that is out of date; none given are all.
+    def bring_up_to_date(self, spaces: Sequence[str] = (), wait_seconds: float = _WAIT_SECONDS) -> None:
+        """Make every page of some spaces (``scope/space``) that is out of date; the catalog must have followed the ledger.
 
-        The catalog must have followed the ledger.
+        Args:
+            spaces: None given are all.
+            wait_seconds: How long others who write pages, or the catalog, are waited for.
+
+        Raises:
+            StoreBusy: If they took longer. Pages that are left are made by whoever comes next.
         """
         if not self._store.is_writable or not page_rows.any_stale(self._catalog.connection()):
             return
         for page in page_rows.stale(self._catalog.connection(), spaces):
-            with self._guard:
+            if not self._guard.acquire(timeout=wait_seconds):
+                raise StoreBusy("another thread makes pages.", hint="Send the same request again.")
+            try:
                 if page_rows.is_stale(self._catalog.connection(), page) and self._made(page):
-                    with self._catalog.writing() as connection:
+                    with self._catalog.writing(wait_seconds=wait_seconds) as connection:
                         page_rows.done(connection, page)
+            finally:
+                self._guard.release()
 
     def remove_below(self, directory: MemoryUri) -> None:
         """Delete the pages at and below a directory that holds nothing any more, where nobody wrote on them."""
