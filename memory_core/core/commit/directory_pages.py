@@ -60,7 +60,7 @@ class DirectoryPages:
         self._guard = threading.Lock()
 
     def bring_up_to_date(self, spaces: Sequence[str] = (), wait_seconds: float = _WAIT_SECONDS) -> None:
-        """Make every page of some spaces (``scope/space``) that is out of date. The catalog must have followed the ledger.
+        """Make every page of some spaces (``scope/space``) that is out of date; the catalog must be up to date.
 
         Args:
             spaces: None given are all.
