@@ -50,7 +50,7 @@ from pydantic import BaseModel
 
 from server.protocol.json_frames import Refusal, encode_frame, parse_frame, scrub
 from server.protocol.stdio_pipes import Line, LinePipe
-from server.protocol.turns import take_one
+from server.protocol.turns import LISTEN, take_one
 from server.terminal import termination_signals
 
 _logger = logging.getLogger(__name__)
@@ -66,7 +66,6 @@ _DRAIN_LOOK_SECONDS = 0.1  # as long as somebody is there to read them
 _GRACE_SECONDS = 0.8  # together with the closing of the store less than ``END_SECONDS``
 _FLUSH_SECONDS = 0.3
 _FAULT_CHARS = 300
-_LONG_LIVED = frozenset({"subscriptions/listen"})  # a request that ends with the connection
 
 
 async def serve_pipe(server: MCPServer[Any], pipe: LinePipe) -> int:
@@ -248,7 +247,7 @@ class _Owed:
 
     def received(self, message: JSONRPCMessage) -> None:
         if isinstance(message, JSONRPCRequest):
-            if message.method not in _LONG_LIVED:
+            if message.method != LISTEN:
                 self._by_us[message.id] += 1
         elif isinstance(message, JSONRPCNotification):
             if message.method == "notifications/cancelled":  # never answered

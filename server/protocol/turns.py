@@ -271,11 +271,11 @@ def through(answers: Answers | None, held: TurnHolder | None = None) -> Iterator
 
 async def in_turn(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
     """Server middleware that lets a request wait for its bearer's turn, and counts its answer until it is read."""
-    answers, has = _answers.get(), _held.get()
+    answers, held = _answers.get(), _held.get()
     if answers is None:
         return await call_next(ctx)
-    if has is not None:
-        return await (_subscribed(answers, has, ctx, call_next) if ctx.method == LISTEN else call_next(ctx))
+    if held is not None:
+        return await (_subscribed(answers, held, ctx, call_next) if ctx.method == LISTEN else call_next(ctx))
     answers.share.count(1)
     held = TurnHolder()
     before = _held.set(held)

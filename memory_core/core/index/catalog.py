@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from memory_core.core.index.search_rows import Words
 
 
-class Mark(NamedTuple):
+class SpacePosition(NamedTuple):
     """How far the changes of a space are indexed.
 
     Attributes:
@@ -69,14 +69,14 @@ class Position:
     filling: str | None = None
     filling_id: str = ""
     features: str | None = None
-    ahead: tuple[tuple[str, Mark], ...] = ()
+    ahead: tuple[tuple[str, SpacePosition], ...] = ()
 
     def reached(self, spaces: Sequence[str]) -> int:
         """The last commit that is indexed of these spaces, with all before it; none given are all."""
         if not spaces or not self.ahead:
             return self.seq
-        marks = dict(self.ahead)
-        return min(marks[space].seq - 1 if space in marks else self.seq for space in spaces)
+        ahead = dict(self.ahead)
+        return min(ahead[space].seq - 1 if space in ahead else self.seq for space in spaces)
 
 
 class Entry(NamedTuple):
@@ -165,7 +165,7 @@ class Catalog:
         """How far this catalog has come; ``seq`` 0 of no ledger when it is new."""
         found = self._meta()
         filling_id, features = found.get("filling_id", ""), found.get("kinds")
-        ahead = tuple((space, Mark(*mark)) for space, mark in json.loads(found.get("ahead", "{}")).items())
+        ahead = tuple((space, SpacePosition(*place)) for space, place in json.loads(found.get("ahead", "{}")).items())
         return Position(
             found.get("ledger_id", ""), int(found.get("seq", 0)), found.get("filling"), filling_id, features, ahead
         )

@@ -359,7 +359,7 @@ class PassageEmbedding:
 
         Args:
             closing: Set when the store is closed.
-            give_way: Called before each batch.
+            give_way: Called between two batches.
 
         Raises:
             EmbeddingFailed: If the model cannot be used.

@@ -24,7 +24,7 @@ from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFaile
 from memory_core.core.feature import Features
 from memory_core.core.frozen import frozen
 from memory_core.core.index import page_rows
-from memory_core.core.index.catalog import Catalog, Mark, Position
+from memory_core.core.index.catalog import Catalog, Position, SpacePosition
 from memory_core.core.index.documents import (
     is_searchable,
     is_session_log,
@@ -58,7 +58,7 @@ _LITTLE_CHANGES, _LITTLE_CHARS, _LITTLE_SECONDS = 2_000, 200_000, 5.0
 _SLICE_SECONDS = 0.2
 #: Characters of a log that are indexed at once.
 _PIECE_CHARS = 50_000
-#: Authors whose own files are indexed first.
+#: Authors, each with the spaces they search, whose own files are indexed first.
 _MOST_AUTHORS = 100
 #: The background lets others come between two slices.
 _BETWEEN_SLICES_SECONDS = 0.01
@@ -67,7 +67,7 @@ _TOLD_FROM = 50  # changes that are missing
 _BEGINNING = ""
 _LOCK_SECONDS = 30.0
 #: At least so many are indexed, on a machine that does much else; nobody waits longer than so long for them.
-_CHARS_A_SECOND, _OWN_SECONDS = 50_000, 2.0
+_CHARS_A_SECOND, _INDEXED_SECONDS = 50_000, 2.0
 _FEWEST_PRUNED = 1_000
 _PAUSE_SECONDS = 0.1
 _PAUSE_LIMIT_SECONDS = 2.0
@@ -145,8 +145,8 @@ class Follower:
         self.is_far_behind = False
         #: The last change that was read for ``unseen``, and the documents of those not indexed yet, by URI.
         self._unseen: tuple[int, dict[str, Unseen]] = (0, {})
-        #: Of authors who searched: the last commit that was looked at, and their own files that wait, newest last.
-        self._own: dict[str, tuple[int, list[str]]] = {}
+        #: Of authors with the spaces they search: the last commit looked at, and their files that wait, newest last.
+        self._own: dict[tuple[str, ...], tuple[int, list[str]]] = {}
         self._files: deque[Touched] = deque()
         self._files_of = ""
         self._files_after = (0, 0)
@@ -288,71 +288,72 @@ class Follower:
     ) -> Position:
         """Index some of the changes that follow, in order; those of some spaces first, where others' are many."""
         feed, reached = self._ledger.feed, position.reached(spaces)
-        is_much = feed.reach(position.seq, _SLICE_CHANGES, _SLICE_CHARS) is not None
-        if spaces and is_much and feed.touches(reached, spaces):
-            self.is_far_behind = True
-            if not self._is_little(position, spaces):
-                self._put_own(connection, reached, newest, spaces)
-            until, marks = self._take(connection, position, reached, newest, spaces)
-            done = Mark(until + 1)
-            marks |= {space: max(done, marks.get(space, done)) for space in spaces}
-            return self._moved(position, position.seq, marks)
-        return self._moved(position, *self._take(connection, position, position.seq, newest))
+        too_much = feed.reach(position.seq, _SLICE_CHANGES, _SLICE_CHARS)
+        if not spaces or too_much is None or not feed.touches(reached, spaces):
+            until = _last_of_slice(too_much, position.seq, newest)
+            return self._moved(position, *self._take(connection, position, position.seq, until))
+        self.is_far_behind = True
+        if not self._is_little(position, spaces):
+            self._put_own_files(connection, reached, newest, spaces)
+        until = _last_of_slice(feed.reach(reached, _SLICE_CHANGES, _SLICE_CHARS, spaces), reached, newest)
+        until, ahead = self._take(connection, position, reached, until, spaces)
+        done = SpacePosition(until + 1)
+        ahead |= {space: max(done, ahead.get(space, done)) for space in spaces}
+        return self._moved(position, position.seq, ahead)
 
     def _is_little(self, position: Position, spaces: Sequence[str]) -> bool:
         """Whether what is missing of some spaces takes seconds at most."""
         reached = position.reached(spaces)
         return bool(spaces) and self._ledger.feed.reach(reached, _LITTLE_CHANGES, _LITTLE_CHARS, spaces) is None
 
-    def _put_own(self, connection: sqlite3.Connection, reached: int, newest: int, spaces: Sequence[str]) -> None:
+    def _put_own_files(self, connection: sqlite3.Connection, reached: int, newest: int, spaces: Sequence[str]) -> None:
         """Index the files that whoever asks changed last, as they are now: in a shared space others may store much."""
         if not (author := current_author()):
             return
         feed, ends_at = self._ledger.feed, time.monotonic() + _SLICE_SECONDS
-        looked, waiting = self._own.pop(author, (0, []))
-        waiting = [*waiting, *feed.own(max(reached, looked), author, spaces, _SLICE_CHANGES)][-_SLICE_CHANGES:]
-        self._own[author] = newest, waiting
+        asked = (author, *spaces)
+        looked, waiting = self._own.pop(asked, (0, []))
+        waiting = [*waiting, *feed.touched_by(author, max(reached, looked), spaces, _SLICE_CHANGES)][-_SLICE_CHANGES:]
+        self._own[asked] = newest, waiting
         if len(self._own) > _MOST_AUTHORS:
             del self._own[next(iter(self._own))]
         while waiting:
             uri = MemoryUri.parse(waiting.pop())
             if self._is_memory(uri) or feed.length(uri) <= _SLICE_CHARS:
-                self._put_whole(connection, str(uri), newest)
+                self._put_as_of(connection, uri, newest)
             if time.monotonic() > ends_at:
                 return
 
-    def _moved(self, position: Position, seq: int, marks: Mapping[str, Mark]) -> Position:
-        ahead = tuple((space, mark) for space, mark in sorted(marks.items()) if mark > Mark(seq + 1))
-        return Position(self._ledger_id, seq, position.filling, ahead=ahead)
+    def _moved(self, position: Position, seq: int, ahead: Mapping[str, SpacePosition]) -> Position:
+        farther = tuple((space, place) for space, place in sorted(ahead.items()) if place > SpacePosition(seq + 1))
+        return Position(self._ledger_id, seq, position.filling, ahead=farther)
 
     def _take(
         self,
         connection: sqlite3.Connection,
         position: Position,
         after: int,
-        newest: int,
+        until: int,
         spaces: Sequence[str] = (),
-    ) -> tuple[int, dict[str, Mark]]:
+    ) -> tuple[int, dict[str, SpacePosition]]:
         """Index changes after a commit; the last commit of which all are, and how far each space is."""
-        too_much = self._ledger.feed.reach(after, _SLICE_CHANGES, _SLICE_CHARS, spaces)
-        until = newest if too_much is None else max(too_much - 1, after + 1)
         rows = self._ledger.changes_between(after, until, spaces)
         filling = position.filling is not None
         # Of a file that is indexed as a whole the last time counts.
         whole = {row.uri: index for index, row in enumerate(rows) if _is_whole(row, filling)}
-        marks, ends_at = dict(position.ahead), math.inf
+        ahead, ends_at = dict(position.ahead), math.inf
         for index, row in enumerate(rows):
-            space, here = space_of(row.uri), Mark(row.seq, row.ordinal)
-            mark = max(marks.get(space, here), here)
-            if mark[:2] > here[:2] or index < whole.get(row.uri, 0):
+            space, here = space_of(row.uri), SpacePosition(row.seq, row.ordinal)
+            place = max(ahead.get(space, here), here)
+            if place[:2] > here[:2] or index < whole.get(row.uri, 0):
                 continue
             if time.monotonic() > ends_at:
-                return row.seq - 1, marks
+                return row.seq - 1, ahead
             ends_at = min(ends_at, time.monotonic() + _SLICE_SECONDS)
-            marks[space] = self._index(connection, row, mark, ends_at, filling=filling)
-            if marks[space].lines:
-                return row.seq - 1, marks
-        return until, marks
+            ahead[space] = self._index(connection, row, place, ends_at, filling=filling)
+            if ahead[space].lines:
+                return row.seq - 1, ahead
+        return until, ahead
 
     def _fill(self, connection: sqlite3.Connection, position: Position, mark: str) -> Position:
         """Index some of the files of before; the position reached."""
@@ -360,14 +361,14 @@ class Follower:
         if mark == _BEGINNING:
             recent = self._ledger.feed.touched((0, 0), position.seq)[-_RECENT_FILES:]
             while recent:
-                self._put_whole(connection, recent.pop().uri, position.seq)
+                self._put_as_of(connection, MemoryUri.parse(recent.pop().uri), position.seq)
                 if time.monotonic() > until:
                     break
             return Position(self._ledger_id, position.seq, "0:-1")
         self._list_files(position, _mark(mark))
         while self._files:
             touched = self._files.popleft()
-            self._put_whole(connection, touched.uri, position.seq)
+            self._put_as_of(connection, MemoryUri.parse(touched.uri), position.seq)
             mark = f"{touched.seq}:{touched.ordinal}"
             if time.monotonic() > until:
                 break
@@ -386,44 +387,43 @@ class Follower:
             self._files.popleft()
 
     def _index(
-        self, connection: sqlite3.Connection, row: ChangeRow, mark: Mark, ends_at: float, *, filling: bool
-    ) -> Mark:
+        self, connection: sqlite3.Connection, row: ChangeRow, place: SpacePosition, ends_at: float, *, filling: bool
+    ) -> SpacePosition:
         """Bring what is indexed of a changed file to its newest text; of a log that grew only what joined it then.
 
         Returns:
             How far its space is: of a long log, after ``ends_at``, at some line of it.
         """
-        done, uri = Mark(row.seq, row.ordinal + 1), row.uri
+        done, uri = SpacePosition(row.seq, row.ordinal + 1), row.uri
         if uri.is_summary and page_rows.has_page(uri):
             page_rows.mark(connection, uri.parent, page_rows.EVERY_LINE)
-        if not is_searchable(uri, self._features) and uri.scope is not Scope.ARCHIVE:
+        if not self._is_followed(uri):
             return done
-        is_log = is_session_log(uri)
-        if is_log and row.newest is not None and not _is_whole(row, filling) and row.before_sha256 is not None:
-            first = mark.first if mark.lines else self._ledger.line_ends(uri, row.seq - 1)
-            lines = self._grow(connection, uri, row.after or "", first, mark.lines, ends_at)
-            return done if lines is None else Mark(row.seq, row.ordinal, lines, first)
+        if row.newest is not None and not _is_whole(row, filling) and row.before_sha256 is not None:
+            first = place.first if place.lines else self._ledger.line_ends(uri, row.seq - 1)
+            lines = self._grow(connection, uri, row.after or "", first, place.lines, ends_at)
+            return done if lines is None else SpacePosition(row.seq, row.ordinal, lines, first)
         text = self._newest_text(row)
-        if text is None or not is_log:
-            self._put_resting_lines(connection, uri, text)
-            if is_searchable(uri, self._features):
-                self._put(connection, uri, text)
+        if text is None or not is_session_log(uri):
+            self._put(connection, uri, text)
             return done
-        if not mark.lines:
+        if not place.lines:
             self._catalog.remove(connection, uri)
-        lines = self._grow(connection, uri, text, 0, mark.lines, ends_at)
-        return done if lines is None else Mark(row.seq, row.ordinal, lines)
+        lines = self._grow(connection, uri, text, 0, place.lines, ends_at)
+        return done if lines is None else SpacePosition(row.seq, row.ordinal, lines)
+
+    def _is_followed(self, uri: MemoryUri) -> bool:
+        """Whether anything of a file is indexed: its text, or which lines are at rest with it."""
+        return uri.scope is Scope.ARCHIVE or is_searchable(uri, self._features)
 
     def _newest_text(self, row: ChangeRow) -> str | None:
         if row.newest == row.seq and not row.appended:
             return row.after
         return None if row.newest is None else self._ledger.text_at(row.uri)
 
-    def _put_whole(self, connection: sqlite3.Connection, text: str, seq: int) -> None:
-        uri = MemoryUri.parse(text)
-        if uri.scope is Scope.ARCHIVE:
-            self._put_resting_lines(connection, uri, self._ledger.text_at(uri, seq))
-        if is_searchable(uri, self._features):
+    def _put_as_of(self, connection: sqlite3.Connection, uri: MemoryUri, seq: int) -> None:
+        """Index a file's whole text as a commit left it."""
+        if self._is_followed(uri):
             self._put(connection, uri, self._ledger.text_at(uri, seq))
 
     def _put_resting_lines(self, connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
@@ -435,6 +435,9 @@ class Follower:
 
     def _put(self, connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
         """Index a file's whole text in place of what is indexed of it."""
+        self._put_resting_lines(connection, uri, text)
+        if not is_searchable(uri, self._features):
+            return
         self._catalog.remove(connection, uri)
         if text is None:
             page_rows.remove(connection, uri)
@@ -500,6 +503,11 @@ def _pieces(text: str, start: int) -> Iterator[tuple[int, list[tuple[int, Messag
         yield number, messages
 
 
+def _last_of_slice(too_much: int | None, after: int, newest: int) -> int:
+    """The last commit whose changes are read for a slice; ``too_much`` is the one with which they are too many."""
+    return newest if too_much is None else max(too_much - 1, after + 1)
+
+
 def _is_whole(row: ChangeRow, filling: bool) -> bool:
     """Whether a change has its file indexed anew: each but what joined a conversation that is indexed already."""
     return not row.appended or filling or not is_session_log(row.uri)
@@ -542,7 +550,7 @@ class Indexer:
         self._paused = ""
         #: Called in the background once the catalog has followed the ledger.
         self.followed: Callable[[], None] = lambda: None
-        #: Called in the background before each slice that is indexed and each batch of passages that is embedded.
+        #: Called in the background before each slice that is indexed, and between batches that are embedded.
         self.give_way: Callable[[], None] = lambda: None
         self._background = background
         self._worker = threading.Thread(target=self._work, name="runebook-index", daemon=True)
@@ -612,7 +620,7 @@ class Indexer:
     def wait_until_indexed(self, spaces: Sequence[str]) -> None:
         """Have the index take what it lacks of these spaces, as long as that may take, but not long."""
         if missing := self.answer(lambda: self._follower.missing_chars(spaces)):
-            self.follow(min(_OWN_SECONDS, missing / _CHARS_A_SECOND), spaces=spaces)
+            self.follow(min(_INDEXED_SECONDS, missing / _CHARS_A_SECOND), spaces=spaces)
 
     def unseen(self, limit: int) -> Mapping[str, Unseen]:
         """Memories of the last ``limit`` changes that the index lacks, by URI, oldest first."""

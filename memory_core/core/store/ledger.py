@@ -226,7 +226,7 @@ class ChangeFeed(Table):
                 return int(seq)
         return None
 
-    def own(self, after: int, author: str, spaces: Sequence[str], limit: int) -> list[str]:
+    def touched_by(self, author: str, after: int, spaces: Sequence[str], limit: int) -> list[str]:
         """Files of these spaces that the last commits of an author after ``after`` touched, oldest first."""
         inside, values = _begins_in(spaces)
         rows = self._rows(
