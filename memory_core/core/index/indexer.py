@@ -487,7 +487,8 @@ def numbered(text: str) -> Iterator[tuple[int, Message]]:
 
 def _pieces(text: str, start: int) -> Iterator[tuple[int, list[tuple[int, Message]]]]:
     """The messages of a log from a line on, in pieces; each with the number of the line that follows it."""
-    lines, number = islice(each_line(text), start, None), start
+    # What follows the last line end is no line yet: when the log has grown, another one begins there.
+    lines, number = islice(each_line(text.removesuffix("\n")) if text else (), start, None), start
     while True:
         piece: list[str] = []
         chars = 0

@@ -402,6 +402,31 @@ def test_what_a_client_stores_in_a_shared_space_is_found_at_once_while_much_of_a
     assert catalog.count() == 400 + 2_000 + 1 + 40
 
 
+def test_a_log_that_grows_while_it_is_indexed_in_pieces_loses_no_line(anna_and_bob: tuple[Runebook, Runebook]) -> None:
+    anna, _ = anna_and_bob
+    words = ["lynx " * 40, "heron " * 40, "zebra " * 40]
+    for known in range(1, 4):
+        said(anna, *words[:known], session_id="grown")
+        for _ in range(2):
+            anna.indexer._follower._slice(())
+    anna.indexer.follow(None)
+    parts = "SELECT part FROM documents WHERE uri LIKE '%grown%' ORDER BY part"
+    assert anna.indexer.catalog.connection().execute(parts).fetchall() == [(0,), (1,), (2,)]
+
+
+def test_two_users_with_clients_of_one_name_each_find_their_own_first(anna_and_bob: tuple[Runebook, Runebook]) -> None:
+    for memory in anna_and_bob:
+        with authored("an import"):
+            many = [write("facts", topic=f"T{number}", content=f"zebra {number}") for number in range(100)]
+            handed_in(memory, write=many)
+    with authored("laptop"):
+        fresh = [remember(memory, "lynx in the garden", "facts", topic="Lynx") for memory in anna_and_bob]
+        follower, catalog = anna_and_bob[0].indexer._follower, anna_and_bob[0].indexer.catalog  # as one server has it
+        for memory, uri in zip(anna_and_bob, fresh, strict=True):
+            follower._slice(memory.spaces)
+            assert "lynx in the garden" in catalog.own_text(uri)
+
+
 def _step(rng: random.Random, memory: Runebook, name: str) -> None:
     """Store, change, archive or delete something of one user."""
     number = rng.randrange(6)
@@ -434,11 +459,10 @@ def test_whoever_searches_first_the_index_is_the_same_in_the_end(
     rng = random.Random(seed)
     for _ in range(60):
         memory = rng.choice(anna_and_bob)
-        if rng.random() < 0.75:
-            with authored(rng.choice(["", "laptop", "phone"])):
+        with authored(rng.choice(["", "laptop", "phone"])):
+            if rng.random() < 0.75:
                 _step(rng, memory, memory.config.user_space)
-        else:
-            with authored(rng.choice(["", "laptop", "phone"])):
+            else:
                 memory.indexer._follower._slice(rng.choice([memory.spaces, memory.spaces[:1], ()]))
     anna, bob = anna_and_bob
     assert soon(lambda: not any((anna.store.adopt(), anna.store.adoption.left, bob.store.adoption.left)))
