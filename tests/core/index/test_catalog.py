@@ -405,7 +405,7 @@ def test_what_a_client_stores_in_a_shared_space_is_found_at_once_while_much_of_a
 def test_a_log_that_grows_while_it_is_indexed_in_pieces_loses_no_line(anna_and_bob: tuple[Runebook, Runebook]) -> None:
     anna, _ = anna_and_bob
     words = ["lynx " * 40, "heron " * 40, "zebra " * 40]
-    for known in range(1, 4):
+    for known in (1, 3):
         said(anna, *words[:known], session_id="grown")
         for _ in range(2):
             anna.indexer._follower._slice(())
