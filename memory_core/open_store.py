@@ -16,7 +16,8 @@ from memory_core.core.config import is_space
 from memory_core.core.errors import RunebookError
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.encoder import open_embedder, open_reranker
-from memory_core.core.index.indexer import FOLLOW_SECONDS, Indexer
+from memory_core.core.index.follower import FOLLOW_SECONDS
+from memory_core.core.index.indexer import Indexer
 from memory_core.core.index.vectors import open_vectors
 from memory_core.core.memory.memory import file_problems, identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir

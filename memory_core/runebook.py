@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from memory_core.core.caller import Access, current_author
 from memory_core.core.config import Config
 from memory_core.core.errors import AccessDenied, InvalidInput, InvalidUri, NotFound, RunebookError
+from memory_core.core.index.follower import FOLLOW_SECONDS
 from memory_core.core.index.indexer import healed
 from memory_core.core.memory.project import ProjectChoice, ProjectScope
 from memory_core.core.memory.results import (
@@ -48,6 +49,7 @@ if TYPE_CHECKING:  # the parts import what they need when they are first used
     from memory_core.core.extract.trigger import ExtractionTrigger
     from memory_core.core.extract.working_memory import WorkingMemory
     from memory_core.core.feature import Features
+    from memory_core.core.index.follower import Behind
     from memory_core.core.llm.client import Completion, LLMClient, LLMRequest
     from memory_core.core.memory.requests import (
         CommitRequest,
@@ -698,7 +700,7 @@ class Runebook:
     def entries(self, wanted: EntryFilter, now: datetime | None = None) -> EntryPage:
         """The memories as a list, page by page; see ``MemoryList.entries``."""
         self.opened.look()
-        self.indexer.follow(spaces=self.spaces)
+        self.follow_index()
         return self.memory_list.entries(wanted, now)
 
     @healed
@@ -776,6 +778,10 @@ class Runebook:
                 "this connection may only read: nothing was stored.",
                 hint="Tell the user; the owner of the store can issue a token that may write.",
             )
+
+    def follow_index(self, wait_seconds: float = FOLLOW_SECONDS) -> Behind | None:
+        """Have the index take what it lacks of this view's spaces; see ``Indexer.follow``."""
+        return self.indexer.follow(wait_seconds, spaces=self.spaces)
 
     def indexed(
         self, receipt: CommitReceipt, project: ProjectScope = _ANY_PROJECT, *, compare: bool = False

@@ -18,7 +18,7 @@ import pytest
 
 from memory_core.core.config import load
 from memory_core.core.index.catalog import Catalog, Position
-from memory_core.core.index.indexer import Follower
+from memory_core.core.index.follower import Follower
 from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest, TreeRequest
 from memory_core.core.memory.results import as_json
 from memory_core.core.progress import Stage, listening
@@ -120,7 +120,7 @@ def test_how_far_the_index_is_says_what_it_says_in_a_store_without_the_other(
     stores: dict[str, Runebook], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for bound in ("_TOLD_FROM", "_SLICE_CHANGES"):
-        monkeypatch.setattr(f"memory_core.core.index.indexer.{bound}", 1)
+        monkeypatch.setattr(f"memory_core.core.index.follower.{bound}", 1)
 
     def answers(name: str, view: Runebook) -> list[Any]:
         ledger, told = view.store.ledger, list[Stage]()

@@ -14,7 +14,8 @@ import pytest
 
 from memory_core.core.config import EmbeddingConfig, IndexConfig
 from memory_core.core.errors import ConfigInvalid, InvalidInput, TooLarge
-from memory_core.core.index.indexer import Behind, Indexer
+from memory_core.core.index.follower import Behind
+from memory_core.core.index.indexer import Indexer
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status
 from memory_core.core.store.local import Plan, Store, large_turn

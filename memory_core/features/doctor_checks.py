@@ -39,10 +39,10 @@ from memory_core.core.feature import Features
 from memory_core.core.index.documents import documents_of, is_searchable, is_session_log, session_growth
 from memory_core.core.index.embedding_queue import passages_without_vector
 from memory_core.core.index.encoder import PASSAGE_LIMIT_COUNT
-from memory_core.core.index.indexer import numbered
 from memory_core.core.memory.directory_page import recorded
 from memory_core.core.memory.memory import file_problems
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
+from memory_core.core.memory.message import numbered
 from memory_core.core.memory.names import fold, short_hash
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.trailer import split

@@ -84,7 +84,7 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     if request_id is not None and (first := memory.store.first_receipt(request_id)) is not None:
         return first
     memory.store.adopt(memory.spaces)  # what people wrote and nothing has noticed yet is found, too
-    behind = memory.indexer.follow(_INDEX_SECONDS, spaces=memory.spaces)
+    behind = memory.follow_index(_INDEX_SECONDS)
     unseen = () if behind is None else (behind.note(),)
     mentions = _mentions(memory, request)
     chosen = frozenset(request.uris) if (request.query or "").strip() and request.uris is not None else None

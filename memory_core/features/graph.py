@@ -176,7 +176,7 @@ def graph(memory: Runebook, request: GraphRequest) -> Graph:
     if not 1 <= request.limit <= NODES_MOST:
         raise InvalidInput(f"limit {request.limit} is out of range.", hint=f"Use 1 to {NODES_MOST}.")
     memory.opened.look()
-    memory.indexer.follow(spaces=memory.spaces)
+    memory.follow_index()
     rows, total = _rows(memory, request)
     if request.around is not None:
         rows = _neighbours(memory, request.around, rows)

@@ -34,7 +34,7 @@ from memory_core.core.memory.results import (
     text_sha256,
 )
 from memory_core.core.memory.trailer import join, split
-from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.memory.uri import MemoryUri, Scope, space_of
 from memory_core.core.progress import tell
 from memory_core.core.store.files import FileStore
 from memory_core.core.store.ledger_snapshot import insert_history
@@ -354,10 +354,10 @@ def _space_mapping(uris: Sequence[MemoryUri], into: tuple[str, str] | None) -> d
     user, agent = into
     targets = {Scope.USER.value: user, Scope.AGENT.value: agent, Scope.SESSION.value: user}
     found: dict[str, str] = {}
-    for uri in uris:
-        scope, space = uri.parts[uri.scope is Scope.ARCHIVE :][:_SPACE_PARTS]
-        if scope in targets and space != targets[scope]:
-            found[f"{scope}/{space}"] = f"{scope}/{targets[scope]}"
+    for here in map(space_of, uris):
+        scope, _, name = here.partition("/")
+        if scope in targets and name != targets[scope]:
+            found[here] = f"{scope}/{targets[scope]}"
     return found
 
 

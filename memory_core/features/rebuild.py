@@ -23,7 +23,7 @@ from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.chroma import begin_anew
 from memory_core.core.index.documents import is_session_log
 from memory_core.core.index.embedding_queue import await_missing
-from memory_core.core.index.indexer import Behind, Follower
+from memory_core.core.index.follower import Behind, Follower
 from memory_core.core.index.vectors import HAS_NO_PASSAGE
 from memory_core.core.memory.memory import identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry

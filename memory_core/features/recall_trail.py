@@ -101,7 +101,7 @@ def _compared(memory: Runebook, text_or_uri: str) -> tuple[str | None, str]:
             raise InvalidInput("the text is blank or holds NUL.", hint="Give a text, or the URI of a memory.")
         return None, text_or_uri
     uri = str(memory.browser.visible(MemoryUri.parse(text_or_uri)))
-    memory.indexer.follow(spaces=memory.spaces)
+    memory.follow_index()
     text = memory.indexer.catalog.own_text(uri)
     if not text:
         raise NotFound(f"{uri} is no memory.", hint="Give a memory's URI as find, ls or tree prints it, or a text.")

@@ -47,7 +47,7 @@ def edit(arguments: argparse.Namespace) -> int:
     with open_memory_of(arguments, warm=False) as opened:
         memory = opened.at(str(uri))
         memory.store.adopt()
-        memory.indexer.follow(spaces=memory.spaces)
+        memory.follow_index()
         return _say_what_changed(arguments, memory, uri, before, newest)
 
 

@@ -21,12 +21,11 @@ from memory_core.core.caller import Access
 from memory_core.core.commit.patch import is_patch
 from memory_core.core.errors import FieldRejected, InvalidInput, NotFound, RunebookError
 from memory_core.core.index.documents import MESSAGES_NAME, Document, memory_document
-from memory_core.core.index.indexer import numbered
 from memory_core.core.memory.directory_page import recorded
 from memory_core.core.memory.field_values import coerce, derive
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import CONTENT, PLACEHOLDER, FieldType, MemoryField, MemoryType, MergeOp
-from memory_core.core.memory.message import Message
+from memory_core.core.memory.message import Message, numbered
 from memory_core.core.memory.requests import CommitRequest, FindRequest, TreeRequest
 from memory_core.core.memory.results import CommitReceipt, Hit, Status, as_json, text_sha256
 from memory_core.core.memory.uri import SCHEME, MemoryUri, file_of
@@ -384,7 +383,7 @@ def about(memory: Reader, request: Request) -> Any:
     """Which store this is, and what the caller may do."""
     config, bearer, home = memory.config, identity(), memory.home or memory
     embedder = memory.indexer.embedder
-    memory.indexer.follow(spaces=memory.spaces)
+    memory.follow_index()
     model = {
         "embedding": config.embedding.provider,
         "embedding_ready": embedder is not None and embedder.ready(0),
@@ -428,7 +427,7 @@ def types(memory: Reader) -> Any:
 def labels(memory: Reader) -> Any:
     """Which tags and projects there are."""
     memory.opened.look()
-    memory.indexer.follow(spaces=memory.spaces)
+    memory.follow_index()
     tags, projects = memory.memory_list.labels()
     return {"tags": tags, "projects": projects}
 

@@ -19,8 +19,7 @@ from memory_core.core.commit.conflicts import ABSENT
 from memory_core.core.errors import NotFound, RunebookError
 from memory_core.core.extract.extractor import ALL_LOGS
 from memory_core.core.index.documents import MESSAGES_NAME, memory_document
-from memory_core.core.index.indexer import numbered
-from memory_core.core.memory.message import Message, transcript_line
+from memory_core.core.memory.message import Message, numbered, transcript_line
 from memory_core.core.memory.metadata import read_moment
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import as_json, text_sha256
@@ -79,7 +78,7 @@ def history(
     memory.opened.look()
     found = past_of(memory).commits(uri, limit + 1, before, files_most=_FILES_LISTED)
     listed = [_listed(commit) for commit in found[:limit]]
-    memory.indexer.follow(spaces=memory.spaces)
+    memory.follow_index()
     named = _titles(memory, chain.from_iterable(each["files"] for each in listed))
     return {"commits": listed, "more": len(found) > limit, "titles": named}
 
@@ -166,7 +165,7 @@ def sessions(
 ) -> Any:
     """Conversations, that in which something was said last first."""
     memory.opened.look()
-    memory.indexer.follow(spaces=memory.spaces)
+    memory.follow_index()
     every = _logs(memory)
     wait = {row.log for row in memory.extractor.waiting(max(1, len(every)))}
     logs = [log for log in every if log in wait] if waiting else every
@@ -196,7 +195,7 @@ def conversation(
 ) -> Any:
     """What was said in a conversation, message by message, and what it was about."""
     log, messages = _conversation(memory, session_id)
-    memory.indexer.follow(spaces=memory.spaces)
+    memory.follow_index()
     wanted = set(fold(words).split())
     shown, total = [], 0
     for line, each in messages:
@@ -486,7 +485,7 @@ def calendar(
 ) -> Any:
     """What happened in a month, as memories tell it, and which memories were made on each day."""
     memory.opened.look()
-    memory.indexer.follow(spaces=memory.spaces)
+    memory.follow_index()
     *dated, made = memory.memory_list.calendar(f"{month}-01", f"{month}-31")
     events, added = ([dict(zip(_DATED, each, strict=True)) for each in found] for found in dated)
     return {"month": month, "events": events, "added": added, "made": made}
@@ -496,7 +495,7 @@ def calendar(
 def growth(memory: Reader) -> Any:
     """The memories as a whole: how many came in which month, how often any was retrieved, how fresh they are."""
     memory.opened.look()
-    memory.indexer.follow(spaces=memory.spaces)
+    memory.follow_index()
     memory.store.usage.flush()
     found = memory.memory_list.growth(memory.config.user_space)
     return {

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, StoreConfig
-from memory_core.core.index.indexer import Follower, Indexer
+from memory_core.core.index.follower import Follower
+from memory_core.core.index.indexer import Indexer
 from memory_core.runebook import Runebook, open_memory
 
 

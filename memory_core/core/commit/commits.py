@@ -19,7 +19,7 @@ from memory_core.core.commit.decide import decide
 from memory_core.core.commit.working_copy import PlanContext, WriteMode
 from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, TooLarge
-from memory_core.core.feature import NO_FEATURES, Features
+from memory_core.core.feature import Features
 from memory_core.core.frozen import frozen
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.memory.memory_type import CONTENT, MemoryType, MemoryTypeRegistry, resolve_category
@@ -180,7 +180,7 @@ class Commits:
         registry: The memory types.
         config: Names the spaces that are changed.
         features: Of the store.
-        user_space: The user's own space, where a shared one is changed.
+        user_space: The user's own space, which a shared one that is changed is not.
     """
 
     def __init__(
@@ -188,14 +188,14 @@ class Commits:
         store: Store,
         registry: MemoryTypeRegistry,
         config: Config,
-        features: Features = NO_FEATURES,
-        user_space: str = "",
+        features: Features,
+        user_space: str,
     ) -> None:
         self._store = store
         self._registry = registry
         self._config = config
         self.features = features
-        self.user_space = user_space or config.user_space
+        self.user_space = user_space
         self.cleaner = features.cleaner(config)
         #: Keeps for the owner what a model or a cue proposes; None where everything is done at once.
         self.reviewer = features.reviewer if config.review == _REVIEWED else None

@@ -25,10 +25,9 @@ from memory_core.core.extract.prompts import Conversation, Outcome, windows
 from memory_core.core.extract.store_view import StoreView
 from memory_core.core.extract.trigger import ExtractionTrigger, retry_at
 from memory_core.core.feature import NO_FEATURES, Features
-from memory_core.core.index.indexer import numbered
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, TokenUsage, drive, watched
 from memory_core.core.memory.exchange import ExchangeStarts
-from memory_core.core.memory.message import Message, dump_lines, language_of, last_time, parse_lines
+from memory_core.core.memory.message import Message, dump_lines, language_of, last_time, numbered, parse_lines
 from memory_core.core.memory.metadata import utc_text
 from memory_core.core.memory.names import short_hash
 from memory_core.core.memory.operations import MemoryOperations

@@ -328,6 +328,14 @@ def each_line(text: str) -> Iterator[str]:
     yield text[at:]
 
 
+def numbered(text: str) -> Iterator[tuple[int, Message]]:
+    """Each readable message of a log with its line number; a damaged line keeps its number to itself."""
+    for number, line in enumerate(each_line(text)):
+        messages, _ = parse_lines(line)
+        if messages:
+            yield number, messages[0]
+
+
 def _parsed(text: str, first: int) -> tuple[list[Message], list[str]]:
     """The same of lines whose first one has this number."""
     messages: list[Message] = []

@@ -276,7 +276,7 @@ def import_memories(memory: Runebook, request: ImportRequest) -> ImportReport:
         memory.store.adopt()
         run = _Run(memory, request, found)
         run.take(source)
-    memory.indexer.follow(spaces=memory.spaces)
+    memory.follow_index()
     return run.report
 
 
@@ -340,7 +340,7 @@ class _Run:
                 self._items += 1
                 if len(self.report.commits) - self._indexed >= _INDEXED_EVERY:
                     self._indexed = len(self.report.commits)
-                    self._memory.indexer.follow(spaces=self._memory.spaces)
+                    self._memory.follow_index()
                 tell(f"{self._items:,} items read, {self.report.total(Action.CREATED):,} new")
         self._flush()
         if self._request.dry_run:

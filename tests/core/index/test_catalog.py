@@ -335,11 +335,11 @@ def test_a_commit_that_arrives_while_the_catalog_follows_is_never_skipped(
 def anna_and_bob(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Runebook, Runebook]]:
     """Two users of one folder; nobody but those who search bring the index up to date, by small steps."""
     monkeypatch.setattr("memory_core.core.index.indexer._PAUSE_SECONDS", 3_600.0)
-    monkeypatch.setattr("memory_core.core.index.indexer._SLICE_SECONDS", 0.0)
-    monkeypatch.setattr("memory_core.core.index.indexer._SLICE_CHANGES", 3)
-    monkeypatch.setattr("memory_core.core.index.indexer._SLICE_CHARS", 400)
-    monkeypatch.setattr("memory_core.core.index.indexer._LITTLE_CHANGES", 8)
-    monkeypatch.setattr("memory_core.core.index.indexer._PIECE_CHARS", 150)
+    monkeypatch.setattr("memory_core.core.index.follower._SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("memory_core.core.index.follower._SLICE_CHANGES", 3)
+    monkeypatch.setattr("memory_core.core.index.follower._SLICE_CHARS", 400)
+    monkeypatch.setattr("memory_core.core.index.follower._LITTLE_CHANGES", 8)
+    monkeypatch.setattr("memory_core.core.index.follower._PIECE_CHARS", 150)
     home = tmp_path / "store"
     with open_memory(words_only(home)) as anna, open_memory(words_only(home, user_space="bob")) as bob:
         for memory in (anna, bob):
