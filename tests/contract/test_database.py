@@ -113,6 +113,29 @@ def test_writers_who_wait_hold_no_connection(rows: Place) -> None:
         writer.join(60)
 
 
+def test_whoever_cannot_wait_for_another_writer_of_the_index_is_told_so(rows: Place) -> None:
+    memory = rows.open()
+    catalog = memory.indexer.catalog
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with catalog.writing():
+            held.set()
+            done.wait(60)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    try:
+        held.wait(60)
+        with pytest.raises(StoreBusy), catalog.writing(wait_seconds=0.05):
+            pass
+    finally:
+        done.set()
+        other.join()
+    with catalog.writing(wait_seconds=0.05):
+        pass
+
+
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(rows: Place) -> None:
     rows.open().close()
     with psycopg.connect(rows.url, autocommit=True) as admin:

@@ -62,6 +62,7 @@ class Position:
         filling_id: Names the filling that numbered the documents; their ids mean nothing after another.
         features: The features that say what is searched of files that are no memories; None where nobody noted it.
         ahead: The spaces (``scope/space``) of which more is indexed than ``seq`` says, because somebody searches them.
+        partial: The log of which only some lines are indexed while the files of before are, and how many lines.
     """
 
     ledger_id: str
@@ -70,6 +71,7 @@ class Position:
     filling_id: str = ""
     features: str | None = None
     ahead: tuple[tuple[str, SpacePosition], ...] = ()
+    partial: tuple[str, int] | None = None
 
     def reached(self, spaces: Sequence[str]) -> int:
         """The last commit that is indexed of these spaces, with all before it; none given are all."""
@@ -166,9 +168,10 @@ class Catalog:
         found = self._meta()
         filling_id, features = found.get("filling_id", ""), found.get("kinds")
         ahead = tuple((space, SpacePosition(*place)) for space, place in json.loads(found.get("ahead", "{}")).items())
-        return Position(
-            found.get("ledger_id", ""), int(found.get("seq", 0)), found.get("filling"), filling_id, features, ahead
-        )
+        uri, lines = json.loads(found.get("partial", "[null, 0]"))
+        partial = None if uri is None else (uri, lines)
+        ledger_id, seq = found.get("ledger_id", ""), int(found.get("seq", 0))
+        return Position(ledger_id, seq, found.get("filling"), filling_id, features, ahead, partial)
 
     def state(self, spaces: Sequence[str]) -> Hashable:
         """What a search of some spaces (``scope/space``) rests on: another once anything of theirs changed."""
@@ -207,11 +210,13 @@ class Catalog:
     def advance(self, connection: sqlite3.Connection, position: Position) -> None:
         """Note that everything up to ``position`` is indexed."""
         rows = [("ledger_id", position.ledger_id), ("seq", str(position.seq))]
-        connection.execute("DELETE FROM meta WHERE name IN ('filling', 'ahead')")
+        connection.execute("DELETE FROM meta WHERE name IN ('filling', 'ahead', 'partial')")
         if position.filling is not None:
             rows.append(("filling", position.filling))
         if position.ahead:
             rows.append(("ahead", json.dumps(dict(position.ahead))))
+        if position.partial is not None:
+            rows.append(("partial", json.dumps(position.partial)))
         connection.executemany(SET_META, rows)
 
     def note_features(self, connection: sqlite3.Connection, features: str) -> None:

@@ -47,7 +47,7 @@ _LITTLE_CHANGES, _LITTLE_CHARS, _LITTLE_SECONDS = 2_000, 200_000, 5.0
 #: A slice ends after so long, in the midst of a commit, too.
 _SLICE_SECONDS = 0.2
 #: Characters of a log that are indexed at once.
-_PIECE_CHARS = 50_000
+_PIECE_CHARS = 5_000
 #: Authors, each with the spaces they search, whose own files are indexed first.
 _MOST_AUTHORS = 100
 #: The background lets others come between two slices.
@@ -296,14 +296,13 @@ class Follower:
             del self._own[next(iter(self._own))]
         while waiting:
             uri = MemoryUri.parse(waiting.pop())
-            if self._is_memory(uri) or feed.length(uri) <= _SLICE_CHARS:
-                self._put_as_of(connection, uri, newest)
+            self._put_if_short(connection, uri, newest)
             if time.monotonic() > ends_at:
                 return
 
     def _moved(self, position: Position, seq: int, ahead: Mapping[str, SpacePosition]) -> Position:
         farther = tuple((space, place) for space, place in sorted(ahead.items()) if place > SpacePosition(seq + 1))
-        return Position(self._ledger_id, seq, position.filling, ahead=farther)
+        return Position(self._ledger_id, seq, position.filling, ahead=farther, partial=position.partial)
 
     def _take(
         self,
@@ -338,21 +337,39 @@ class Follower:
         if mark == _BEGINNING:
             recent = self._ledger.feed.touched((0, 0), position.seq)[-_RECENT_FILES:]
             while recent:
-                self._put_as_of(connection, MemoryUri.parse(recent.pop().uri), position.seq)
+                self._put_if_short(connection, MemoryUri.parse(recent.pop().uri), position.seq)
                 if time.monotonic() > until:
                     break
             return Position(self._ledger_id, position.seq, "0:-1")
         self._list_files(position, _mark(mark))
+        partial = position.partial
         while self._files:
-            touched = self._files.popleft()
-            self._put_as_of(connection, MemoryUri.parse(touched.uri), position.seq)
+            touched = self._files[0]
+            partial = self._fill_file(connection, MemoryUri.parse(touched.uri), position.seq, partial, until)
+            if partial is not None:
+                break
+            self._files.popleft()
             mark = f"{touched.seq}:{touched.ordinal}"
             if time.monotonic() > until:
                 break
         self._files_after = _mark(mark)
         # A file that left the list by a commit nobody indexed yet is that commit's to index, as a whole.
         done = not self._files and position.seq >= self._files_newest
-        return Position(self._ledger_id, position.seq, None if done else mark)
+        return Position(self._ledger_id, position.seq, None if done else mark, partial=partial)
+
+    def _fill_file(
+        self, connection: sqlite3.Connection, uri: MemoryUri, seq: int, partial: tuple[str, int] | None, ends_at: float
+    ) -> tuple[str, int] | None:
+        """Index a file as a commit left it; how much of a long log is, once ``ends_at`` has passed, else None."""
+        text = self._ledger.text_at(uri, seq) if is_session_log(uri) else None
+        if text is None:
+            self._put_as_of(connection, uri, seq)
+            return None
+        start = partial[1] if partial is not None and partial[0] == str(uri) else 0
+        if not start:
+            self._catalog.remove(connection, uri)
+        lines = self._grow(connection, uri, text, 0, start, ends_at)
+        return None if lines is None else (str(uri), lines)
 
     def _list_files(self, position: Position, after: tuple[int, int]) -> None:
         """The files still to be indexed; others may have gone on with them, and a list that is old does no harm."""
@@ -402,6 +419,11 @@ class Follower:
         """Index a file's whole text as a commit left it."""
         if self._is_followed(uri):
             self._put(connection, uri, self._ledger.text_at(uri, seq))
+
+    def _put_if_short(self, connection: sqlite3.Connection, uri: MemoryUri, seq: int) -> None:
+        """Index a file before its turn, unless it would take long."""
+        if self._is_memory(uri) or self._ledger.feed.length(uri) <= _SLICE_CHARS:
+            self._put_as_of(connection, uri, seq)
 
     def _put_resting_lines(self, connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
         """Note which lines of a log are at rest with an archived file; None is a file that left the archive."""

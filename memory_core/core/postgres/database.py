@@ -297,18 +297,18 @@ class PostgresDatabase:
         """Nothing is held between transactions."""
 
     @contextmanager
-    def writing(self, *, synced: bool = True, wait_seconds: float = 0.0) -> Iterator[Transaction]:  # noqa: ARG002
+    def writing(self, *, synced: bool = True, wait_seconds: float = _LOCK_SECONDS) -> Iterator[Transaction]:
         """A transaction of the tenant's only writer: committed when the body ends; inside another one, part of it.
 
         Args:
             synced: False does not wait for the disk.
-            wait_seconds: Not needed: the server bounds it, and a writer of another tenant is not waited for.
+            wait_seconds: How long another thread is waited for; the server bounds how long another process is.
 
         Raises:
             StoreBusy: If another writer held the tenant for too long, or the connection is lost.
             StorageFailed: If the disk refuses.
         """
-        with self.transaction(writes=True, synced=synced) as connection:
+        with self.transaction(writes=True, synced=synced, wait_seconds=wait_seconds) as connection:
             yield connection
 
     @contextmanager
@@ -333,7 +333,12 @@ class PostgresDatabase:
 
     @contextmanager
     def transaction(
-        self, *, writes: bool = False, synced: bool = True, consistent: bool = False
+        self,
+        *,
+        writes: bool = False,
+        synced: bool = True,
+        consistent: bool = False,
+        wait_seconds: float = _LOCK_SECONDS,
     ) -> Iterator[Transaction]:
         """The transaction at hand, or a new one; see ``writing`` and ``reading``."""
         open_: Transaction | None = getattr(self._local, "transaction", None)
@@ -356,7 +361,7 @@ class PostgresDatabase:
                 answers.append([] if cursor.description is None else cursor.fetchall())
             return answers
 
-        turn = self._server.writer(self._half, self.tenant) if writes else nullcontext()
+        turn = self._server.writer(self._half, self.tenant, wait_seconds) if writes else nullcontext()
         with turn, self._server.connection(self._half, run) as (raw, answers):
             newest = int(answers[-1][0][0]) if writes else None
             kept = dict(zip(ahead, answers[-len(ahead) :], strict=True)) if ahead else {}
@@ -407,7 +412,7 @@ class PostgresServer:
         )
 
     @contextmanager
-    def writer(self, half: Half, tenant: str) -> Iterator[None]:
+    def writer(self, half: Half, tenant: str, wait_seconds: float) -> Iterator[None]:
         """The turn of a tenant's writer among those of this process: who waits for it holds no connection.
 
         Raises:
@@ -415,7 +420,7 @@ class PostgresServer:
         """
         with self._guard:
             turn = self._writers.setdefault((half, tenant), threading.Lock())
-        if not turn.acquire(timeout=_LOCK_SECONDS):
+        if not turn.acquire(timeout=wait_seconds):
             raise StoreBusy("another writer has held the store for too long.", hint=AGAIN)
         try:
             yield

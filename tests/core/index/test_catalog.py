@@ -414,6 +414,24 @@ def test_a_log_that_grows_while_it_is_indexed_in_pieces_loses_no_line(anna_and_b
     assert anna.indexer.catalog.connection().execute(parts).fetchall() == [(0,), (1,), (2,)]
 
 
+def test_a_new_index_takes_a_long_conversation_in_steps(anna_and_bob: tuple[Runebook, Runebook]) -> None:
+    anna, _ = anna_and_bob
+    catalog, follower = anna.indexer.catalog, anna.indexer._follower
+    said(anna, *(f"zebra {number} " * 20 for number in range(60)), session_id="long")
+    with catalog.writing() as connection:
+        catalog.clear(connection)
+    for _ in range(4):
+        follower._slice(anna.spaces)
+    assert 0 < catalog.count() < 60, "one step took all of it, and others waited"
+    (begun, lines), before = catalog.position().partial or ("", 0), catalog.count()
+    assert (begun, lines) == ("viking://session/default/long/messages.jsonl", before)
+    follower._slice(anna.spaces)
+    assert catalog.count() > before
+    anna.indexer.follow(None)
+    assert catalog.count() == 60
+    assert catalog.position().partial is None
+
+
 def test_two_users_with_clients_of_one_name_each_find_their_own_first(anna_and_bob: tuple[Runebook, Runebook]) -> None:
     for memory in anna_and_bob:
         with authored("an import"):
@@ -462,6 +480,9 @@ def test_whoever_searches_first_the_index_is_the_same_in_the_end(
         with authored(rng.choice(["", "laptop", "phone"])):
             if rng.random() < 0.75:
                 _step(rng, memory, memory.config.user_space)
+            elif rng.random() < 0.1:  # the index is lost, and filled again while both go on
+                with memory.indexer.catalog.writing() as connection:
+                    memory.indexer.catalog.clear(connection)
             else:
                 memory.indexer._follower._slice(rng.choice([memory.spaces, memory.spaces[:1], ()]))
     anna, bob = anna_and_bob
