@@ -26,7 +26,15 @@ from memory_core.core.memory.names import named as with_name
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import DeleteOp, EditOp, MemoryOperations
 from memory_core.core.memory.requests import CommitRequest, FindRequest, Here, Now
-from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, Status
+from memory_core.core.memory.results import (
+    Action,
+    ChangeSet,
+    CommitReceipt,
+    FileChange,
+    OperationResult,
+    Status,
+    text_sha256,
+)
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
@@ -53,7 +61,7 @@ class ForgetRequest:
 
     Every place that says what the query is about is meant: sentences of memories, whole memories that say nothing
     else, entries of logs, messages. With ``uris`` alone, these files whole; with both, those of the places or nothing.
-    ``confirm`` is the number that the preview asks for; if other places match now, nothing is changed.
+    ``confirm`` is the number that the preview asks for; if another number of places matches now, nothing is changed.
     """
 
     query: Annotated[str | None, Arg(help="What is to be forgotten.", positional=True)] = None
@@ -143,7 +151,8 @@ def _mentions(memory: Runebook, request: ForgetRequest) -> list[Mention]:
     mentions = {each.address: each for each in found}
     for each in () if request.target_uri or request.filter else mentioning(memory, query):
         if scope.finds(each.assignment.project, private=each.private):
-            mentions.setdefault(str(each.uri), Mention(each.uri, None, each.title))
+            seen = text_sha256(memory.store.text(each.uri) or "")
+            mentions.setdefault(str(each.uri), Mention(each.uri, None, each.title, seen_sha256=seen))
     return list(mentions.values())
 
 
@@ -180,7 +189,8 @@ def _read(memory: Runebook, request: ForgetRequest, uri: MemoryUri, parts: Seque
         return [_message_of(part, lines, request) for part in parts]
     body = split(text).body
     entries = _entries_of([part for part in parts if part.line is not None], text, memory.features.kind_of(uri))
-    return [*entries, *(replace(part, text=body) for part in parts if part.line is None)]
+    seen = text_sha256(text)
+    return [*entries, *(replace(part, text=body, seen_sha256=seen) for part in parts if part.line is None)]
 
 
 def _entries_of(parts: Sequence[Mention], text: str, kind: RecordKind | None) -> list[Mention]:
@@ -209,7 +219,7 @@ def _message_of(mention: Mention, lines: Sequence[str], request: ForgetRequest) 
     messages, _ = parse_lines(lines[mention.line]) if mention.line < len(lines) else ([], [])
     if not messages or is_forgotten(messages[0]):
         return replace(mention, refused="there is no message on that line.")
-    return replace(mention, text=messages[0].text)
+    return replace(mention, text=messages[0].text, seen_sha256=text_sha256(lines[mention.line]))
 
 
 def _preview(
@@ -233,9 +243,11 @@ def _preview(
 
 def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, features: Features) -> ChangeSet:
     """Sentences, memories, entries and messages go in one change set."""
-    files = [mention for mention in going if mention.line is None]
-    operations = MemoryOperations()
     copy = WorkingCopy(snapshot, context)
+    files = [mention for mention in going if mention.line is None]
+    other = [mention for mention in files if not mention.sentences and _is_other(mention, copy.text(mention.uri))]
+    files = [mention for mention in files if mention not in other]
+    operations = MemoryOperations()
     for mention in files:
         uri, memory = mention.uri, copy.memory(mention.uri)
         goes = not mention.sentences and (uri.is_proposal or uri.scope is Scope.ARCHIVE)
@@ -260,18 +272,27 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
         kind = features.kind_of(log)
         if kind is not None:
             now = _entries_of(parts, before, kind)
-            moved = {part.line for part, here in zip(parts, now, strict=True) if here.text != part.text}
-            other = "its line says something else meanwhile."
-            results += [_result(replace(part, refused=other)) for part in parts if part.line in moved]
-            parts = [part for part in parts if part.line not in moved]
+            moved = [part for part, here in zip(parts, now, strict=True) if here.text != part.text]
+        else:
+            said = dict(enumerate(before.split("\n")))
+            moved = [part for part in parts if _is_other(part, said.get(part.line or 0, ""))]
+        other += moved
+        parts = [part for part in parts if part not in moved]
         lines = {part.line for part in parts if part.line is not None}
         after = without_lines(before, lines) if kind is None else _without_entries(before, lines, kind)
         if after != before:
             name = log.parent.name if kind is None else ""
             changes.append(FileChange(log, before, after, "", name))
         results += map(_result, parts)
+    changed = "it says something else meanwhile; look again without confirm."
+    results += [_result(replace(mention, refused=changed)) for mention in other]
     notes = (*decided.notes, *_left_in_archive(going, snapshot.text))
     return replace(decided, changes=tuple(changes), results=tuple(results), notes=notes)
+
+
+def _is_other(mention: Mention, text: str | None) -> bool:
+    """Whether a file or a line is not what was read when it was looked for: somebody else may write, until it goes."""
+    return text is not None and text_sha256(text) != mention.seen_sha256
 
 
 def _operate(operations: MemoryOperations, mention: Mention, copy: WorkingCopy) -> None:

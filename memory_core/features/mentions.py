@@ -18,6 +18,7 @@ from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.message import parse_lines, search_text
 from memory_core.core.memory.names import first_words, fold
+from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.trailer import body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope, profile_of
 from memory_core.core.search.owner import OwnersQuestion, read_question
@@ -67,6 +68,7 @@ class Mention:
         line: Of an entry or a message; None for a memory.
         text: All that it says.
         sentences: Those that say it; empty for all of it.
+        seen_sha256: Of the file, or of the line of a message, as it was read: another text is not what was meant.
         score: Of the search.
         refused: Why it cannot be changed, if it cannot.
     """
@@ -75,6 +77,7 @@ class Mention:
     line: int | None
     text: str = ""
     sentences: tuple[str, ...] = ()
+    seen_sha256: str = ""
     score: float | None = None
     refused: str | None = None
 
@@ -230,7 +233,7 @@ class _Search:
                 starts = [each.part for each in kind.documents(MemoryUri(uri.parts[1:]), text)]
                 yield from (Mention(uri, at, entry) for at, entry in kind.entries(text, starts).items())
             else:
-                yield Mention(uri, None, split(text).body)
+                yield Mention(uri, None, split(text).body, seen_sha256=text_sha256(text))
 
     def again(
         self, wanted: FindRequest, asked: str, named: Sequence[str], unsearched: Sequence[Mention]
@@ -269,6 +272,7 @@ class _Search:
             return None
         kind = self._memory.features.kind_of(uri)
         lines = text.split("\n")
+        seen = text
         if line is None:
             if kind is not None or uri.is_summary:
                 return None
@@ -279,8 +283,9 @@ class _Search:
             messages = parse_lines(lines[line])[0] if kind is None and self._conversations and line < len(lines) else []
             if not messages:
                 return None
-            said = search_text(messages[0])
-        return replace(mention, text=said, score=None if hit is None else hit.score)
+            said, seen = search_text(messages[0]), lines[line]
+        score = None if hit is None else hit.score
+        return replace(mention, text=said, seen_sha256=text_sha256(seen), score=score)
 
 
 def _exact_references(text: str) -> list[str]:

@@ -22,7 +22,7 @@ from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.counting import bytecodes, is_linear
-from tests.stores import by_hand, files_below, note, said, trailer, words_only, written
+from tests.stores import by_hand, edit, files_below, handed_in, note, said, trailer, words_only, written
 
 NOTES = "viking://user/default/memories/notes"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -252,6 +252,26 @@ def test_an_entry_that_moved_since_it_was_found_is_left_alone(told: Runebook, mo
     left = told.read(ReadRequest(log)).content
     assert "roses" in left
     assert "Painted the fence." in left
+
+
+def test_what_others_write_until_it_goes_stays(memory: Runebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    said(memory, "We plan the launch.", "The swordfish opens the wiki.")
+    commit = memory.store.commit
+
+    def after_another(*given: Any, **more: Any) -> CommitReceipt:
+        monkeypatch.setattr(memory.store, "commit", commit)
+        memory.run(UNDO, UndoRequest("last"))
+        said(memory, "We plan the launch.", "The party is at Carla's house.")
+        handed_in(memory, edit=[edit(f"{NOTES}/tax.md", content="The tax adviser is Mr Grau; 狗 is her dog.")])
+        return commit(*given, **more)
+
+    monkeypatch.setattr(memory.store, "commit", after_another)
+    named = [f"{LOG}#1", f"{NOTES}/tax.md", f"{NOTES}/猫.md"]
+    receipt = memory.run(FORGET, ForgetRequest(uris=named, confirm=3))
+    assert {result.uri for result in receipt.results if result.action is Action.REJECTED} == set(named[:2])
+    assert "Carla's house" in memory.read(ReadRequest(LOG)).content
+    assert uris(memory) == {f"{NOTES}/tax.md", f"{NOTES}/狗.md"}
+    assert "Mr Grau" in memory.read(ReadRequest(f"{NOTES}/tax.md")).content
 
 
 def test_a_log_in_the_archive_loses_what_its_owner_wrote_without_a_dash(told: Runebook) -> None:
