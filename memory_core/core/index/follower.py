@@ -343,18 +343,16 @@ class Follower:
             return Position(self._ledger_id, position.seq, "0:-1")
         self._list_files(position, _mark(mark))
         partial = position.partial
-        while self._files:
-            touched = self._files[0]
+        for touched in self._files:
             partial = self._fill_file(connection, MemoryUri.parse(touched.uri), position.seq, partial, until)
             if partial is not None:
                 break
-            self._files.popleft()
             mark = f"{touched.seq}:{touched.ordinal}"
             if time.monotonic() > until:
                 break
-        self._files_after = _mark(mark)
+        is_end = not self._files or _mark(mark) == self._files[-1][:2]
         # A file that left the list by a commit nobody indexed yet is that commit's to index, as a whole.
-        done = not self._files and position.seq >= self._files_newest
+        done = is_end and position.seq >= self._files_newest
         return Position(self._ledger_id, position.seq, None if done else mark, partial=partial)
 
     def _fill_file(
@@ -372,13 +370,17 @@ class Follower:
         return None if lines is None else (str(uri), lines)
 
     def _list_files(self, position: Position, after: tuple[int, int]) -> None:
-        """The files still to be indexed; others may have gone on with them, and a list that is old does no harm."""
+        """The files still to be indexed; others may have gone on with them, and a list that is old does no harm.
+
+        What is taken off it is indexed for good: a step that failed is taken again.
+        """
         if position.filling_id != self._files_of or after < self._files_after:
             self._files = deque(self._ledger.feed.touched(after, position.seq))
             self._files_newest = self._ledger.newest_seq()
             self._files_of = position.filling_id
-        while self._files and (self._files[0].seq, self._files[0].ordinal) <= after:
+        while self._files and self._files[0][:2] <= after:
             self._files.popleft()
+        self._files_after = after
 
     def _index(
         self, connection: sqlite3.Connection, row: ChangeRow, place: SpacePosition, ends_at: float, *, filling: bool

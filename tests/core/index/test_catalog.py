@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from memory_core.core.caller import authored
 from memory_core.core.config import Config
-from memory_core.core.errors import InvalidFilter
+from memory_core.core.errors import InvalidFilter, StorageFailed
 from memory_core.core.index import indexer, vectors
 from memory_core.core.index.documents import memory_document, session_growth
 from memory_core.core.index.encoder import PASSAGE_LIMIT_CHARS, turn_passage
@@ -430,6 +430,31 @@ def test_a_new_index_takes_a_long_conversation_in_steps(anna_and_bob: tuple[Rune
     anna.indexer.follow(None)
     assert catalog.count() == 60
     assert catalog.position().partial is None
+
+
+def test_a_step_of_filling_that_failed_is_taken_again(
+    anna_and_bob: tuple[Runebook, Runebook], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anna, _ = anna_and_bob
+    catalog, follower = anna.indexer.catalog, anna.indexer._follower
+    handed_in(anna, write=[write("facts", topic=f"T{number}", content=f"zebra {number}") for number in range(9)])
+    with catalog.writing() as connection:
+        catalog.clear(connection)
+    for _ in range(3):
+        follower._slice(())
+    put, taken = catalog.put, count()
+
+    def on_a_full_disk(*given: Any) -> None:
+        if next(taken) == 3:
+            raise StorageFailed("the disk is full.", hint="Make room.")
+        put(*given)
+
+    monkeypatch.setattr("memory_core.core.index.follower._SLICE_SECONDS", 60.0)
+    monkeypatch.setattr(catalog, "put", on_a_full_disk)
+    with pytest.raises(StorageFailed):
+        follower._slice(())
+    anna.indexer.follow(None)
+    assert catalog.count() == 9
 
 
 def test_two_users_with_clients_of_one_name_each_find_their_own_first(anna_and_bob: tuple[Runebook, Runebook]) -> None:
