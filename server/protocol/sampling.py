@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -41,11 +42,13 @@ from mcp.types import (
 from pydantic import ValidationError
 
 from memory_core.core.errors import AnswerUnusable, ModelFailed, ModelUnavailable, RunebookError
-from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, StopReason, drive
+from memory_core.core.llm.client import Completion, LLMRequest, StopReason, drive
 from memory_core.core.llm.structured import system_text
 from memory_core.core.progress import tell
+from server.http.authentication import identity
 from server.protocol.client_state import AnyContext, ask, is_modern
 from server.protocol.json_frames import scrub
+from server.protocol.turns import take_one
 
 _logger = logging.getLogger(__name__)
 
@@ -53,6 +56,7 @@ _logger = logging.getLogger(__name__)
 ROUNDS_LIMIT = 10
 
 _RUNNING_LIMIT = 16  # each holds a loop, and in the legacy era one of the SDK's 40 worker threads
+_SHARE_LIMIT = 4  # of one bearer of a token, who may leave its questions unanswered; the owner may have all
 _STEPS_A_ROUND = 4  # what is told in one round, at least: so that progress also rises from call to call
 _KEPT_LIMIT = 32  # outcomes for clients that come back late, or repeat a round whose answer they lost
 _CUT = frozenset({"maxtokens", "length"})
@@ -109,12 +113,14 @@ class Sampling(Generic[Outcome]):
 
     Args:
         running_limit: Loops that may wait for their clients at once; one more is told that its model is unavailable.
+        share_limit: Those of one bearer of a token.
     """
 
-    def __init__(self, running_limit: int = _RUNNING_LIMIT) -> None:
+    def __init__(self, running_limit: int = _RUNNING_LIMIT, share_limit: int = _SHARE_LIMIT) -> None:
         self._lock = threading.Lock()
         self._limit = running_limit
-        self._running = 0
+        self._share_limit = share_limit
+        self._running: Counter[str] = Counter()
         self._waiting: dict[str, _WaitingLoop[Outcome]] = {}
         self._ended: dict[str, _WaitingLoop[Outcome]] = {}
 
@@ -148,10 +154,10 @@ class Sampling(Generic[Outcome]):
         if loop is not None:
             return loop.reply(ctx.input_responses)
         ends_at = time.monotonic() + deadline_seconds
-        steps = start()
-        if not self._admit():
+        steps, bearer = start(), _bearer()
+        if not self._admit(bearer):
             return drive(steps, _Overloaded(), deadline_seconds)
-        loop = _WaitingLoop(steps, self._move_to_ended)
+        loop = _WaitingLoop(steps, bearer, self._move_to_ended)
         with self._lock:
             self._waiting[loop.key] = loop
         loop.begin(ends_at)
@@ -171,26 +177,29 @@ class Sampling(Generic[Outcome]):
         ctx: AnyContext,
         deadline_seconds: float,
     ) -> Outcome:
-        admitted = self._admit()
-        model: LLMClient = SampledModel(ctx) if admitted else _Overloaded()
+        bearer = _bearer()
+        if not self._admit(bearer):
+            return drive(start(), _Overloaded(), deadline_seconds)
         try:
-            return drive(start(), model, deadline_seconds)  # closes the loop if the call is cancelled
+            return drive(start(), SampledModel(ctx), deadline_seconds)  # closes the loop if the call is cancelled
         finally:
             with self._lock:
-                self._running -= admitted
+                take_one(self._running, bearer)
 
-    def _admit(self) -> bool:
+    def _admit(self, bearer: str) -> bool:
         with self._lock:
-            admitted = self._running < self._limit
-            self._running += admitted
-            return admitted
+            has_share = not bearer or self._running[bearer] < self._share_limit
+            if not has_share or self._running.total() >= self._limit:
+                return False
+            self._running[bearer] += 1
+            return True
 
     def _move_to_ended(self, loop: _WaitingLoop[Outcome]) -> None:
         """Move ``loop`` from the waiting to the ended."""
         with self._lock:
             if self._waiting.pop(loop.key, None) is None:
                 return
-            self._running -= 1
+            take_one(self._running, loop.bearer)
             self._ended[loop.key] = loop
             while len(self._ended) > _KEPT_LIMIT:
                 del self._ended[next(iter(self._ended))]
@@ -208,15 +217,18 @@ class _WaitingLoop(Generic[Outcome]):
 
     Args:
         steps: The loop, not started.
+        bearer: Whose it is; empty for the owner.
         on_end: Called once, when the loop has ended.
     """
 
     def __init__(
         self,
         steps: Generator[LLMRequest, Completion, Outcome],
+        bearer: str,
         on_end: Callable[[_WaitingLoop[Outcome]], None],
     ) -> None:
         self.key = uuid4().hex
+        self.bearer = bearer
         self._steps = steps
         self._on_end = on_end
         self._lock = threading.Lock()
@@ -292,6 +304,12 @@ class _WaitingLoop(Generic[Outcome]):
                 self._advance(late, refusal=late)
             except RunebookError as error:
                 _logger.error("an extraction that had run out of time could not be queued: %s", error)
+
+
+def _bearer() -> str:
+    """Who asks, as limits count; empty for the owner."""
+    bearer = identity()
+    return "" if bearer is None else bearer.id
 
 
 class _Overloaded:

@@ -25,6 +25,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.server import MCPServer
+from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
@@ -40,6 +41,7 @@ from mcp.types import (
 
 from memory_core.core.errors import ModelFailed, RunebookError
 from memory_core.core.llm.client import Completion, LLMRequest, StopReason, Turn
+from server.http.authentication import Bearer, TokenUser
 from server.protocol import sampling
 from server.protocol.sampling import ROUNDS_LIMIT, Sampling, offers_sampling
 from server.protocol.stdio_pipes import standard_pipes
@@ -542,6 +544,27 @@ def test_loops_over_the_limit_are_queued_at_once_and_make_room_when_they_end(tmp
     assert isinstance(third, InputRequiredResult)
     running.close()
     assert isinstance(run(running, evidence, "四", Round(), 1), InputRequiredResult)
+    running.close()
+
+
+def test_one_bearer_of_a_token_leaves_room_for_the_others(tmp_path: Path) -> None:
+    running: Sampling[dict[str, Any]] = Sampling()
+
+    def asked(bearer: str) -> list[bool]:
+        """Which of six calls of a bearer ask its client's model; none is answered."""
+        token = auth_context_var.set(TokenUser(Bearer(bearer, bearer, bearer, "agent", read_only=False)))
+        try:
+            calls = [run(running, tmp_path / "evidence", f"{bearer}{number}", Round(), 1) for number in range(6)]
+        finally:
+            auth_context_var.reset(token)
+        return [isinstance(call, InputRequiredResult) for call in calls]
+
+    of_a_token = [True] * 4 + [False] * 2
+    assert [asked("mallory"), asked("anna")] == [of_a_token, of_a_token]
+    owner = [run(running, tmp_path / "evidence", f"{number}", Round(), 1) for number in range(9)]
+    assert [isinstance(call, InputRequiredResult) for call in owner] == [True] * 8 + [False]
+    running.close()
+    assert asked("mallory") == of_a_token
     running.close()
 
 
