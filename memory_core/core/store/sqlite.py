@@ -249,11 +249,11 @@ class Database:
             StorageFailed: If the disk refuses.
         """
         connection = self.connection()
-        if not self.is_current():
-            raise self._moved()
         if not self._writer.acquire(timeout=wait_seconds):
             raise self._busy("another thread writes")
         try:
+            if not self.is_current():
+                raise self._moved()
             connection = self._begun(connection, synced=synced, wait_seconds=wait_seconds)
             try:
                 yield connection

@@ -136,9 +136,9 @@ class ConversationRecorder:
         ledger = self._memory.store.ledger
         said = digest_of([[message.get("id"), str(message.get("content"))] for message in part])
         for generation in range(1, _GENERATIONS):
-            name = f"import/{digest_of([*self._scope, item.item_id])}/{said}/{generation}"
-            first = ledger.receipt_for(name)
-            if first is None:
+            place = digest_of([*self._scope, item.item_id])
+            name = self._memory.request_key(f"import/{place}/{said}/{generation}")
+            if name is None or (first := ledger.receipt_for(name)) is None:
                 return name
             if not ledger.past.undone_by(str(first["commit_id"])):
                 return None
