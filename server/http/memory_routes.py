@@ -425,7 +425,7 @@ def types(memory: Reader) -> Any:
 
 @route(finding, "GET", "/labels", "LabelsAnswer")
 def labels(memory: Reader) -> Any:
-    """Which tags and projects there are."""
+    """Which tags and projects there are, the most used first, 1,000 of each at most."""
     memory.opened.look()
     memory.follow_index()
     tags, projects = memory.memory_list.labels()

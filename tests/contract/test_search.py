@@ -168,7 +168,9 @@ def test_meaning_finds_on_every_server_what_one_of_them_committed(place: Place, 
     assert "viking://user/default/memories/notes/oolong.md" in again
 
 
-def test_the_list_is_filtered_by_tags_and_names_tags_and_projects(place: Place) -> None:
+def test_the_list_is_filtered_by_tags_and_names_tags_and_projects(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memory = place.open()
     for title, tags in (("Tea", ["茶", "drink"]), ("Trip", ["drink"])):
         data = {"memory_type": "notes", "fields": {"title": title, "content": f"About {title}."}, "tags": tags}
@@ -176,6 +178,8 @@ def test_the_list_is_filtered_by_tags_and_names_tags_and_projects(place: Place) 
     assert [entry.name for entry in memory.entries(EntryFilter(tags=["茶", "DRINK"])).entries] == ["Tea"]
     assert memory.entries(EntryFilter(tags=["nothing"])).entries == ()
     assert memory.memory_list.labels() == ({"drink": 2, "茶": 1}, {"acme": 2})
+    monkeypatch.setattr("memory_core.core.search.memory_list._LABELS_MOST", 1)
+    assert memory.memory_list.labels() == ({"drink": 2}, {"acme": 2})
 
 
 def test_the_graph_of_memories_is_the_same_and_is_walked(place: Place) -> None:

@@ -33,10 +33,11 @@ from memory_core.core.memory.results import (
     utf8_bytes,
 )
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store.files import FILE_LIMIT_BYTES
 from memory_core.core.store.local import Snapshot, Store
 
 _SOURCE_KIND = "auto_reflection"
+#: Half of what is read of a file: what works at a long conversation holds its text several times.
+_LOG_LIMIT_BYTES = 32 * 1024**2
 
 
 T = TypeVar("T")
@@ -182,9 +183,9 @@ class MessageRecorder:
             notes = (note for each in learned for note in each.notes)
             action = Action.CREATED if before is None else Action.UPDATED
             after = _joined(before, fresh)
-            if 4 * len(after) > FILE_LIMIT_BYTES < utf8_bytes(after):
+            if 4 * len(after) > _LOG_LIMIT_BYTES < utf8_bytes(after):
                 raise TooLarge(
-                    f"the conversation would be over {FILE_LIMIT_BYTES // 1024**2} MiB.",
+                    f"the conversation would be over {_LOG_LIMIT_BYTES // 1024**2} MiB.",
                     hint="Send it under another session_id.",
                 )
             change = FileChange(log, before, after, "", session, appended=True)

@@ -42,6 +42,8 @@ LIMIT_MOST = 500
 Dated = tuple[str, str, str, str]
 #: Of the memories made on a day, so many are named.
 _NAMED_A_DAY = 2
+#: Tags, and projects, that a page offers to choose from.
+_LABELS_MOST = 1_000
 _WORDS_CHARS = 500
 #: Each is looked for in every text.
 _WORDS_MOST = 24
@@ -271,8 +273,8 @@ class MemoryList:
         return events, added, made
 
     def labels(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Tags and projects of memories that may be seen from no project, with how many have each, most first."""
-        shown, most_first = self._shown(), "GROUP BY 1 ORDER BY 2 DESC, 1"
+        """The most used tags and projects of memories that may be seen from no project, with how many have each."""
+        shown, most_first = self._shown(), f"GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {_LABELS_MOST}"
         tags = self._rows("t.value, count(*)", shown, most_first, more=", json_each(d.tags) t")
         projects = self._rows("d.project, count(*)", shown, f"AND d.project IS NOT NULL {most_first}")
         return dict(tags), dict(projects)

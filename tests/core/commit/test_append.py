@@ -52,7 +52,7 @@ def test_messages_are_stored_verbatim_with_their_dates(memory: Runebook) -> None
 
 
 def test_a_conversation_grows_no_further_than_it_can_be_read(memory: Runebook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory_core.core.commit.append.FILE_LIMIT_BYTES", 500)
+    monkeypatch.setattr("memory_core.core.commit.append._LOG_LIMIT_BYTES", 500)
     memory.commit(CommitRequest(messages=TALK, session_id="s1"))
     with pytest.raises(TooLarge, match="would be over"):
         memory.commit(CommitRequest(messages=[{"role": "user", "content": "今天" * 200}], session_id="s1"))
