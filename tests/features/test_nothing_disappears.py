@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,20 @@ import pytest
 from memory_core.core.errors import RunebookError
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action, CommitReceipt
+from memory_core.core.store.issued_tokens import SharedSpace
 from memory_core.features.organize import ORGANIZE, OrganizeRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, RESTORE, ArchiveRequest
+from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import handed_in, words_only, write
+from tests.features.moving import exported, imported
+from tests.stores import handed_in, said, words_only, write
 
 #: Names that meet in one file name, or fold to one, and the field that each type keeps its name in.
 NAMES = ("Tea?", "Tea:", "登录", "登錄")
 TYPES = {"notes": "title", "cases": "case_name"}
 PROJECTS = (None, None, "a", "b", "c")
+THINGS = ("tea", "coffee", "rails", "garden", "成都")
 STEPS = 80
 
 
@@ -36,11 +41,16 @@ class Everyday:
         self.alive: set[str] = set()
         self.brought: dict[str, set[str]] = {}
         self.story: list[str] = []
+        self.now = datetime.now(UTC)
 
     def step(self) -> None:
         """Do one thing, and see that nothing else is gone."""
         acts: list[tuple[int, Callable[[], set[str]]]] = [
             (6, self.write),
+            (3, self.talk),
+            (2, self.edit_by_hand),
+            (2, self.condense),
+            (2, self.import_earlier),
             (4, self.move),
             (2, self.archive),
             (2, self.restore),
@@ -54,7 +64,8 @@ class Everyday:
         except RunebookError as error:
             self.story.append(f"refused: {error.message}")
             going = set()
-        there = {word for path in self.files() for word in self.words_in(path)}
+        logs = [path for path in self.home.glob("*/**/*.jsonl") if path.parts[len(self.home.parts)][0] != "."]
+        there = {word for path in (*self.files(), *logs) for word in self.words_in(path)}
         assert self.alive - going <= there, "\n".join(self.story)
         self.alive &= there
 
@@ -80,17 +91,58 @@ class Everyday:
         self.brought[receipt.commit_id] = set(words) if stored else set()
         self.alive |= self.brought[receipt.commit_id]
 
-    def write(self) -> set[str]:
-        """A plain commit, or a write of a model."""
+    def word(self) -> str:
+        """A word that stands nowhere."""
         self.words += 1
-        word, (memory_type, name) = f"word{self.words}", self.random.choice(list(TYPES.items()))
+        return f"word{self.words}"
+
+    def write(self) -> set[str]:
+        """A plain commit, or a write of a model, here or in the space that is shared."""
+        word, (memory_type, name) = self.word(), self.random.choice(list(TYPES.items()))
         fields = {name: self.random.choice(NAMES), "content": f"There is {word}."}
         project = self.random.choice(PROJECTS)
         if self.random.random() < 0.7:
-            given = CommitRequest(memory_type=memory_type, fields=fields, project=project)
+            space = "team" if project is None and self.random.random() < 0.5 else None
+            given = CommitRequest(memory_type=memory_type, fields=fields, project=project, space=space)
             self.done(self.memory.commit(given), word)
         else:
             self.done(handed_in(self.memory, write=[write(memory_type, **fields)], project=project), word)
+        return set()
+
+    def talk(self) -> set[str]:
+        """A conversation goes on."""
+        words = [self.word() for _ in range(self.random.randrange(1, 7))]
+        told = [f"About {word}: {' '.join(self.random.choices(THINGS, k=12))}." for word in words]
+        space = self.random.choice(["team", None])
+        self.done(said(self.memory, *told, session_id=self.random.choice(["s1", "s2"]), space=space), *words)
+        return set()
+
+    def edit_by_hand(self) -> set[str]:
+        """A person adds a word, and perhaps nothing notices it yet."""
+        if (path := self.one_of("user", "agent")) is not None:
+            word, text = self.word(), path.read_text(encoding="utf-8")
+            path.write_text(text.replace("There is", f"There is {word}. There is", 1), encoding="utf-8")
+            self.alive |= self.words_in(path)
+            if self.random.random() < 0.5:
+                self.memory.store.adopt()
+            self.story.append(f"edited by hand: {path.name} {word}")
+        return set()
+
+    def condense(self) -> set[str]:
+        """Maintenance, some time later."""
+        self.now += timedelta(days=self.random.choice([0, 8, 40, 100]))
+        done = list(self.memory.run(MAINTAIN, MaintainRequest(now=self.now)))
+        self.story += [f"maintained: {each}" for each in done if each.receipts]
+        return set()
+
+    def import_earlier(self) -> set[str]:
+        """What was exported earlier comes back, or a first export is made."""
+        path = self.home.parent / "earlier.zip"
+        if not path.exists():
+            exported(self.memory, path)
+            return set()
+        done = imported(self.memory, path, self.random.choice(["keep", "both"]))
+        self.story += [f"imported: {line}" for line in done.lines()]
         return set()
 
     def move(self) -> set[str]:
@@ -137,8 +189,8 @@ class Everyday:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_what_nobody_removed_is_there_after_eighty_steps_of_any_kind(tmp_path: Path, seed: int) -> None:
-    with open_memory(words_only(tmp_path)) as memory:
-        everyday = Everyday(memory, seed)
+    with open_memory(words_only(tmp_path / "store")) as owner:
+        everyday = Everyday(owner.view(shared=[SharedSpace("team")]), seed)
         for _ in range(STEPS):
             everyday.step()
         assert everyday.alive
