@@ -251,7 +251,8 @@ class Follower:
             position = self._catalog.position()
             # Read before the rows: what is committed in between is then not skipped, only seen the next time.
             newest = self._ledger.newest_seq()
-            if position.ledger_id != self._ledger_id or position.seq > newest or self._has_other_features(position):
+            is_beyond = any(seq > newest for seq in (position.seq, *(place.seq - 1 for _, place in position.ahead)))
+            if position.ledger_id != self._ledger_id or is_beyond or self._has_other_features(position):
                 self._catalog.clear(connection)
                 self._catalog.advance(connection, Position(self._ledger_id, newest, _BEGINNING))
             elif position.seq < newest:
