@@ -78,6 +78,11 @@ def test_where_users_do_not_tell_everyone_does_but_prompts_and_tools() -> None:
     assert language_of([]) == UNDECIDED
 
 
+def test_a_long_conversation_is_not_read_whole_for_its_language() -> None:
+    beginning = [Message("user", "We go to the market in the morning.")] * 500
+    assert language_of([*beginning, *[Message("user", "我们早上去市场买菜。")] * 2_000]) == "English"
+
+
 def test_a_long_paste_does_not_outweigh_the_question_around_it() -> None:
     pasted = "The quick brown fox jumps over the lazy dog. " * 200
     asked = "请帮我总结下面的文章，用三句话说明它的主要观点和结论。" * 3
