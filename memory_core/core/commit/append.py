@@ -38,6 +38,8 @@ from memory_core.core.store.local import Snapshot, Store
 _SOURCE_KIND = "auto_reflection"
 #: Half of what is read of a file: what works at a long conversation holds its text several times.
 _LOG_LIMIT_BYTES = 32 * 1024**2
+#: Messages, tool calls and results of one: where nothing of it is remembered, all are read while other writers wait.
+_LOG_LIMIT_ITEMS = 100_000
 
 
 T = TypeVar("T")
@@ -183,11 +185,7 @@ class MessageRecorder:
             notes = (note for each in learned for note in each.notes)
             action = Action.CREATED if before is None else Action.UPDATED
             after = _joined(before, fresh)
-            if 4 * len(after) > _LOG_LIMIT_BYTES < utf8_bytes(after):
-                raise TooLarge(
-                    f"the conversation would be over {_LOG_LIMIT_BYTES // 1024**2} MiB.",
-                    hint="Send it under another session_id.",
-                )
+            _check_length(after, [*stored, *fresh])
             change = FileChange(log, before, after, "", session, appended=True)
             return ChangeSet(
                 changes=(change, *decided.changes),
@@ -276,6 +274,18 @@ def _place(stored: Sequence[Message], assignment: ProjectAssignment) -> tuple[st
         return last.project, last.private if assignment.private is None else assignment.private
     private = assignment.by_default if assignment.private is None else assignment.private
     return assignment.project, private and assignment.project is not None
+
+
+def _check_length(log: str, messages: Sequence[Message]) -> None:
+    """Refuse a conversation that is too long to go on."""
+    items = sum(1 + len(message.tool_calls) + len(message.tool_results) for message in messages)
+    if 4 * len(log) > _LOG_LIMIT_BYTES < utf8_bytes(log):
+        over = f"{_LOG_LIMIT_BYTES // 1024**2} MiB"
+    elif items > _LOG_LIMIT_ITEMS:
+        over = f"{_LOG_LIMIT_ITEMS:,} messages, tool calls and results"
+    else:
+        return
+    raise TooLarge(f"the conversation would be over {over}.", hint="Send it under another session_id.")
 
 
 def _joined(before: str | None, fresh: Sequence[Message]) -> str:

@@ -61,6 +61,16 @@ def test_a_conversation_grows_no_further_than_it_can_be_read(memory: Runebook, m
     assert len(lines(memory)) == 3
 
 
+def test_a_conversation_takes_so_many_messages_and_calls(memory: Runebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory_core.core.commit.append._LOG_LIMIT_ITEMS", 5)
+    memory.commit(CommitRequest(messages=TALK, session_id="s1"))
+    calls = [{"name": "look", "arguments": {}}] * 2
+    memory.commit(CommitRequest(messages=[{"role": "assistant", "tool_calls": calls}], session_id="s1"))
+    with pytest.raises(TooLarge, match="over 5 messages, tool calls and results"):
+        memory.commit(CommitRequest(messages=[{"role": "user", "content": "Bye."}], session_id="s1"))
+    assert len(lines(memory)) == 3
+
+
 def test_a_conversation_that_overlaps_adds_only_what_is_new(memory: Runebook) -> None:
     memory.commit(CommitRequest(messages=TALK, session_id="s1"))
     more = [*TALK, {"role": "user", "content": "And then? 然后呢?", "time": "2023-05-08T13:58:00+00:00"}]
