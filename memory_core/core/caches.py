@@ -188,7 +188,7 @@ class Tally(Protocol):
 T = TypeVar("T", bound=Tally)
 
 #: Sequences whose tallies are remembered, of each kind; bytes of their items, most of which all kinds share.
-_SEQUENCES, _SEQUENCES_BYTES = 16, 64 << 20
+_SEQUENCES, _SEQUENCES_BYTES = 16, 32 << 20
 _tallies: dict[type, PrefixCache[list[Any], Any]] = {}
 
 

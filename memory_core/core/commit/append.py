@@ -36,10 +36,10 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot, Store
 
 _SOURCE_KIND = "auto_reflection"
-#: Half of what is read of a file: what works at a long conversation holds its text several times.
-_LOG_LIMIT_BYTES = 32 * 1024**2
+#: A quarter of what is read of a file: what works at a long conversation holds its text several times.
+_LOG_LIMIT_BYTES = 16 * 1024**2
 #: Messages, tool calls and results of one: where nothing of it is remembered, all are read while other writers wait.
-_LOG_LIMIT_ITEMS = 100_000
+_LOG_LIMIT_ITEMS = 50_000
 
 
 T = TypeVar("T")

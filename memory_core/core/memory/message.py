@@ -282,7 +282,7 @@ def dump_lines(messages: Iterable[Message]) -> str:
 
 
 #: Logs that are read again as they grow, the last ones used; bytes of their texts and messages.
-_READ_LOGS, _READ_LOGS_BYTES = 16, 128 << 20
+_READ_LOGS, _READ_LOGS_BYTES = 16, 64 << 20
 _LEAST_REREAD_CHARS = 2_048
 
 

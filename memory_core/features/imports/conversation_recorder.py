@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from memory_core.core.errors import InvalidUri, RunebookError, StorageFailed, StoreBusy
-from memory_core.core.memory.message import dump_lines, parse_lines
+from memory_core.core.errors import InvalidUri, RunebookError, StorageFailed, StoreBusy, TooLarge
+from memory_core.core.memory.message import Message, dump_lines, parse_lines
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.project import ProjectAssignment
 from memory_core.core.memory.results import Action
@@ -114,15 +115,23 @@ class ConversationRecorder:
         request_id = self._request(item, part)
         if request_id is None:
             return
-        log = self._memory.commits.session_uri(done.session_id)
-        stored, _ = parse_lines(self._memory.store.text(log) or "")
-        ids = {message.message_id for message in stored if message.message_id is not None}
-        fresh = [message for message in part if message.get("id") not in ids]
+        sessions = self._sessions(done.session_id)
+        ids = {message.message_id for session in sessions for message in self._messages(session)}
+        fresh = [message for message in part if message.get("id") is None or message.get("id") not in ids]
         if not fresh:
             return
-        receipt = self._memory.recorder.record(
-            fresh, session_id=done.session_id, request_id=request_id, dry_run=dry_run, now=now, assignment=assignment
+        record = partial(
+            self._memory.recorder.record,
+            fresh,
+            request_id=request_id,
+            dry_run=dry_run,
+            now=now,
+            assignment=assignment,
         )
+        try:
+            receipt = record(session_id=sessions[-1])
+        except TooLarge:  # the session is full
+            receipt = record(session_id=f"{done.session_id}~{len(sessions) + 1}")
         taken = next((result.action for result in receipt.results if result.op == "messages"), Action.UNCHANGED)
         if REPEATED in receipt.notes or taken is Action.UNCHANGED:
             return
@@ -130,6 +139,19 @@ class ConversationRecorder:
         done.messages += (receipt.usage or {}).get("messages_new", len(fresh))
         done.commits += [receipt.commit_id] if receipt.commit_id else []
         done.notes += [f"{item.place}: {note}" for note in receipt.notes]
+
+    def _sessions(self, session_id: str) -> list[str]:
+        """The sessions that a conversation fills: one, and of a very long one those in which it goes on."""
+        sessions, files = [session_id], self._memory.store.files
+        while (
+            files.stat(self._memory.commits.session_uri(following := f"{session_id}~{len(sessions) + 1}")) is not None
+        ):
+            sessions.append(following)
+        return sessions
+
+    def _messages(self, session_id: str) -> list[Message]:
+        text = self._memory.store.text(self._memory.commits.session_uri(session_id))
+        return parse_lines(text or "")[0]
 
     def _request(self, item: ConversationItem, part: Sequence[Mapping[str, Any]]) -> str | None:
         """What this part is called as a request; None where it is in the store, or was and its owner let it go."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 
 from memory_core.core.errors import ModelUnavailable, StoreBusy
 from memory_core.core.memory.message import Message, parse_lines
+from memory_core.core.memory.project import NO_PROJECT
 from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
+from memory_core.features.imports.conversation_recorder import ConversationRecorder
 from memory_core.features.imports.import_run import check_model
+from memory_core.features.imports.items import ConversationItem
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook
 from tests.features.imports import foreign
@@ -24,6 +28,7 @@ from tests.features.moving import opened
 from tests.kept import kept_files
 from tests.stores import busy, log_of
 
+NOW = datetime(2026, 4, 1, tzinfo=UTC)
 SESSION = "claude-code-0a6afc57-2f31-4cb4-8ff0-01247f50c64c"
 
 
@@ -35,6 +40,20 @@ def messages(memory: Runebook, session_id: str) -> list[Message]:
 
 def said(memory: Runebook, session_id: str) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in messages(memory, session_id)]
+
+
+def test_a_conversation_that_is_too_long_for_one_session_goes_on_in_the_next(
+    memory: Runebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory_core.core.commit.append._LOG_LIMIT_ITEMS", 4)
+    recorder = ConversationRecorder(memory, ("hooks", "default", "default"))
+    told = [{"role": "user", "content": f"This is message {number}.", "id": f"m{number}"} for number in range(9)]
+    for known in (3, 3, 5, 8, 9, 9):
+        done = recorder.record(ConversationItem("talk", "claude-code", "talk", tuple(told[:known])), NO_PROJECT, NOW)
+        assert done.left_out == []
+    stored = {name: [text for _, text in said(memory, name)] for name in ("talk", "talk~2", "talk~3")}
+    assert [len(texts) for texts in stored.values()] == [3, 2, 4]
+    assert [text for texts in stored.values() for text in texts] == [message["content"] for message in told]
 
 
 def test_a_transcript_of_claude_code_keeps_words_tools_times_its_project_and_subagents(
