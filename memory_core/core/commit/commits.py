@@ -151,7 +151,7 @@ def _items(value: Any) -> list[Any]:
 class Span:
     """Messages ``start`` to ``end`` (not included) of a session's log, whose memories a commit brings.
 
-    ``sha256`` is that of their lines; empty is no check that they still stand there.
+    ``sha256`` is that of their lines; empty where a ``Settlement`` says whether they still stand there.
     """
 
     log: MemoryUri
@@ -163,8 +163,8 @@ class Span:
 class Settlement(Protocol):
     """What operations were made of where that is no ``Span``, and what of it changes in the commit that brings them."""
 
-    def awaits(self, snapshot: Snapshot) -> bool:
-        """Whether it still waits for memories."""
+    def refusal(self, snapshot: Snapshot) -> ChangeSet | None:
+        """Why nothing is done, if it no longer waits for these memories; None if it does."""
         ...
 
     def settled(self, decided: ChangeSet, snapshot: Snapshot) -> ChangeSet:
@@ -287,16 +287,20 @@ class Commits:
             if only_if is not None and (refused := changed_since(snapshot, only_if)) is not None:
                 return refused
             if span is not None and not self._awaits(span, snapshot):
-                return _done_meanwhile(span.log)
-            if settlement is not None and not settlement.awaits(snapshot):
-                return _done_meanwhile(None)
+                return done_meanwhile(span.log)
+            if settlement is not None and (refused := settlement.refusal(snapshot)) is not None:
+                return refused
             decided = settle(parsed, snapshot, context, moment, self.features)
             results = (*map(self.cleaner.result, decided.results), *refused_before)
             decided = replace(decided, results=results, notes=(*decided.notes, *notes))
             watch(decided)
-            if settlement is not None and not _spoilt(decided):
-                return settlement.settled(decided, snapshot)
-            return decided if span is None else _settled(decided, span, parsed.reasoning)
+            if _spoilt(decided):
+                return decided
+            if settlement is not None:
+                decided = settlement.settled(decided, snapshot)
+            elif span is not None:
+                decided = replace(decided, progress=SessionProgress(span.log, extracted=span.end))
+            return _explained(decided, parsed.reasoning)
 
         return self._store.commit(
             planned,
@@ -373,7 +377,7 @@ class Commits:
         if row is None or row.extracted != span.start:
             return False
         messages, _ = parse_lines(snapshot.text(span.log) or "")
-        return not span.sha256 or text_sha256(dump_lines(messages[span.start : span.end])) == span.sha256
+        return text_sha256(dump_lines(messages[span.start : span.end])) == span.sha256
 
     def session_uri(self, session_id: str) -> MemoryUri:
         """The message log of a session.
@@ -433,23 +437,22 @@ class Commits:
             )
 
 
-def _settled(decided: ChangeSet, span: Span, reasoning: str | None) -> ChangeSet:
-    """The change set with the session's progress; a conflict, or nothing but refusals, leaves it in the queue."""
-    if _spoilt(decided):
+def _explained(decided: ChangeSet, reasoning: str | None) -> ChangeSet:
+    """The change set with a line that says why nothing was remembered of a session, where nothing was."""
+    if decided.results or decided.progress is None:
         return decided
-    if not decided.results:
-        why = escaped((reasoning or "").strip()) or "no reason given"
-        result = OperationResult("extraction", str(span.log), Action.UNCHANGED, note=f"nothing to remember: {why}")
-        decided = replace(decided, results=(result,))
-    return replace(decided, progress=SessionProgress(span.log, extracted=span.end))
+    why, log = escaped((reasoning or "").strip()) or "no reason given", str(decided.progress.log)
+    result = OperationResult("extraction", log, Action.UNCHANGED, note=f"nothing to remember: {why}")
+    return replace(decided, results=(result,))
 
 
 def _spoilt(decided: ChangeSet) -> bool:
-    """Whether a file changed meanwhile, or nothing could be applied."""
+    """Whether a file changed meanwhile, or nothing could be applied: the messages then stay in the queue."""
     rejected = [result for result in decided.results if result.action is Action.REJECTED]
     return any(result.conflict for result in rejected) or bool(rejected and len(rejected) == len(decided.results))
 
 
-def _done_meanwhile(log: MemoryUri | None) -> ChangeSet:
+def done_meanwhile(log: MemoryUri | None) -> ChangeSet:
+    """Nothing is done: others extracted the messages."""
     note = "these messages were extracted meanwhile, by another client; nothing was changed"
     return ChangeSet((), (OperationResult("extraction", str(log or ""), Action.UNCHANGED, note=note),))

@@ -15,10 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory_core.core.caches import RecentCache, tallied
+from memory_core.core.caller import current_author
 from memory_core.core.commit.commits import Commits, Settlement, Span, parse_operations
 from memory_core.core.commit.receipts import EXTRACTION, still_waits, summed
 from memory_core.core.errors import NotFound, RunebookError, StoreBusy
-from memory_core.core.extract.brief import BriefWriter
+from memory_core.core.extract.answer import Answer
+from memory_core.core.extract.brief import Brief, BriefWriter
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.operation_checks import for_owner, without_counts
 from memory_core.core.extract.prompts import Conversation, Outcome, windows
@@ -34,6 +36,7 @@ from memory_core.core.memory.operations import MemoryOperations
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, ProjectChoice, ProjectScope
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, text_sha256
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.brief_notes import BriefNote
 from memory_core.core.store.locks import Lock
 from memory_core.core.store.sqlite import stamp
 from memory_core.core.store.usage import ModelCalls
@@ -77,11 +80,11 @@ class SessionReader:
         default_factory=lambda: RecentCache(_REMEMBERED_LOGS), init=False
     )
 
-    def messages(self, log: MemoryUri) -> tuple[Message, ...]:
+    def messages(self, log: MemoryUri) -> list[Message]:
         """The stored messages of a session; empty if there are none."""
-        return tuple(parse_lines(self.store.text(log) or "")[0])
+        return parse_lines(self.store.text(log) or "")[0]
 
-    def readable(self, log: MemoryUri) -> tuple[Message, ...]:
+    def readable(self, log: MemoryUri) -> Sequence[Message]:
         """The stored messages of a session; none where they cannot be read."""
         try:
             return self.messages(log)
@@ -425,7 +428,8 @@ class Extractor:
         conversation = self.sessions.excerpt(messages, range(row.extracted, row.stored), log)
         assignment = self.sessions.assignment(messages[row.extracted : row.stored])
         brief = self.briefs.write(_for_client(conversation), self.view.within(assignment))
-        self.queue.briefed(log, row.stored, brief.seen)
+        told = text_sha256(dump_lines(messages[row.extracted : row.stored]))
+        self._note(brief, Span(log, row.extracted, row.stored, told))
         return replace(recorded, brief=brief.text)
 
     def brief(
@@ -460,8 +464,11 @@ class Extractor:
         view = self.view.within(part.assignment)
         brief = self.briefs.write(_for_client(part.conversation), view, include_messages=True)
         if noted:
-            self.queue.briefed(row.log, part.span.end, brief.seen)
+            self._note(brief, part.span)
         return brief.text
+
+    def _note(self, brief: Brief, span: Span) -> None:
+        self.queue.briefed(span.log, BriefNote(current_author(), span.start, span.end, span.sha256, brief.seen))
 
     def hand_in(
         self,
@@ -477,7 +484,7 @@ class Extractor:
 
         The messages of the brief leave the queue, also when the operations hold nothing but the reason why. A memory
         that changed since the brief showed it takes a SEARCH/REPLACE patch, but is not replaced whole; the brief then
-        stays open.
+        stays open. Where its messages changed, or a memory that it showed was erased, all is refused; see ``Answer``.
 
         They belong to the project of their conversation, unless the caller names another; what a private conversation
         says stays in its project all the same.
@@ -495,21 +502,23 @@ class Extractor:
             receipt = apply(parsed, dropped=dropped, source_kind="user_explicit", assignment=assignment)
             return replace(receipt, notes=(*receipt.notes, *moved)) if moved else receipt
         parsed, notes = without_counts(parsed, self.view)
-        is_open = row.briefed > row.extracted
-        if not len(parsed) and (parsed.reasoning or "").strip() and not is_open:
+        messages = self.sessions.messages(row.log)
+        answer = Answer(row, current_author(), messages)
+        span = answer.span
+        is_asked = span is not None or answer.is_void
+        if not len(parsed) and (parsed.reasoning or "").strip() and not is_asked:
             note = "nothing of this conversation waits for an answer"
             return summed([], [OperationResult(EXTRACTION, str(row.log), Action.UNCHANGED, note=note)], TokenUsage())
-        messages = self.sessions.messages(row.log)
-        told = messages[row.extracted : row.briefed] if is_open else messages[-1:]
+        told = messages[-1:] if span is None else messages[span.start : span.end]
         own = self.sessions.assignment(told)
         receipt = apply(
             parsed,
             dropped=dropped,
-            seen=row.seen,
+            seen=answer.seen,
             reads_elsewhere=True,
-            span=Span(row.log, row.extracted, row.briefed) if is_open else None,
+            settlement=answer if is_asked or len(parsed) or dropped else None,
             assignment=own if own.confined or (own.project is not None and not assignment.named) else assignment,
-            said_at=last_time(told if is_open else messages),
+            said_at=last_time(messages if span is None else told),
         )
         return replace(receipt, notes=(*receipt.notes, *moved, *notes))
 

@@ -204,6 +204,7 @@ class SessionProgress:
         call_keys: Tool calls that were counted, by ``features.tool_counts``.
         uncounted: Tool calls whose count was taken back.
         reason: Why an undone extraction is not done again by itself; it waits until somebody asks for it.
+        answered_by: Whose brief the commit answers; None is nobody's.
     """
 
     log: MemoryUri
@@ -213,6 +214,7 @@ class SessionProgress:
     call_keys: frozenset[str] = frozenset()
     uncounted: frozenset[str] = frozenset()
     reason: str | None = None
+    answered_by: str | None = None
 
 
 @frozen

@@ -15,6 +15,7 @@ from memory_core.core.errors import StoreBusy
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.results import SessionProgress
 from memory_core.core.memory.uri import MemoryUri, places_of, range_below
+from memory_core.core.store.brief_notes import change_notes, without
 from memory_core.core.store.sqlite import Table
 
 _COMMITS = "seq, commit_id, at, kind, author, undoes"
@@ -319,7 +320,10 @@ def _erase(connection: sqlite3.Connection, erasure: Erasure) -> None:
         f"OR substr({_HIT}, 1, length(?1) + 1) = ?1 || '#')",
     ):
         connection.execute(statement, (uri,))
-    connection.execute("UPDATE extractions SET seen = '{}' WHERE instr(seen, ?) > 0", (uri,))
+    name = json.dumps(uri, ensure_ascii=False)
+    shown = connection.execute("SELECT log FROM extractions WHERE instr(seen, ?) > 0", (name,)).fetchall()
+    for (log,) in shown:
+        change_notes(connection, log, lambda notes: without(notes, uri))
     if tombstone is not None:
         connection.execute("UPDATE changes SET uri = ? WHERE uri = ?", (tombstone, uri))
         connection.execute("UPDATE changes SET moved_from = ? WHERE moved_from = ?", (tombstone, uri))

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
-from dataclasses import field
+from collections.abc import Iterable
+from functools import partial
 from typing import ClassVar
 
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.results import SessionProgress
 from memory_core.core.memory.uri import MemoryUri, range_below
+from memory_core.core.store.brief_notes import BriefNote, Notes, change_notes, moved, noted, read_notes
 from memory_core.core.store.sqlite import Table
 
 #: As ``retry_at``: not before somebody asks for it.
@@ -32,8 +33,8 @@ class Extraction:
         log: Its message log.
         stored: Messages in the log.
         extracted: Messages, from the first, that are done.
-        briefed: Messages that the last brief for a client's own model covers; 0 without one.
-        seen: SHA-256 of the memories that this brief showed, by URI.
+        briefed: Messages that the open briefs for clients' own models cover; 0 without one.
+        briefs: The last brief of each author, the newest last.
         since: When the oldest waiting message was stored, ISO 8601.
         attempts: Failures in a row.
         retry_at: Not before this time, ISO 8601 in UTC; None is at once.
@@ -46,7 +47,7 @@ class Extraction:
     stored: int
     extracted: int
     briefed: int = 0
-    seen: Mapping[str, str] = field(default_factory=dict)
+    briefs: Notes = ()
     since: str = ""
     attempts: int = 0
     retry_at: str | None = None
@@ -100,13 +101,10 @@ class ExtractionQueue(Table):
                 (reason, retry_at, str(log)),
             )
 
-    def briefed(self, log: MemoryUri, messages: int, seen: Mapping[str, str]) -> None:
-        """Note that a client's model was briefed up to a message, and which memories it was shown."""
+    def briefed(self, log: MemoryUri, brief: BriefNote) -> None:
+        """Note that a client's model was briefed; what others were shown stays noted."""
         with self._database.writing() as connection:
-            connection.execute(
-                "UPDATE extractions SET briefed = ?, seen = ? WHERE log = ?",
-                (messages, json.dumps(dict(seen), ensure_ascii=False), str(log)),
-            )
+            change_notes(connection, str(log), lambda notes: noted(notes, brief))
 
     def restart(self, log: MemoryUri, stored: int, at: str) -> None:
         """Put a whole session into the queue, whether it was extracted before or not."""
@@ -133,7 +131,7 @@ class ExtractionQueue(Table):
 
     def _where(self, condition: str, *values: str | int) -> list[Extraction]:
         return [
-            Extraction(MemoryUri.parse(log), stored, extracted, briefed, json.loads(seen), *rest)
+            Extraction(MemoryUri.parse(log), stored, extracted, briefed, read_notes(seen, briefed), *rest)
             for log, stored, extracted, briefed, seen, *rest in self._rows(
                 f"SELECT {_COLUMNS} FROM extractions WHERE {condition}", *values
             )
@@ -153,10 +151,11 @@ def record_progress(connection: sqlite3.Connection, progress: SessionProgress, a
         )
     if progress.extracted is not None:
         connection.execute(
-            "UPDATE extractions SET extracted = ?, briefed = 0, attempts = 0, retry_at = NULL, reason = NULL "
-            "WHERE log = ?",
+            "UPDATE extractions SET extracted = ?, attempts = 0, retry_at = NULL, reason = NULL WHERE log = ?",
             (progress.extracted, log),
         )
+    if progress.extracted is not None or progress.answered_by is not None:
+        change_notes(connection, log, partial(moved, extracted=progress.extracted, answered_by=progress.answered_by))
     if progress.reason is not None:
         connection.execute(
             "UPDATE extractions SET reason = ?, retry_at = ? WHERE log = ? AND stored > extracted",

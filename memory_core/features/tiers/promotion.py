@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from memory_core.core.commit.commits import Span
+from memory_core.core.commit.commits import Span, done_meanwhile
 from memory_core.core.commit.receipts import EXTRACTION, still_waits
 from memory_core.core.errors import InvalidInput, InvalidUri, RunebookError, TooLarge
 from memory_core.core.extract.extractor import ALL_LOGS, PROMOTION, Part, SessionReader
@@ -218,8 +218,11 @@ class Promoted:
     last: bool
     now: datetime
 
-    def awaits(self, snapshot: Snapshot) -> bool:
-        """Whether all the exchanges stand there as they were read, and nothing was made of them yet."""
+    def refusal(self, snapshot: Snapshot) -> ChangeSet | None:
+        """None if all the exchanges stand there as they were read, and nothing was made of them yet."""
+        return None if self._waits(snapshot) else done_meanwhile(None)
+
+    def _waits(self, snapshot: Snapshot) -> bool:
         segment = parse_segment(snapshot.text(self.uri) or "")
         row = snapshot.ledger.extractions.get(self.row.log)
         if segment is None or row is None or row.extracted != self.row.extracted:
@@ -236,7 +239,7 @@ class Promoted:
         """The change set with the exchanges marked and, after the last of them, the segment cooled."""
         before = snapshot.text(self.uri) or ""
         segment = parse_segment(before)
-        assert segment is not None  # as ``awaits`` found
+        assert segment is not None  # as ``refusal`` found
         read = {exchange.first for exchange in self.exchanges}
         exchanges = tuple(
             replace(exchange, analysed=exchange.analysed or exchange.first in read) for exchange in segment.exchanges

@@ -427,6 +427,15 @@ def test_a_reason_alone_closes_a_brief_and_is_in_the_receipt(tmp_path: Path) -> 
         assert waiting(memory) == {}
 
 
+def test_a_reason_is_told_without_the_secret_that_it_holds(tmp_path: Path) -> None:
+    secret = "ghp_" + "a1B2c3D4e5" * 3 + "F6g7H8"
+    with opened(tmp_path, None) as (memory, _):
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True))
+        receipt = memory.commit(CommitRequest(operations={"reasoning": f"only {secret}"}, session_id="s1"))
+        assert str(receipt.results[0].note).startswith("nothing to remember: only ")
+        assert secret not in str(receipt)
+
+
 def test_messages_that_came_after_the_brief_still_wait(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
         memory.commit(CommitRequest(messages=ENGLISH[:2], session_id="s1", brief=True))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from memory_core.core.memory.results import SessionProgress
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.brief_notes import AUTHORS_MOST, BriefNote, BriefState
 from memory_core.core.store.ledger import Ledger, migrations
 from memory_core.core.store.session_rows import Extraction
 from memory_core.core.store.sqlite import Database
@@ -15,6 +19,7 @@ LOG = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
 OTHER = MemoryUri.parse("viking://session/default/s2/messages.jsonl")
 SPACE = MemoryUri.parse("viking://session/default")
 AT = "2026-11-01T10:00:00.000+00:00"
+TEA = "viking://user/default/memories/facts/茶.md"
 LATER = "2026-11-02T10:00:00.000+00:00"
 
 
@@ -66,12 +71,43 @@ def test_a_failure_is_kept_with_its_reason_until_a_success(ledger: Ledger) -> No
 
 def test_a_brief_is_remembered_with_what_it_showed_until_the_answer(ledger: Ledger) -> None:
     ledger.advance(SessionProgress(LOG, stored=3), AT)
-    ledger.extractions.briefed(LOG, 3, {"viking://user/default/memories/facts/茶.md": "ab"})
-    row = stands(ledger)
-    assert (row.briefed, dict(row.seen)) == (3, {"viking://user/default/memories/facts/茶.md": "ab"})
-    ledger.advance(SessionProgress(LOG, extracted=3), LATER)
-    row = stands(ledger)
-    assert (row.briefed, len(row.seen)) == (0, 1)
+    note = BriefNote("anna", 0, 3, "hash", {TEA: "ab"})
+    ledger.extractions.briefed(LOG, note)
+    assert (stands(ledger).briefed, stands(ledger).briefs) == (3, (note,))
+    ledger.advance(SessionProgress(LOG, extracted=3, answered_by="anna"), LATER)
+    assert (stands(ledger).briefed, stands(ledger).briefs) == (0, (replace(note, state=BriefState.DONE),))
+
+
+def test_each_author_has_a_brief_of_their_own_and_the_queue_closes_those_that_it_passed(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(LOG, stored=9), AT)
+    for author, end in (("anna", 3), ("bob", 5), ("cleo", 9), ("anna", 4)):
+        ledger.extractions.briefed(LOG, BriefNote(author, 0, end))
+    assert [(note.author, note.end) for note in stands(ledger).briefs] == [("bob", 5), ("cleo", 9), ("anna", 4)]
+    ledger.advance(SessionProgress(LOG, extracted=5, answered_by="bob"), LATER)
+    assert stands(ledger).briefed == 9
+    assert [note.state for note in stands(ledger).briefs] == [BriefState.DONE, BriefState.OPEN, BriefState.LATE]
+
+
+def test_a_conversation_keeps_the_briefs_of_a_few_authors(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(LOG, stored=3), AT)
+    for number in range(AUTHORS_MOST + 2):
+        ledger.extractions.briefed(LOG, BriefNote(f"client {number}", 0, 3))
+    assert [note.author for note in stands(ledger).briefs] == [f"client {number}" for number in range(2, 10)]
+
+
+@pytest.mark.parametrize(
+    ("briefed", "states"), [(3, [BriefState.OPEN]), (0, [BriefState.DONE])], ids=["waits", "answered"]
+)
+def test_what_an_older_program_noted_of_a_brief_is_a_brief_of_nobody(
+    ledger: Ledger, briefed: int, states: list[BriefState]
+) -> None:
+    ledger.advance(SessionProgress(LOG, stored=3), AT)
+    with ledger.database.writing() as connection:
+        connection.execute("UPDATE extractions SET briefed = ?, seen = ?", (briefed, f'{{"{TEA}": "ab"}}'))
+    (note,) = stands(ledger).briefs
+    assert (note.author, note.start, note.end, note.seen, [note.state]) == ("", 0, briefed, {TEA: "ab"}, states)
+    ledger.extractions.briefed(LOG, BriefNote("anna", 0, 2))
+    assert [note.author for note in stands(ledger).briefs] == ["", "anna"]
 
 
 def test_a_log_that_a_person_shortened_never_counts_as_extracted_beyond_its_end(ledger: Ledger) -> None:

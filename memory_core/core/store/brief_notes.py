@@ -1,0 +1,136 @@
+"""What the queue notes of the briefs about one conversation: whose each is, its messages, and what it showed.
+
+A brief belongs to whoever asked for it, and what they hand in is judged by it, whatever others asked for, stored or
+handed in meanwhile. Pure but for ``change_notes``, which rewrites the notes of a row inside the caller's transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from enum import StrEnum
+
+from memory_core.core.frozen import frozen
+
+#: A row keeps the briefs of so many authors; the one that was asked for longest ago leaves first.
+AUTHORS_MOST = 8
+
+
+class BriefState(StrEnum):
+    """What became of a brief."""
+
+    #: Its answer moves the queue.
+    OPEN = "open"
+    #: Its messages left the queue by another's hand; its own answer may still come.
+    LATE = "late"
+    #: It was answered; what its author hands in afterwards is still compared with what it showed.
+    DONE = "done"
+    #: It showed what was erased since: no answer to it is taken.
+    VOID = "void"
+
+
+@frozen
+class BriefNote:
+    """One brief.
+
+    Attributes:
+        author: Who asked for it, as ``caller.current_author`` names them.
+        start: Its first message.
+        end: Behind its last message.
+        sha256: Of the lines of its messages as they stood, as in ``Span``; empty where nobody noted it.
+        seen: SHA-256 of each memory that it showed, by URI.
+        state: What became of it.
+    """
+
+    author: str
+    start: int
+    end: int
+    sha256: str = ""
+    seen: Mapping[str, str] = field(default_factory=dict)
+    state: BriefState = BriefState.OPEN
+
+    def covers(self, extracted: int) -> bool:
+        """Whether its answer moves a queue that stands behind so many messages."""
+        return self.state is BriefState.OPEN and self.start <= extracted < self.end
+
+
+Notes = tuple[BriefNote, ...]
+
+
+def read_notes(text: str, briefed: int) -> Notes:
+    """The notes of a row, the newest last.
+
+    Args:
+        text: JSON, as ``dump_notes`` wrote it. Rows of older programs hold what their last brief showed, by URI: that
+            is a brief of nobody in particular.
+        briefed: Messages that the open briefs of the row cover.
+    """
+    found = json.loads(text)
+    if isinstance(found, list):
+        return tuple(
+            BriefNote(author, start, end, sha256, seen, BriefState(state))
+            for author, start, end, sha256, seen, state in found
+        )
+    if not found and not briefed:
+        return ()
+    return (BriefNote("", 0, briefed, seen=found, state=BriefState.OPEN if briefed else BriefState.DONE),)
+
+
+def dump_notes(notes: Iterable[BriefNote]) -> str:
+    """The notes as JSON, one array a brief."""
+    rows = [[note.author, note.start, note.end, note.sha256, dict(note.seen), note.state.value] for note in notes]
+    return json.dumps(rows, ensure_ascii=False)
+
+
+def noted(notes: Notes, new: BriefNote) -> Notes:
+    """With one more brief, which takes the place of its author's earlier one."""
+    return (*(note for note in notes if note.author != new.author), new)[-AUTHORS_MOST:]
+
+
+def moved(notes: Notes, extracted: int | None, answered_by: str | None) -> Notes:
+    """After a commit that moved the queue, or answered somebody's brief, or both.
+
+    Args:
+        notes: Before.
+        extracted: Behind how many messages the queue stands now; None where it did not move.
+        answered_by: Whose brief was answered; None is nobody's.
+    """
+    return tuple(
+        replace(note, state=BriefState.DONE)
+        if note.author == answered_by and note.state is not BriefState.VOID
+        else replace(note, state=BriefState.LATE)
+        if note.state is BriefState.OPEN and extracted is not None and note.end <= extracted
+        else note
+        for note in notes
+    )
+
+
+def without(notes: Notes, uri: str) -> Notes:
+    """After a memory was erased for good: no trace of it is left, and who was shown it has to look again."""
+    return tuple(
+        note
+        if uri not in note.seen
+        else replace(note, seen={name: sha256 for name, sha256 in note.seen.items() if name != uri})
+        if note.state is BriefState.DONE
+        else replace(note, seen={}, state=BriefState.VOID)
+        for note in notes
+    )
+
+
+def briefed_by(notes: Sequence[BriefNote]) -> int:
+    """Messages that the open briefs cover; 0 without one."""
+    return max((note.end for note in notes if note.state is BriefState.OPEN), default=0)
+
+
+def change_notes(connection: sqlite3.Connection, log: str, change: Callable[[Notes], Notes]) -> None:
+    """Rewrite the notes of a row, if there is one, inside the caller's transaction."""
+    row = connection.execute("SELECT briefed, seen FROM extractions WHERE log = ?", (log,)).fetchone()
+    if row is None:
+        return
+    notes = change(before := read_notes(row[1], row[0]))
+    if notes != before:
+        connection.execute(
+            "UPDATE extractions SET briefed = ?, seen = ? WHERE log = ?", (briefed_by(notes), dump_notes(notes), log)
+        )
