@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memory_core.core.errors import MemoryChanged
 from memory_core.core.llm.client import LLMRequest, Scripted, ScriptedLLM
-from memory_core.core.memory.requests import CommitRequest, ReadRequest
-from memory_core.core.memory.results import CommitReceipt, as_json
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.results import Action, CommitReceipt, as_json
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Plan, Store
 from memory_core.features.export import Selection, export
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.import_export import import_export
 from memory_core.features.purge import PURGE, PurgeRequest
+from memory_core.features.review import ACCEPT, EDIT, REJECT, DecisionRequest, EditRequest, Proposal
+from memory_core.features.review import waiting as waiting_proposals
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.contract.conftest import Place
@@ -131,7 +135,9 @@ def test_a_page_in_a_model_s_words_is_not_written_where_what_it_tells_changed(pl
             for confirm in (None, 2):
                 other.run(FORGET, ForgetRequest("vermilion pot", confirm=confirm))
         else:
-            said_now: dict[str, Any] = {"patches": {"content": "Likes tea."}} if change == "edited" else {"active": False}
+            said_now: dict[str, Any] = (
+                {"patches": {"content": "Likes tea."}} if change == "edited" else {"active": False}
+            )
             edited(other, uri, said_now)
         return json.dumps({"summaries": [{"number": 1, "text": SPOKEN}]})
 
@@ -189,3 +195,56 @@ def test_a_message_that_comes_when_an_import_brings_its_conversation_waits(
     row = other.store.ledger.extractions.get(log_of())
     assert row is not None
     assert (row.stored, row.extracted) == (3, 2)
+
+
+def proposed(place: Place) -> tuple[Runebook, Proposal]:
+    """Another server, and what a model proposed to its owner."""
+    with open_memory(place.config(review="automatic"), llm=ScriptedLLM([answer(TEA)])) as memory:
+        said(memory, "I only drink green tea now.")
+    other = place.open(review="automatic")
+    (proposal,) = waiting_proposals(other)
+    return other, proposal
+
+
+TEA = write("preferences", topic="Tea", content="Drinks only green tea.")
+
+
+@pytest.mark.parametrize("seen", [False, True])
+@pytest.mark.parametrize("verdict", ["accept", "reject"])
+def test_a_proposal_that_somebody_edited_meanwhile_is_not_decided_on(
+    place: Place, verdict: str, seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, proposal = proposed(place)
+    memory = place.open(review="automatic")
+    edited_now = EditRequest(proposal.id, "Drinks only white tea.")
+    expected = {str(proposal.uri): proposal.sha256} if seen else None
+    if seen:
+        other.run(EDIT, edited_now)
+    else:
+        held_up(monkeypatch, memory.store, lambda: other.run(EDIT, edited_now))
+    decide = ACCEPT if verdict == "accept" else REJECT
+    (receipt,) = memory.run(decide, DecisionRequest([proposal.id], expected=expected))
+    assert (only(receipt).action, only(receipt).conflict) == (Action.REJECTED, True)
+    (waits,) = waiting_proposals(memory)
+    assert waits.texts == {"content": "Drinks only white tea."}
+    (receipt,) = memory.run(decide, DecisionRequest([proposal.id], expected={str(waits.uri): waits.sha256}))
+    assert receipt.commit_id
+    assert waiting_proposals(memory) == []
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_of_two_who_edit_a_proposal_at_once_the_second_is_told(
+    place: Place, seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, proposal = proposed(place)
+    memory = place.open(review="automatic")
+    white, black = (EditRequest(proposal.id, f"Drinks only {colour} tea.") for colour in ("white", "black"))
+    if seen:
+        other.run(EDIT, white)
+        black = replace(black, expected={str(proposal.uri): proposal.sha256})
+    else:
+        held_up(monkeypatch, memory.store, lambda: other.run(EDIT, white))
+    with pytest.raises(MemoryChanged, match="somebody edited proposal"):
+        memory.run(EDIT, black)
+    (waits,) = waiting_proposals(memory)
+    assert waits.texts == {"content": "Drinks only white tea."}
