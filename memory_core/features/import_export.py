@@ -255,7 +255,6 @@ class _Run:
         Of those, too, that came in with an import that did not come to its end.
         """
         created, here = set(self.done.created), set(self.done.unchanged_uris)
-        queue = self._store.ledger.extractions
         for session in self._export.sessions:
             stored, extracted = session.get("stored"), session.get("extracted")
             try:
@@ -263,9 +262,18 @@ class _Run:
             except InvalidUri:
                 continue
             sound = isinstance(stored, int) and isinstance(extracted, int) and 0 <= extracted <= stored < 2**31
-            came = str(log) in created or (str(log) in here and queue.get(log) is None)
-            if sound and came and is_session_log(log):
-                self._store.ledger.advance(SessionProgress(log, stored=stored, extracted=extracted), self._stamp)
+            if sound and is_session_log(log) and str(log) in (created | here):
+                with self._store.exclusive():
+                    self._queue(SessionProgress(log, stored, extracted), new=str(log) in created)
+
+    def _queue(self, came: SessionProgress, *, new: bool) -> None:
+        """Where a conversation that came in stands; the store is held, and what was added to it since waits as well."""
+        row = self._store.ledger.extractions.get(came.log)
+        if row is not None and new:
+            stored, extracted = max(came.stored or 0, row.stored), max(came.extracted or 0, row.extracted)
+            came = replace(came, stored=stored, extracted=extracted)
+        if row is None or new:
+            self._store.ledger.advance(came, self._stamp)
 
     def _placed(self) -> dict[MemoryUri, ExportedFile]:
         """The files by where they go; summaries come last, when what they tell of is there.

@@ -3,8 +3,8 @@
 Each operation that would change something becomes a file in ``viking://user/{space}/review/``. What the planner
 refuses is refused at once, so that a model can still mend it; what changes nothing stays unsaid. What waits already,
 or was rejected, is not proposed again: the same operation of the same session has the same name. Each decision of the
-owner is one commit, which undo takes back; of two who decide on the same proposal at once one wins, and the other is
-told. A file of the folder that holds no proposal is left alone.
+owner is one commit, which undo takes back; of two who decide on the same proposal or edit it at once one wins, and the
+other is told. A file of the folder that holds no proposal is left alone.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from memory_core.core.command import Arg, Command
+from memory_core.core.command import NOWHERE, Arg, Command
 from memory_core.core.commit.decide import decide
 from memory_core.core.commit.working_copy import PlanContext, WriteMode
-from memory_core.core.errors import ContentRejected, FieldRejected, InvalidInput, NotFound, RunebookError
+from memory_core.core.errors import ContentRejected, FieldRejected, InvalidInput, MemoryChanged, NotFound, RunebookError
 from memory_core.core.feature import Feature, Features
 from memory_core.core.memory.directory_page import parse_page
 from memory_core.core.memory.memory import parse
@@ -71,9 +71,10 @@ class Proposal:
         at: When, ISO 8601 in UTC.
         reason: Why, in the words of whoever proposed it.
         gone: Of a deletion: what goes.
+        sha256: Of its file as it was read; empty where it is in none yet.
     """
 
-    JSON: ClassVar = "id uri action:would target texts edited session:session_id at reason"
+    JSON: ClassVar = "id uri action:would target texts edited session:session_id at reason sha256"
 
     uri: MemoryUri
     id: str
@@ -90,6 +91,7 @@ class Proposal:
     at: str = ""
     reason: str = ""
     gone: str = ""
+    sha256: str = field(default="", compare=False)
 
     @property
     def edited(self) -> bool:
@@ -180,6 +182,7 @@ def parse_proposal(uri: MemoryUri, text: str) -> Proposal:
     if found is None or found.op not in GROUPS or found.action not in ("created", "updated", "deleted"):
         raise _unreadable(uri)
     below = f"{_plain_text(file.body)}\n".partition(f"\n{_RULE}\n")[2].strip("\n")
+    found = replace(found, sha256=text_sha256(text))
     return replace(found, gone=below) if found.op == "delete" else _with_texts(found, below)
 
 
@@ -464,19 +467,29 @@ class ProposalsRequest:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRequest:
-    """Decide on proposals."""
+    """Decide on proposals.
+
+    Attributes:
+        expected: SHA-256 of proposals by URI, as whoever decides saw them: one that changed since is refused and waits.
+    """
 
     names: Annotated[Sequence[str], Arg(help="Ids, as runebook review prints them, or URIs.", positional=True)]
     dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
+    expected: Annotated[Mapping[str, str] | None, Arg(surfaces=NOWHERE)] = None
     now: Now = None
 
 
 @dataclass(frozen=True, slots=True)
 class EditRequest:
-    """Edit what a proposal would store."""
+    """Edit what a proposal would store.
+
+    Attributes:
+        expected: SHA-256 of the proposal by its URI, as whoever edits it saw it.
+    """
 
     name: Annotated[str, Arg(help="An id or URI.", positional=True)]
     text: Annotated[str, Arg(help="What is to be stored; of several fields each below its heading ### name.")]
+    expected: Annotated[Mapping[str, str] | None, Arg(surfaces=NOWHERE)] = None
     now: Now = None
 
 
@@ -511,6 +524,7 @@ def edit(memory: Runebook, request: EditRequest) -> list[CommitReceipt]:
         NotFound: If none waits under this name.
         InvalidInput: If it proposes no text, or the heading of a field is missing.
         ContentRejected: If the text holds a secret, and the settings refuse those.
+        MemoryChanged: If somebody else edited it meanwhile.
     """
     proposal = named(memory, request.name)
     if not proposal.proposed:
@@ -524,6 +538,7 @@ def edit(memory: Runebook, request: EditRequest) -> list[CommitReceipt]:
         before = snapshot.text(proposal.uri)
         if before is None:
             return ChangeSet((), (_decided_meanwhile(KIND_EDIT, proposal),))
+        _expect_seen(proposal, before, request.expected)
         target = snapshot.text(MemoryUri.parse(proposal.target))
         seen = {} if target is None else {proposal.target: text_sha256(target)}
         after = render_proposal(replace(parse_proposal(proposal.uri, before), texts=texts, seen=seen))
@@ -596,16 +611,24 @@ def _decide(memory: Runebook, request: DecisionRequest, kind: str, change: Chang
     chosen = {proposal.uri: proposal for proposal in (named(memory, name) for name in request.names)}
     receipts: list[CommitReceipt] = []
     for proposal in sorted(chosen.values(), key=lambda each: _ORDER.index(each.op)):
-        planned = partial(_planned, kind, proposal, change, now)
+        planned = partial(_planned, kind, proposal, request.expected, change, now)
         receipts.append(memory.indexed(memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run)))
     return receipts
 
 
-def _planned(kind: str, proposal: Proposal, change: Change, now: datetime, snapshot: Snapshot) -> ChangeSet:
+def _planned(
+    kind: str,
+    proposal: Proposal,
+    expected: Mapping[str, str] | None,
+    change: Change,
+    now: datetime,
+    snapshot: Snapshot,
+) -> ChangeSet:
     text = snapshot.text(proposal.uri)
     if text is None:
         return ChangeSet((), (_decided_meanwhile(kind, proposal),))
     try:
+        _expect_seen(proposal, text, expected)
         return change(parse_proposal(proposal.uri, text), text, snapshot, now)
     except RunebookError as error:
         return ChangeSet((), (refusal(kind, str(proposal.uri), error),))
@@ -639,6 +662,20 @@ def _dropped(proposal: Proposal, text: str, _snapshot: Snapshot, _now: datetime)
     note = f"rejected; {proposal.target} stays as it is"
     result = OperationResult(KIND_REJECT, str(proposal.uri), Action.DELETED, note=note)
     return ChangeSet((FileChange(proposal.uri, text, None),), (result,))
+
+
+def _expect_seen(proposal: Proposal, text: str, expected: Mapping[str, str] | None) -> None:
+    """Refuse a proposal that is not as its caller saw it or, where that is not said, as it was a moment ago.
+
+    Raises:
+        MemoryChanged: If it is not.
+    """
+    if text_sha256(text) != (expected or {}).get(str(proposal.uri), proposal.sha256):
+        raise MemoryChanged(
+            f"somebody edited proposal {proposal.id} meanwhile; it still waits.",
+            hint=f"Look at it again: runebook review show {proposal.id}.",
+            uri=str(proposal.uri),
+        )
 
 
 def _decided_meanwhile(kind: str, proposal: Proposal) -> OperationResult:

@@ -273,20 +273,17 @@ def _opening(reader: PieceReader, now: datetime, _config: RetrieveConfig) -> Ite
     @cache
     def digests(uri: str) -> frozenset[str]:
         with suppress(InvalidUri):  # somebody edited the page's trailer
-            return _said_to_all(reader.memory_at(uri), now)
+            return said_to_all(reader.memory_at(uri), now)
         return frozenset()
 
-    def holds(line: Line) -> bool:
-        return line.digest in digests(line.uri)
-
-    text = without(stored, holds).text
+    text = without(stored, lambda line: line.digest in digests(line.uri)).text
     from memory_core.core.search.context_formats import Piece
 
     yield (Piece("summary", str(uri), text) if text else None), False
 
 
-def _said_to_all(memory: Memory, now: datetime) -> frozenset[str]:
-    """Digests of what a memory in use says now; none where it is of one project."""
+def said_to_all(memory: Memory, now: datetime) -> frozenset[str]:
+    """Digests of what a memory in use, or a summary of logs, says now; none where it is of one project."""
     metadata = memory.metadata
     if not memory.text or memory.damage is not None or not metadata.is_active or metadata.is_expired(now):
         return frozenset()

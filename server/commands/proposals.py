@@ -47,4 +47,5 @@ def _edit(arguments: argparse.Namespace) -> int:
         raise InvalidInput(f"proposal {proposal.id} stores no text.", hint="Accept or reject it.")
     hint = "Set $EDITOR, give --text, or edit the file that show names."
     with edited_copy("proposal.md", f"{texts_shown(proposal)}\n", hint) as text:
-        return declared.run(arguments, EDIT, {"name": name, "text": text})
+        expected = {str(proposal.uri): proposal.sha256}
+        return declared.run(arguments, EDIT, {"name": name, "text": text, "expected": expected})

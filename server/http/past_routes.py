@@ -15,6 +15,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from memory_core.core.caller import current_author
+from memory_core.core.command import Command
 from memory_core.core.commit.conflicts import ABSENT
 from memory_core.core.errors import NotFound, RunebookError
 from memory_core.core.extract.extractor import ALL_LOGS
@@ -22,7 +23,7 @@ from memory_core.core.index.documents import MESSAGES_NAME, memory_document
 from memory_core.core.memory.message import Message, numbered, transcript_line
 from memory_core.core.memory.metadata import read_moment
 from memory_core.core.memory.requests import CommitRequest
-from memory_core.core.memory.results import as_json, text_sha256
+from memory_core.core.memory.results import CommitReceipt, as_json, text_sha256
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import SCHEME, MemoryUri
 from memory_core.core.search.context_sources import source_lines, words_said
@@ -34,7 +35,7 @@ from memory_core.features.graph import GRAPH, NODES_MOST, RELATE, GraphRequest, 
 from memory_core.features.history import LAST, Commit, FileDiff
 from memory_core.features.metrics import STATS, StatsRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
-from memory_core.features.review import ACCEPT, REJECT, DecisionRequest
+from memory_core.features.review import ACCEPT, REJECT, DecisionRequest, named
 from memory_core.features.review import waiting as waiting_proposals
 from memory_core.features.rolling_summary import (
     NAME,
@@ -423,16 +424,34 @@ def review(memory: Reader) -> Any:
     }
 
 
-@route(keeping, "POST", "/review/{name}/accept", "CommitReceipt", 404, 409)
-def accept(memory: Writer, name: ProposalName, asked: DryRun | None = None) -> Any:
+@route(keeping, "POST", "/review/{name}/accept", "CommitReceipt", 404, 409, 412)
+def accept(memory: Writer, name: ProposalName, asked: DryRun | None = None, if_match: IfMatch = None) -> Any:
     """Do what a proposal proposes."""
-    return memory.run(ACCEPT, DecisionRequest([name], dry_run=_is_dry_run(asked)))[0]
+    return _decided(memory, ACCEPT, name, asked, if_match)
 
 
-@route(keeping, "POST", "/review/{name}/reject", "CommitReceipt", 404, 409)
-def reject(memory: Writer, name: ProposalName, asked: DryRun | None = None) -> Any:
+@route(keeping, "POST", "/review/{name}/reject", "CommitReceipt", 404, 409, 412)
+def reject(memory: Writer, name: ProposalName, asked: DryRun | None = None, if_match: IfMatch = None) -> Any:
     """Drop a proposal; the same is not proposed again from the same conversation."""
-    return memory.run(REJECT, DecisionRequest([name], dry_run=_is_dry_run(asked)))[0]
+    return _decided(memory, REJECT, name, asked, if_match)
+
+
+def _decided(
+    memory: Runebook,
+    decide: Command[DecisionRequest, list[CommitReceipt]],
+    name: str,
+    asked: DryRun | None,
+    if_match: str | None,
+) -> CommitReceipt:
+    """The receipt of a decision on a proposal that is as it was seen."""
+    proposal = named(memory, name)
+    seen = None if if_match is None else seen_sha256(if_match)
+    if seen not in (None, proposal.sha256):
+        raise Refusal(412, "the proposal changed since it was read.", "Look at it again, and decide anew.")
+    uri = str(proposal.uri)
+    expected = {uri: proposal.sha256}
+    (receipt,) = memory.run(decide, DecisionRequest([uri], dry_run=_is_dry_run(asked), expected=expected))
+    return receipt
 
 
 def _with_archive_days(memory: Runebook, days: int) -> Runebook:

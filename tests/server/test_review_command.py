@@ -102,6 +102,24 @@ def test_words_for_a_proposal_that_was_decided_meanwhile_are_kept(
     assert copy.read_text(encoding="utf-8") == "White tea."
 
 
+def test_words_for_a_proposal_that_somebody_edited_meanwhile_are_kept(
+    run: Run, home: Path, tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    propose(home, WRITE)
+    (proposal,) = waiting(run)
+    given = ["review", "edit", proposal["id"], "--text", "Black tea.", "--home", str(home)]
+    lines = (
+        f"subprocess.run({[sys.executable, '-m', 'server.cli', *given]!r}, check=True)\nfile.write_text('White tea.')"
+    )
+    set_editor(tmp_path, monkeypatch, lines)
+    status, _, err = run("review", "edit", proposal["id"])
+    assert status == 1
+    (copy,) = copies.rglob("proposal.md")
+    assert f"is kept in {copy}" in err
+    assert copy.read_text(encoding="utf-8") == "White tea."
+    assert waiting(run)[0]["texts"] == {"content": "Black tea."}
+
+
 def test_for_what_stores_no_text_no_editor_is_opened(
     run: Run, home: Path, tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

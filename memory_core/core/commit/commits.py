@@ -452,7 +452,15 @@ def _spoilt(decided: ChangeSet) -> bool:
     return any(result.conflict for result in rejected) or bool(rejected and len(rejected) == len(decided.results))
 
 
+_DONE_MEANWHILE = "these messages were extracted or changed meanwhile, by another client; nothing was changed"
+
+
 def done_meanwhile(log: MemoryUri | None) -> ChangeSet:
-    """Nothing is done: others extracted the messages."""
-    note = "these messages were extracted meanwhile, by another client; nothing was changed"
-    return ChangeSet((), (OperationResult("extraction", str(log or ""), Action.UNCHANGED, note=note),))
+    """Nothing is done: others extracted or changed the messages."""
+    result = OperationResult("extraction", str(log or ""), Action.UNCHANGED, note=_DONE_MEANWHILE)
+    return ChangeSet((), (result,))
+
+
+def was_done_meanwhile(receipt: CommitReceipt) -> bool:
+    """Whether nothing was applied, because the messages no longer waited as the author of the operations saw them."""
+    return any(result.note == _DONE_MEANWHILE for result in receipt.results)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory_core.core.caches import RecentCache, tallied
 from memory_core.core.caller import current_author
-from memory_core.core.commit.commits import Commits, Settlement, Span, parse_operations
+from memory_core.core.commit.commits import Commits, Settlement, Span, parse_operations, was_done_meanwhile
 from memory_core.core.commit.receipts import EXTRACTION, still_waits, summed
 from memory_core.core.errors import NotFound, RunebookError, StoreBusy
 from memory_core.core.extract.answer import Answer
@@ -410,12 +410,13 @@ class Extractor:
             NotFound: If there is no such session.
         """
         log = self.commits.session_uri(session_id)
-        messages = self.sessions.messages(log)
-        if not messages:
-            raise NotFound(
-                f"there is no conversation {session_id!r}.", hint="List them: runebook ls viking://session/…"
-            )
-        self.queue.restart(log, len(messages), stamp(datetime.now(UTC)))
+        with self.store.exclusive():  # a message that comes in this moment is counted, or waits for its turn
+            messages = self.sessions.messages(log)
+            if not messages:
+                raise NotFound(
+                    f"there is no conversation {session_id!r}.", hint="List them: runebook ls viking://session/…"
+                )
+            self.queue.restart(log, len(messages), stamp(datetime.now(UTC)))
         return log
 
     def briefed(self, recorded: CommitReceipt) -> CommitReceipt:
@@ -582,6 +583,8 @@ class Extractor:
             assignment=part.assignment,
             said_at=last_time(part.conversation.messages),
         )
+        if was_done_meanwhile(receipt):  # somebody may have taken away what the model's words tell
+            return receipt
         kept = [
             f"kept as it is: {change.uri or change.memory_type}: {change.reason}"
             for change in outcome.decisions

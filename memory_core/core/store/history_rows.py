@@ -16,8 +16,10 @@ from memory_core.core.frozen import frozen
 from memory_core.core.memory.results import SessionProgress
 from memory_core.core.memory.uri import MemoryUri, places_of, range_below
 from memory_core.core.store.brief_notes import change_notes, without
-from memory_core.core.store.sqlite import Table
+from memory_core.core.store.sqlite import SET_META, Table
 
+#: Name in ``meta`` of the newest commit when texts were erased last.
+ERASED = "erased"
 _COMMITS = "seq, commit_id, at, kind, author, undoes"
 #: Of commits whose id begins alike.
 _NAMED = 5
@@ -258,6 +260,8 @@ class PastTable(Table):
     def erase(self, erasures: Sequence[Erasure], summaries: Sequence[MemoryUri]) -> None:
         """Erase texts, in one transaction; call ``vacuum`` afterwards.
 
+        The receipts of all commits so far stay as they are from then on: see ``Ledger.attach``.
+
         Args:
             erasures: What.
             summaries: Directory summaries that may quote it: their earlier texts go as well.
@@ -270,6 +274,8 @@ class PastTable(Table):
                 newest = connection.execute("SELECT max(seq) FROM changes WHERE uri = ?", (str(uri),)).fetchone()[0]
                 _blank(connection, "uri = ? AND seq < ?", (str(uri), newest or 0))
                 connection.execute("UPDATE changes SET before = NULL WHERE uri = ?", (str(uri),))
+            (newest,) = connection.execute("SELECT coalesce(max(seq), 0) FROM commits").fetchone()
+            connection.execute(SET_META, (ERASED, str(newest)))
 
 
 def vacuum(connection: sqlite3.Connection) -> None:

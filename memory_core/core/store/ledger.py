@@ -27,7 +27,7 @@ from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import FileChange, SessionProgress, text_sha256
 from memory_core.core.memory.uri import MemoryUri, places_of, range_below
 from memory_core.core.store.files import FileStat
-from memory_core.core.store.history_rows import PastCommit, PastTable, note_progress, within
+from memory_core.core.store.history_rows import ERASED, PastCommit, PastTable, note_progress, within
 from memory_core.core.store.issued_tokens import IssuedTokens
 from memory_core.core.store.session_rows import ExtractionQueue, record_progress
 from memory_core.core.store.sqlite import Database, Table, keep_before_migrating
@@ -482,11 +482,15 @@ class Ledger(Table):
             )
 
     def attach(self, receipts: Iterable[Mapping[str, Any]]) -> None:
-        """Replace the stored receipts by their final form; a power loss may leave the first one."""
+        """Replace the stored receipts by their final form; a power loss may leave the first one.
+
+        Of commits since which texts were erased the stored ones stay: the final form may quote what is gone.
+        """
         with self._database.writing(synced=False) as connection:
             connection.executemany(
-                "UPDATE commits SET receipt = ? WHERE commit_id = ?",
-                [(json.dumps(receipt, ensure_ascii=False), receipt["commit_id"]) for receipt in receipts],
+                "UPDATE commits SET receipt = ? WHERE commit_id = ? "
+                "AND seq > coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE name = ?), 0)",
+                [(json.dumps(receipt, ensure_ascii=False), receipt["commit_id"], ERASED) for receipt in receipts],
             )
 
     def unsettled(self) -> list[int]:

@@ -21,6 +21,7 @@ from memory_core.core.extract.extractor import ALL_LOGS, PROMOTION, Part, Sessio
 from memory_core.core.extract.intake import FollowUp
 from memory_core.core.feature import Feature
 from memory_core.core.llm.client import Completion, LLMRequest, drive
+from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.metadata import Metadata
 from memory_core.core.memory.project import ProjectScope
@@ -355,7 +356,7 @@ def _summarise(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Co
     at = memory.plan_context(now).now
 
     def improvement(shown: StoredSegment, texts: tuple[str, ...]) -> Improvement:
-        def written(text: str | None, summary: str) -> str | None:
+        def written(text: str | None, summary: str, _snapshot: Snapshot) -> str | None:
             if parse_segment(text or "") != shown.segment:
                 return None
             return dump_segment(replace(shown.segment.summed_up(summary, MODEL), updated_at=at))
@@ -393,10 +394,13 @@ def _evict(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Commit
     visits = [warm.visits for warm in heats(store, tiers, free, now)]
     worth = sorted(zip(free, visits, strict=True), key=lambda pair: (pair[1], pair[0].segment.updated_at, pair[0].uri))
     why = "used least of the segments beyond their capacity ({} visits)"
-    due = {each.uri: why.format(count) for each, count in worth[:beyond]}
-    yield from archive_due(
-        memory, _EVICTION, list(due), lambda found: due.get(found.uri), now, dry_run=dry_run, op=SEGMENT, typed=False
-    )
+    least = {each.uri: (each.segment, why.format(count)) for each, count in worth[:beyond]}
+
+    def due(found: Memory) -> str | None:
+        segment, reason = least[found.uri]
+        return reason if parse_segment(found.text) == segment else None  # it was pinned meanwhile, or grew
+
+    yield from archive_due(memory, _EVICTION, list(least), due, now, dry_run=dry_run, op=SEGMENT, typed=False)
 
 
 def _is_outdated(stored: StoredSegment) -> bool:

@@ -13,13 +13,15 @@ from calendar import monthrange
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING
 
 from memory_core.core.errors import NotFound
 from memory_core.core.feature import Feature
 from memory_core.core.index.filter import in_use
-from memory_core.core.memory.memory import Memory
+from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import CONTENT
+from memory_core.core.memory.metadata import Metadata
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
@@ -32,6 +34,7 @@ from memory_core.features.rolling_summary import (
     read_rolling_summary,
     rolling_summary_uri,
     said_digests,
+    said_to_all,
     sources_digest,
 )
 from memory_core.features.upkeep.core_memories import Original
@@ -69,16 +72,22 @@ Parts = tuple[tuple[Line, ...], ...]
 
 
 def _make_page(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-    """Make the rolling summary anew where what it is made of changed."""
+    """Make the rolling summary anew where what it is made of changed.
+
+    What changes once more in that moment is left to the next pass.
+    """
+    uri = rolling_summary_uri(memory.config.user_space)
+    shown = memory.store.text(uri)
     parts = sources(memory, now)
     text, lines = _text(parts), _all(parts)
     digest = sources_digest(lines)
-    uri = rolling_summary_uri(memory.config.user_space)
 
     def planned(snapshot: Snapshot) -> ChangeSet:
         before = snapshot.text(uri)
         page = read_rolling_summary(before)
         if page is not None and (page.authored or page.sources == digest):
+            return ChangeSet()
+        if before != shown or not _hold(memory, lines, snapshot, now):
             return ChangeSet()
         if not text:
             return ChangeSet() if page is None else page_removed(uri, before or "", _UNMADE)
@@ -108,7 +117,7 @@ def _months(memory: Runebook, now: datetime) -> Iterator[Improvement]:
         if not complete or summary.edited or not summary.blocks or summary.overview_of == summary.digest:
             continue
 
-        def written(text: str | None, overview: str, shown: MonthSummary = summary) -> str | None:
+        def written(text: str | None, overview: str, _snapshot: Snapshot, shown: MonthSummary = summary) -> str | None:
             if read_summary(shown.month, shown.project, text) != shown:
                 return None
             after = replace(shown, overview=overview, overview_of=shown.digest)
@@ -124,20 +133,31 @@ def _page(memory: Runebook, now: datetime) -> Iterator[Improvement]:
     uri = rolling_summary_uri(memory.config.user_space)
     parts = sources(memory, now)
     lines = _all(parts)
-    stored = read_rolling_summary(memory.store.text(uri))
+    shown = memory.store.text(uri)
+    stored = read_rolling_summary(shown)
     if not parts or stored is None or (stored.text, stored.sources) != (_text(parts), sources_digest(lines)):
         return
     at = memory.plan_context(now).now
 
-    def written(text: str | None, summary: str) -> str | None:
-        page = read_rolling_summary(text)
-        if page is None or page.authored or page.sources != sources_digest(lines):
+    def written(text: str | None, summary: str, snapshot: Snapshot) -> str | None:
+        if text != shown or not _hold(memory, lines, snapshot, now):
             return None
-        after = RollingSummary(summary, False, page.sources, page.created_at, lines)
+        after = RollingSummary(summary, False, stored.sources, stored.created_at, lines)
         return dump_rolling_summary(after, at, {"kind": _SOURCE, "author": "model"})
 
     task = SummaryTask(tuple(map(_part_text, parts)), _ROLLING_CHARS)
     yield Improvement(uri, task, written, "summary", "written by the model")
+
+
+def _hold(memory: Runebook, lines: Sequence[Line], snapshot: Snapshot, now: datetime) -> bool:
+    """Whether what the lines were made of is there yet, says the same and is for all, as contexts ask."""
+
+    @cache
+    def digests(uri: str) -> frozenset[str]:
+        place = MemoryUri.parse(uri)
+        return said_to_all(parse(place, snapshot.text(place) or "", memory.registry), now)
+
+    return all(line.digest in digests(line.uri) for line in lines)
 
 
 def sources(memory: Runebook, now: datetime) -> Parts:
@@ -156,7 +176,7 @@ def sources(memory: Runebook, now: datetime) -> Parts:
     most_used = sorted(most_used, key=lambda each: str(each.uri))
     logged = [
         Line(line, str(uri), next(iter(said_digests(uri, raw))))
-        for uri, summary in _newest(memory)
+        for uri, summary in _newest(memory, now)
         for raw, line in nobodys_lines(summary.blocks.values())
     ]
     if not (profile or preferences or logged):
@@ -172,9 +192,15 @@ def sources(memory: Runebook, now: datetime) -> Parts:
     return tuple(part for part in parts if part)
 
 
-def _newest(memory: Runebook) -> list[tuple[MemoryUri, MonthSummary]]:
-    shared = [(uri, summary) for uri, summary in _summaries(memory) if summary.project is None]
+def _newest(memory: Runebook, now: datetime) -> list[tuple[MemoryUri, MonthSummary]]:
+    shared = [each for each in _summaries(memory) if each[1].project is None and _is_used(each[1], now)]
     return sorted(shared, key=lambda each: each[1].month)[-_MONTHS:]
+
+
+def _is_used(summary: MonthSummary, now: datetime) -> bool:
+    """Whether nobody put it to rest, or let it end, by hand."""
+    metadata = Metadata(summary.kept)
+    return metadata.is_active and not metadata.is_expired(now)
 
 
 def _summaries(memory: Runebook) -> Iterator[tuple[MemoryUri, MonthSummary]]:

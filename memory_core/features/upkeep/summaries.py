@@ -84,13 +84,14 @@ class Improvement:
     Attributes:
         uri: Of the file.
         task: What the model is asked.
-        written: The file with its summary, given its present text; None where it is no longer what the model was shown.
+        written: The file with its summary, given its present text and the store under the lock; None where they are no
+            longer what the model was shown.
         op: Of the receipt's line, with ``note``.
     """
 
     uri: MemoryUri
     task: SummaryTask
-    written: Callable[[str | None, str], str | None]
+    written: Callable[[str | None, str, Snapshot], str | None]
     op: str
     note: str
 
@@ -107,7 +108,7 @@ def improve(memory: Runebook, kind: str, due: Sequence[Improvement], now: dateti
         results: list[OperationResult] = []
         for each, summary in zip(due, asked.items, strict=True):
             before = snapshot.text(each.uri)
-            after = None if summary is None else each.written(before, summary)
+            after = None if summary is None else each.written(before, summary, snapshot)
             if after is not None:
                 changes.append(FileChange(each.uri, before, after))
                 results.append(OperationResult(each.op, str(each.uri), Action.UPDATED, note=each.note))

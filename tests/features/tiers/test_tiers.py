@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ from memory_core.core.config import RetrieveConfig, TiersConfig
 from memory_core.core.errors import StoreBusy
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt
-from memory_core.core.store.local import Store
+from memory_core.core.store.local import Plan, Store
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.rebuild import REBUILD, RebuildRequest
 from memory_core.features.tiers import overflow
 from memory_core.features.tiers.promotion import Promoter
+from memory_core.features.tiers.segment import dump_segment
 from memory_core.features.tiers.stored import SEGMENT, heats
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
@@ -304,6 +306,22 @@ def test_the_least_used_segment_leaves_is_not_found_and_comes_back(tmp_path: Pat
         memory.run(RESTORE, ArchiveRequest([str(gone.uri)]))
         assert f"{LOG}#2" in [hit.uri for hit in memory.find(FindRequest("Ryoanji temple Kyoto")).hits]
         assert receipt.commit_id
+
+
+def test_a_segment_that_is_pinned_before_the_lock_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scripted(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
+        say(memory, *TEMPLES, PAYMENTS[0], ("Bye!", "Bye!"))
+        commit = memory.store.commit
+
+        def after_pins(plan: Plan, **given: Any) -> CommitReceipt:
+            for each in segments(memory):
+                path = memory.store.files.path_for(each.uri)
+                path.write_text(dump_segment(replace(each.segment, more={"pinned": True})), encoding="utf-8")
+            return commit(plan, **given)
+
+        monkeypatch.setattr(memory.store, "commit", after_pins)
+        assert maintain(memory, "eviction").receipts == ()
+        assert [len(segments(memory)), len(segments(memory, archived=True))] == [2, 0]
 
 
 @pytest.mark.parametrize("archived", [False, True])

@@ -103,6 +103,18 @@ def test_entry_of_a_project_in_a_shared_log_is_not_on_the_page(memory: Runebook)
     assert "acme" not in page(memory)
 
 
+def test_summary_of_logs_that_was_put_to_rest_by_hand_is_not_on_the_page(memory: Runebook) -> None:
+    filled(memory)
+    maintained(memory, "logs", "rolling_summary")
+    assert "Moved the shop" in page(memory)
+    path = memory.store.files.root / "user/default/logs/summaries/2026-12.md"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"rendered_sha256"', '"active": false, "rendered_sha256"'), encoding="utf-8")
+    maintained(memory, "rolling_summary")
+    assert "Moved the shop" not in page(memory)
+    assert "Nurse" in page(memory)
+
+
 @pytest.mark.parametrize(
     "ending", ["forgotten", "archived", "deleted", "corrected", "at rest", "expired", "a project's"]
 )

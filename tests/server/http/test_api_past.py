@@ -183,7 +183,11 @@ def test_proposal_is_accepted_or_rejected(tmp_path_factory: pytest.TempPathFacto
         waiting = made.owner.facts("GET", "/review")["waiting"]
         assert waiting
         name = waiting[0]["name"]
-        assert made.owner.facts("POST", f"/review/{name}/accept", {})["status"] == "committed"
+        for verdict in ("accept", "reject"):
+            answered = made.owner.ask("POST", f"/review/{name}/{verdict}", {}, etag=f'"{"0" * 64}"')
+            assert answered.status_code == 412
+        tag = f'"{waiting[0]["sha256"]}"'
+        assert made.owner.facts("POST", f"/review/{name}/accept", {}, etag=tag)["status"] == "committed"
         assert made.owner.ask("POST", f"/review/{name}/reject", {}).status_code == 404
 
 

@@ -102,7 +102,7 @@ function reviewRow(facts, proposal, decided) {
   const decide = async (verdict) => {
     buttons.forEach((button) => { button.disabled = true; });
     try {
-      const receipt = await send('POST', `/review/${encodeURIComponent(proposal.name)}/${verdict}`);
+      const receipt = await send('POST', `/review/${encodeURIComponent(proposal.name)}/${verdict}`, {}, { etag: proposal.sha256 });
       fill(outcome, receiptBox(receipt));
       buttons.forEach((button) => button.remove());
       decided();
