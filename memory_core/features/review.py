@@ -249,6 +249,8 @@ def _unreadable(uri: MemoryUri) -> FieldRejected:
     )
 
 
+#: Proposals, and characters of them, that one answer shows.
+_SHOWN_MOST, _SHOWN_CHARS = 100, 1_000_000
 KIND_ACCEPT, KIND_REJECT = "accept", "reject"
 _Operation = WriteOp | EditOp | DeleteOp | OverviewOp
 
@@ -419,6 +421,21 @@ def waiting(memory: Runebook) -> list[Proposal]:
     """What waits, oldest first."""
     found = [_read(memory, uri) for uri in _files(memory)]
     return sorted((each for each in found if each is not None), key=lambda each: (each.at, each.uri))
+
+
+def first_waiting(memory: Runebook) -> tuple[list[Proposal], int]:
+    """What waits longest, as far as one answer shows it, and how many more wait."""
+    read = (_read(memory, uri) for uri in _files(memory))
+    order = sorted((each.at, each.uri) for each in read if each is not None)
+    shown, chars = list[Proposal](), 0
+    for _, uri in order[:_SHOWN_MOST]:
+        if (proposal := _read(memory, uri)) is None:  # it was decided this moment
+            continue
+        chars += len(proposal.gone) + sum(map(len, proposal.texts.values()))
+        if shown and chars > _SHOWN_CHARS:
+            break
+        shown.append(proposal)
+    return shown, max(0, len(order) - len(shown))
 
 
 def waiting_count(memory: Runebook) -> int:

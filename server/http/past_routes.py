@@ -35,8 +35,7 @@ from memory_core.features.graph import GRAPH, NODES_MOST, RELATE, GraphRequest, 
 from memory_core.features.history import LAST, Commit, FileDiff
 from memory_core.features.metrics import STATS, StatsRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
-from memory_core.features.review import ACCEPT, REJECT, DecisionRequest, named
-from memory_core.features.review import waiting as waiting_proposals
+from memory_core.features.review import ACCEPT, REJECT, DecisionRequest, first_waiting, named
 from memory_core.features.rolling_summary import (
     NAME,
     SUMMARY_CLEAR,
@@ -415,13 +414,12 @@ def clear_rolling_summary(memory: Writer) -> Any:
 
 @route(keeping, "GET", "/review", "ReviewAnswer")
 def review(memory: Reader) -> Any:
-    """What a model would remember and the owner has not accepted yet, oldest first."""
-    return {
-        "waiting": [
-            answer_from("ProposalAnswer", each, name=each.id, would=each.action, session_id=each.session)
-            for each in waiting_proposals(memory)
-        ]
-    }
+    """What a model would remember and the owner has not accepted yet, oldest first, as much as a page shows."""
+    shown, left = first_waiting(memory)
+    waiting = [
+        answer_from("ProposalAnswer", each, name=each.id, would=each.action, session_id=each.session) for each in shown
+    ]
+    return {"waiting": waiting, "left": left}
 
 
 @route(keeping, "POST", "/review/{name}/accept", "CommitReceipt", 404, 409, 412)

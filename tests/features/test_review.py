@@ -25,6 +25,7 @@ from memory_core.features.review import (
     DecisionRequest,
     EditRequest,
     Proposal,
+    first_waiting,
     parse_proposal,
     render_proposal,
     texts_shown,
@@ -280,6 +281,21 @@ def test_patches_deletions_and_overviews_wait_and_are_accepted_in_one_go(tmp_pat
         assert (body(memory, old), text(memory, gone)) == ("The cup is red.", None)
         assert "releases" in (text(memory, "viking://agent/default/memories/tools/deploy.md") or "")
         assert (text(memory, f"{USER}/facts/.abstract.md") or "").startswith("Colours of things.")
+
+
+def test_one_answer_shows_as_much_as_a_page_takes_and_says_how_many_more_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(
+        tmp_path, [answer(*(write("facts", topic=f"T{number}", content="tea " * 9) for number in range(5)))]
+    ) as memory:
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        waiting = waiting_proposals(memory)
+        assert first_waiting(memory) == (waiting, 0)
+        monkeypatch.setattr("memory_core.features.review._SHOWN_MOST", 3)
+        assert first_waiting(memory) == (waiting[:3], 2)
+        monkeypatch.setattr("memory_core.features.review._SHOWN_CHARS", 50)
+        assert first_waiting(memory) == (waiting[:1], 4)
 
 
 def test_a_private_conversations_proposal_is_not_shown_from_another_project(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ export async function view() {
     pending(async () => {
       const [facts, review, queue, { sessions }] = await Promise.all([about(), get('/review'), get('/queue'), get('/sessions', { limit: TITLES })]);
       const titles = new Map(sessions.map((each) => [each.session_id, each.title]));
-      const parts = [reviews(facts, review.waiting ?? []), extractions(facts, queue.waiting ?? [], titles)];
+      const parts = [reviews(facts, review.waiting ?? [], review.left ?? 0), extractions(facts, queue.waiting ?? [], titles)];
       return review.waiting?.length ? parts : parts.reverse(); // first what waits for the reader
     }));
 }
@@ -79,9 +79,9 @@ function heading(id, said, count) {
   return h('h2', { id }, said, count > 0 && [' ', h('span', { class: 'count' }, number(count))]);
 }
 
-function reviews(facts, waiting) {
-  const title = heading('queue-review', t('queue.review'), waiting.length);
-  let left = waiting.length;
+function reviews(facts, waiting, more) {
+  let left = waiting.length + more;
+  const title = heading('queue-review', t('queue.review'), left);
   const decided = () => {
     left -= 1;
     title.querySelector('.count').textContent = number(left);
