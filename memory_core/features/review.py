@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -419,18 +420,14 @@ _ORDER = ("write", "edit", "overview", "delete")
 
 def waiting(memory: Runebook) -> list[Proposal]:
     """What waits, oldest first."""
-    found = [_read(memory, uri) for uri in _files(memory)]
-    return sorted((each for each in found if each is not None), key=lambda each: (each.at, each.uri))
+    return sorted(_each(memory, _files(memory)), key=_place)
 
 
 def first_waiting(memory: Runebook) -> tuple[list[Proposal], int]:
     """What waits longest, as far as one answer shows it, and how many more wait."""
-    read = (_read(memory, uri) for uri in _files(memory))
-    order = sorted((each.at, each.uri) for each in read if each is not None)
+    order = sorted(map(_place, _each(memory, _files(memory))))
     shown, chars = list[Proposal](), 0
-    for _, uri in order[:_SHOWN_MOST]:
-        if (proposal := _read(memory, uri)) is None:  # it was decided this moment
-            continue
+    for proposal in _each(memory, [uri for _, uri in order[:_SHOWN_MOST]]):
         chars += len(proposal.gone) + sum(map(len, proposal.texts.values()))
         if shown and chars > _SHOWN_CHARS:
             break
@@ -446,8 +443,13 @@ def waiting_count(memory: Runebook) -> int:
 def mentioning(memory: Runebook, query: str) -> list[Proposal]:
     """What waits and holds at least half of a query's words."""
     wanted = distinct_words(query)
-    held = ((each, distinct_words(f"{each.title} {' '.join(each.texts.values())}")) for each in waiting(memory))
-    return [each for each, words in held if wanted and len(wanted & words) >= _MENTIONED_SHARE * len(wanted)]
+
+    def is_meant(proposal: Proposal) -> bool:
+        held = distinct_words(f"{proposal.title} {' '.join(proposal.texts.values())}")
+        return len(wanted & held) >= _MENTIONED_SHARE * len(wanted)
+
+    found = [each for each in _each(memory, _files(memory)) if is_meant(each)] if wanted else []
+    return sorted(found, key=_place)
 
 
 def named(memory: Runebook, name: str) -> Proposal:
@@ -457,8 +459,10 @@ def named(memory: Runebook, name: str) -> Proposal:
         NotFound: If none waits under this name.
         InvalidInput: If several do.
     """
-    wanted = fold(name.strip())
-    found = [each for each in waiting(memory) if fold(each.id).startswith(wanted) or str(each.uri) == name.strip()]
+    wanted, files = fold(name.strip()), _files(memory)
+    likely = [uri for uri in files if fold(uri.name.rpartition(" ")[2]).startswith(wanted) or str(uri) == name.strip()]
+    read = _each(memory, likely or files)  # a person may have renamed the file
+    found = [each for each in read if fold(each.id).startswith(wanted) or str(each.uri) == name.strip()]
     if not wanted or not found:
         raise NotFound(
             f"nothing waits for review under {name[:80]!r}.",
@@ -651,12 +655,17 @@ def _planned(
         return ChangeSet((), (refusal(kind, str(proposal.uri), error),))
 
 
-def _read(memory: Runebook, uri: MemoryUri) -> Proposal | None:
-    text = memory.store.text(uri)
-    try:
-        return None if text is None else parse_proposal(uri, text)
-    except RunebookError:
-        return None
+def _each(memory: Runebook, uris: Iterable[MemoryUri]) -> Iterator[Proposal]:
+    """The proposals of these files, one by one: all of them together may take much memory."""
+    for uri in uris:
+        if (text := memory.store.text(uri)) is not None:  # else it was decided this moment
+            with suppress(RunebookError):
+                yield parse_proposal(uri, text)
+
+
+def _place(proposal: Proposal) -> tuple[str, MemoryUri]:
+    """Where it stands in the order in which proposals wait."""
+    return proposal.at, proposal.uri
 
 
 def _files(memory: Runebook) -> list[MemoryUri]:

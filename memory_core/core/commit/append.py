@@ -7,11 +7,13 @@ is planned with them. Nothing is asked of a model.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar
 
+from memory_core.core.caches import tallied
 from memory_core.core.commit.commits import LARGE_CHARS, Commits
 from memory_core.core.commit.forgotten import with_forgotten
 from memory_core.core.commit.overlap import unseen
@@ -19,7 +21,15 @@ from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import InvalidInput, TooLarge
 from memory_core.core.frozen import frozen
-from memory_core.core.memory.message import Message, dump_lines, language_of, last_time, parse_lines, session_id_for
+from memory_core.core.memory.message import (
+    Message,
+    dump_lines,
+    language_of,
+    last_time,
+    parse_lines,
+    session_id_for,
+    value_count,
+)
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.operations import MemoryOperations, WriteOp
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, ProjectChoice
@@ -38,8 +48,8 @@ from memory_core.core.store.local import Snapshot, Store
 _SOURCE_KIND = "auto_reflection"
 #: A quarter of what is read of a file: what works at a long conversation holds its text several times.
 _LOG_LIMIT_BYTES = 16 * 1024**2
-#: Messages, tool calls and results of one: where nothing of it is remembered, all are read while other writers wait.
-_LOG_LIMIT_ITEMS = 50_000
+#: Messages, calls, results and values of calls' arguments: where none is remembered, all are read while others wait.
+_LOG_LIMIT_ITEMS = 100_000
 
 
 T = TypeVar("T")
@@ -276,13 +286,26 @@ def _place(stored: Sequence[Message], assignment: ProjectAssignment) -> tuple[st
     return assignment.project, private and assignment.project is not None
 
 
+class _Items:
+    """How many messages, calls, values of their arguments and results a conversation holds."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, message: Message) -> None:
+        calls = sum(1 + value_count(call.arguments) for call in message.tool_calls)
+        self.count += 1 + calls + len(message.tool_results)
+
+    def copy(self) -> _Items:
+        return copy(self)
+
+
 def _check_length(log: str, messages: Sequence[Message]) -> None:
     """Refuse a conversation that is too long to go on."""
-    items = sum(1 + len(message.tool_calls) + len(message.tool_results) for message in messages)
     if 4 * len(log) > _LOG_LIMIT_BYTES < utf8_bytes(log):
         over = f"{_LOG_LIMIT_BYTES // 1024**2} MiB"
-    elif items > _LOG_LIMIT_ITEMS:
-        over = f"{_LOG_LIMIT_ITEMS:,} messages, tool calls and results"
+    elif len(log) > _LOG_LIMIT_ITEMS and tallied(_Items, messages).count > _LOG_LIMIT_ITEMS:
+        over = f"{_LOG_LIMIT_ITEMS:,} messages, tool calls with their values, and results"
     else:
         return
     raise TooLarge(f"the conversation would be over {over}.", hint="Send it under another session_id.")

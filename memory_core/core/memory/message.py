@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime, timedelta, timezone
@@ -70,6 +71,16 @@ def json_value(value: Any, at: str, depth: int = 0) -> Any:
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {sound_text(key, at): json_value(item, at, depth + 1) for key, item in value.items()}
     raise InvalidInput(f"{at} holds a value that JSON cannot carry.", hint="Send text, finite numbers, lists, objects.")
+
+
+def value_count(value: Any, most: int = sys.maxsize) -> int:
+    """How many values a JSON value consists of, itself counted; counting ends once there are more than ``most``."""
+    count, waiting = 0, [value]
+    while waiting and count <= most:
+        each = waiting.pop()
+        count += 1
+        waiting += each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+    return count
 
 
 def moment(value: Any, at: str) -> datetime | None:
@@ -164,7 +175,7 @@ class ToolCall:
     Attributes:
         call_id: The client's id of the call; empty when it gave none.
         name: The tool's name, exactly as recorded.
-        arguments: Any JSON value; text that was not JSON stays text.
+        arguments: Any JSON value; text that was not JSON, or of very many values, stays text.
         skill_name: The skill that the call belongs to, if it says so.
     """
 

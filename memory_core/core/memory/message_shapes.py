@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from memory_core.core.errors import ContentRejected, InvalidInput
@@ -24,6 +25,7 @@ from memory_core.core.memory.message import (
     moment,
     sound_text,
     token_count,
+    value_count,
 )
 
 ROLE_LIMIT_CHARS = 64
@@ -54,6 +56,10 @@ _KNOWN_KEYS = frozenset(
 )
 _SUCCESS = frozenset({"completed", "complete", "success", "succeeded", "successful", "ok", "done"})
 _FAILURE = frozenset({"error", "errored", "fail", "failed", "failure"})
+#: Arguments of a call that hold more values stay text, where each takes one byte and not a hundred.
+_ARGUMENT_VALUES = 1_000
+#: What stands before a value of a JSON text, or a text in it.
+_JSON_MARKS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
 #: The tool by which Claude Code loads the instructions of a skill.
 SKILL_TOOL = "Skill"
 _SKILL_PATH = re.compile(r"(?:^|[/\\])skills[/\\]([^/\\]+)[/\\]SKILL\.md$")
@@ -209,9 +215,17 @@ def _tool_call(entry: Mapping[str, Any], at: str) -> ToolCall:
 
 
 def _arguments(value: Any, at: str) -> Any:
+    if value is None:
+        return {}
     if not isinstance(value, str):
-        return {} if value is None else json_value(value, at)
+        given = json_value(value, at)
+        return (
+            json.dumps(given, ensure_ascii=False) if value_count(given, _ARGUMENT_VALUES) > _ARGUMENT_VALUES else given
+        )
     sound_text(value, at)
+    marks = (mark for mark in _JSON_MARKS.finditer(value) if not mark.group().startswith('"'))
+    if next(islice(marks, _ARGUMENT_VALUES, None), None) is not None:
+        return value
     try:
         return json_value(json.loads(value), at)
     except (ValueError, RecursionError, InvalidInput):

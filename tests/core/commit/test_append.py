@@ -62,11 +62,11 @@ def test_a_conversation_grows_no_further_than_it_can_be_read(memory: Runebook, m
 
 
 def test_a_conversation_takes_so_many_messages_and_calls(memory: Runebook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory_core.core.commit.append._LOG_LIMIT_ITEMS", 5)
+    monkeypatch.setattr("memory_core.core.commit.append._LOG_LIMIT_ITEMS", 8)
     memory.commit(CommitRequest(messages=TALK, session_id="s1"))
-    calls = [{"name": "look", "arguments": {}}] * 2
-    memory.commit(CommitRequest(messages=[{"role": "assistant", "tool_calls": calls}], session_id="s1"))
-    with pytest.raises(TooLarge, match="over 5 messages, tool calls and results"):
+    call = {"name": "look", "arguments": {"at": ["here", "there"]}}
+    memory.commit(CommitRequest(messages=[{"role": "assistant", "tool_calls": [call]}], session_id="s1"))
+    with pytest.raises(TooLarge, match="over 8 messages, tool calls with their values, and results"):
         memory.commit(CommitRequest(messages=[{"role": "user", "content": "Bye."}], session_id="s1"))
     assert len(lines(memory)) == 3
 

@@ -468,3 +468,16 @@ def test_session_id_survives_the_log() -> None:
     messages = parse_messages([{"role": "user", "content": "hello 你好", "time": 1683554160, "app": "cli"}])
     stored, _ = parse_lines(dump_lines(messages))
     assert session_id_for(stored) == session_id_for(messages) == "2023-05-08-" + session_id_for(messages)[-8:]
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_arguments_of_very_many_values_stay_text(as_text: bool) -> None:
+    def kept(arguments: Any) -> Any:
+        given = json.dumps(arguments) if as_text else arguments
+        (message,) = parse_messages([{"role": "assistant", "tool_calls": [{"name": "t", "arguments": given}]}])
+        return message.tool_calls[0].arguments
+
+    for many in (["x"] * 1_001, {"deep": [[[["a, [b] {c}"]]]] * 400}):
+        assert kept(many) == json.dumps(many)
+    few = {"text": 'a, [b] {c}, "d" \\ ' * 5_000, "list": ["x"] * 900}
+    assert kept(few) == few
