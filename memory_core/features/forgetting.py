@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from memory_core.core.command import NOWHERE, Arg, Command, read_request
-from memory_core.core.commit.forgotten import is_forgotten, without_lines
+from memory_core.core.commit.forgotten import KIND_FORGET, is_forgotten, without_lines
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import InvalidInput, RunebookError
@@ -45,7 +45,7 @@ from memory_core.features.upkeep.core_memories import archived_originals
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
-KIND = "forget"
+KIND = KIND_FORGET
 _SHOWN_CHARS = 120
 #: How long the index may take to know what is to be forgotten; what it does not know then is not found.
 _INDEX_SECONDS = 5.0

@@ -122,6 +122,33 @@ def test_a_model_s_words_of_a_message_that_was_forgotten_meanwhile_are_not_told(
     assert "vermilion" not in json.dumps(as_json(said(other, "Anything.", request_id="r1")))
 
 
+@pytest.mark.parametrize("change", ["forgotten", "forgotten in part", "purged"])
+def test_a_model_that_was_shown_what_went_meanwhile_is_asked_again(place: Place, change: str) -> None:
+    other = place.open()
+    uri = remember(other, HABITS, "preferences", topic="alpha")
+
+    def gone(request: LLMRequest) -> str:
+        assert "vermilion" in "".join(turn.text for turn in request.turns)
+        if change == "forgotten in part":
+            other.run(FORGET, ForgetRequest("vermilion pot", confirm=1))
+        elif change == "forgotten":
+            other.run(FORGET, ForgetRequest(uris=[uri], confirm=1))
+        else:
+            other.run(PURGE, PurgeRequest(uri))
+        return summed_up(write("notes", title="pot", content=SPOKEN))
+
+    def again(request: LLMRequest) -> str:
+        assert "vermilion" not in "".join(turn.text for turn in request.turns)
+        return answer(write("notes", title="lemon", content="Likes tea."))
+
+    with thinking(place, gone, again) as memory:
+        receipt = said(memory, "I like tea with lemon in the morning, and think of rivers.")
+        stored = memory.store.text(MemoryUri.parse("viking://user/default/memories/notes/pot.md"))
+    assert stored is None
+    assert "vermilion" not in json.dumps(as_json(receipt))
+    assert body(other, "viking://user/default/memories/notes/lemon.md") == "Likes tea."
+
+
 @pytest.mark.parametrize("change", ["forgotten", "edited", "at rest"])
 def test_a_page_in_a_model_s_words_is_not_written_where_what_it_tells_changed(place: Place, change: str) -> None:
     other = place.open()

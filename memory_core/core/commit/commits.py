@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from memory_core.core.commit.conflicts import changed_since
+from memory_core.core.commit.conflicts import changed_since, taken_away
 from memory_core.core.commit.decide import decide
 from memory_core.core.commit.working_copy import PlanContext, WriteMode
 from memory_core.core.config import Config
@@ -283,12 +283,11 @@ class Commits:
             others = f" and {len(ignored) - _NAMED:,} more" if len(ignored) > _NAMED else ""
             notes = (escaped(f"ignored unknown keys: {', '.join(ignored[:_NAMED])}{others}"), *notes)
 
+        is_extraction = span is not None or settlement is not None
+        read = seen if seen is not None and is_extraction and not reads_elsewhere else {}
+
         def planned(snapshot: Snapshot) -> ChangeSet:
-            if only_if is not None and (refused := changed_since(snapshot, only_if)) is not None:
-                return refused
-            if span is not None and not self._awaits(span, snapshot):
-                return done_meanwhile(span.log)
-            if settlement is not None and (refused := settlement.refusal(snapshot)) is not None:
+            if (refused := self._refusal(snapshot, only_if, read, span, settlement)) is not None:
                 return refused
             decided = settle(parsed, snapshot, context, moment, self.features)
             results = (*map(self.cleaner.result, decided.results), *refused_before)
@@ -371,6 +370,23 @@ class Commits:
             raise InvalidInput(
                 f"{': '.join(_first_fault(error))}.", hint="Field values are text, numbers or booleans."
             ) from None
+
+    def _refusal(
+        self,
+        snapshot: Snapshot,
+        expected: Mapping[str, str] | None,
+        read: Mapping[str, str],
+        span: Span | None,
+        settlement: Settlement | None,
+    ) -> ChangeSet | None:
+        """Why nothing of operations is done; None if they may be planned. ``read`` is all that a model was shown."""
+        if expected is not None and (refused := changed_since(snapshot, expected)) is not None:
+            return refused
+        if span is not None and not self._awaits(span, snapshot):
+            return done_meanwhile(span.log)
+        if settlement is not None and (refused := settlement.refusal(snapshot)) is not None:
+            return refused
+        return taken_away(snapshot, read)
 
     def _awaits(self, span: Span, snapshot: Snapshot) -> bool:
         row = self._store.ledger.extractions.get(span.log)
@@ -462,5 +478,7 @@ def done_meanwhile(log: MemoryUri | None) -> ChangeSet:
 
 
 def was_done_meanwhile(receipt: CommitReceipt) -> bool:
-    """Whether nothing was applied, because the messages no longer waited as the author of the operations saw them."""
-    return any(result.note == _DONE_MEANWHILE for result in receipt.results)
+    """Whether nothing was applied, because messages or memories are not as the author of the operations saw them."""
+    return not receipt.commit_id and any(
+        result.note == _DONE_MEANWHILE or result.conflict for result in receipt.results
+    )

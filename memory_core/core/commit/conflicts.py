@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from memory_core.core.commit.forgotten import KIND_FORGET
 from memory_core.core.commit.merge_fields import FieldMerge, TextStands
 from memory_core.core.commit.patch import is_patch
 from memory_core.core.commit.working_copy import WorkingCopy
@@ -150,6 +151,24 @@ def changed_since(snapshot: Snapshot, expected: Mapping[str, str]) -> ChangeSet 
     """
     refused = tuple(
         _refusal(uri, how) for uri, sha256 in expected.items() if (how := _change_since(snapshot, uri, sha256))
+    )
+    return ChangeSet((), refused) if refused else None
+
+
+def taken_away(snapshot: Snapshot, seen: Mapping[str, str]) -> ChangeSet | None:
+    """The refusal of everything, if a memory that a model read is gone or lost what was forgotten: it may quote that.
+
+    Args:
+        snapshot: The store under its lock.
+        seen: SHA-256 of each file's text, by URI.
+    """
+    read = {uri: sha256 for uri, sha256 in seen.items() if not MemoryUri.parse(uri).is_summary}
+    changed = {uri: how for uri, sha256 in read.items() if (how := _change_since(snapshot, uri, sha256))}
+    forgotten = snapshot.ledger.last_changed_by((KIND_FORGET,)) if changed else {}
+    refused = tuple(
+        _refusal(uri, how)
+        for uri, how in changed.items()
+        if uri in forgotten or snapshot.text(MemoryUri.parse(uri)) is None
     )
     return ChangeSet((), refused) if refused else None
 

@@ -16,6 +16,8 @@ from dataclasses import replace
 from memory_core.core.caches import tallied
 from memory_core.core.memory.message import Message, dump_lines, parse_lines, to_record
 
+#: The kind of the commits that forget.
+KIND_FORGET = "forget"
 #: The scalar key of a log's line that marks a forgotten message.
 FORGOTTEN = "forgotten"
 _DIGEST_CHARS = 32
