@@ -28,6 +28,7 @@ Task: TypeAlias = tuple[str, str, str, str | None]
 
 _OPEN_STATES = frozenset({"open", "in_progress"})
 _DONE_STATES = frozenset({"completed", "complete", "done", "cancelled", "canceled", "deleted"})
+_BEGINNING_MESSAGES, _END_MESSAGES = 100, 1_000
 _TASKS_SHARE = 0.5
 _TASK_LIMIT_CHARS = 160
 _DECISIONS_LIMIT = 4
@@ -68,12 +69,13 @@ def working_memory(
     """What of a conversation and of the stored tasks must stay.
 
     Args:
-        messages: The conversation.
+        messages: The conversation; of a long one its beginning and its end tell.
         tasks: Stored tasks in any order and state; only ``open`` and ``in_progress`` ones are kept.
         summary: The model's, or None: then sentences are extracted.
         token_budget: Most tokens of ``text()`` by ``count_tokens``. Tasks may take half of it, more where the
             summary leaves room; what is due last leaves first.
     """
+    messages = _telling(messages)
     labels = in_language(word_table(__file__)["labels"], language_of(messages))
     lines = _open_tasks(messages, tasks, labels)
     kept = _within((), lines, int(token_budget * _TASKS_SHARE))
@@ -81,6 +83,12 @@ def working_memory(
     told = _extract(messages, labels, left) if summary is None or not summary.strip() else _cut(summary.strip(), left)
     spent = count_tokens(told)
     return WorkingMemory(_within(kept, lines[len(kept) :], token_budget - spent), told)
+
+
+def _telling(messages: Sequence[Message]) -> Sequence[Message]:
+    """The beginning and the end of a conversation; the end begins alike for many messages, so few are read anew."""
+    start = (len(messages) - _END_MESSAGES) // _END_MESSAGES * _END_MESSAGES
+    return messages if start <= _BEGINNING_MESSAGES else [*messages[:_BEGINNING_MESSAGES], *messages[start:]]
 
 
 def _open_tasks(messages: Sequence[Message], tasks: Sequence[Task], labels: Mapping[str, str]) -> list[str]:

@@ -101,6 +101,23 @@ def test_the_extract_is_in_the_language_of_the_conversation() -> None:
     ]
 
 
+def test_of_a_long_conversation_its_beginning_and_its_end_tell() -> None:
+    middle = [
+        user(f"TODO: water plant {number}") if number % 2 else agent("Let's go with tea.") for number in range(3_000)
+    ]
+    talk = [
+        user("Move the house to Porto."),
+        *middle,
+        agent("Decided: we go with the blue van."),
+        user("Good, now pack."),
+    ]
+    kept = working_memory(talk, [], None, token_budget=10_000)
+    assert "First request: Move the house to Porto." in kept.summary
+    assert "Last request: Good, now pack." in kept.summary
+    assert "blue van" in kept.summary
+    assert [f"water plant {number}" in kept.open_tasks for number in (51, 1_501, 2_501)] == [True, False, True]
+
+
 def test_the_models_summary_is_taken_as_it_is_or_up_to_a_whole_sentence() -> None:
     assert working_memory([user("hi there")], [], " We met. 很好。 ").summary == "We met. 很好。"
     kept = working_memory([], [], "One is here. Two is here. Three is here.", token_budget=10)
