@@ -277,6 +277,12 @@ def _calls_counted(learned: Sequence[Learned], results: Sequence[OperationResult
     return keys
 
 
+def as_before(stored: Sequence[Message], assignment: ProjectAssignment) -> ProjectAssignment:
+    """The assignment of messages that go on in another session: their conversation's, as ``_place`` finds it."""
+    project, private = _place(stored, assignment)
+    return replace(assignment, project=project, private=private)
+
+
 def _place(stored: Sequence[Message], assignment: ProjectAssignment) -> tuple[str | None, bool]:
     """Project and privacy of a conversation's new messages: as named, else as its last one, else where it is sent."""
     last = stored[-1] if stored else None

@@ -13,6 +13,8 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from memory_core.core.commit.append import as_before
+from memory_core.core.commit.forgotten import FORGOTTEN, digest, is_forgotten
 from memory_core.core.errors import InvalidUri, RunebookError, StorageFailed, StoreBusy, TooLarge
 from memory_core.core.memory.message import Message, dump_lines, parse_lines
 from memory_core.core.memory.message_shapes import parse_messages
@@ -116,22 +118,19 @@ class ConversationRecorder:
         if request_id is None:
             return
         sessions = self._sessions(done.session_id)
-        ids = {message.message_id for session in sessions for message in self._messages(session)}
-        fresh = [message for message in part if message.get("id") is None or message.get("id") not in ids]
+        stored = [message for session in sessions for message in self._messages(session)]
+        ids = {message.message_id for message in stored if message.message_id is not None}
+        fresh = [message for message in part if message.get("id") not in ids]
         if not fresh:
             return
-        record = partial(
-            self._memory.recorder.record,
-            fresh,
-            request_id=request_id,
-            dry_run=dry_run,
-            now=now,
-            assignment=assignment,
-        )
+        record = partial(self._memory.recorder.record, request_id=request_id, dry_run=dry_run, now=now)
         try:
-            receipt = record(session_id=sessions[-1])
+            receipt = record(fresh, session_id=sessions[-1], assignment=assignment)
         except TooLarge:  # the session is full
-            receipt = record(session_id=f"{done.session_id}~{len(sessions) + 1}")
+            if not (fresh := self._not_forgotten(fresh, stored)):
+                return
+            following = f"{done.session_id}~{len(sessions) + 1}"
+            receipt = record(fresh, session_id=following, assignment=as_before(stored, assignment))
         taken = next((result.action for result in receipt.results if result.op == "messages"), Action.UNCHANGED)
         if REPEATED in receipt.notes or taken is Action.UNCHANGED:
             return
@@ -148,6 +147,12 @@ class ConversationRecorder:
         ):
             sessions.append(following)
         return sessions
+
+    def _not_forgotten(self, part: Sequence[Mapping[str, Any]], stored: Sequence[Message]) -> list[Mapping[str, Any]]:
+        """What is not sent again of what was forgotten; within a session its recorder sees to that."""
+        marks = {message.extra[FORGOTTEN] for message in stored if is_forgotten(message)}
+        clean = self._memory.commits.cleaner.messages
+        return [each for each in part if marks.isdisjoint(map(digest, clean(parse_messages([each]))[0]))]
 
     def _messages(self, session_id: str) -> list[Message]:
         text = self._memory.store.text(self._memory.commits.session_uri(session_id))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ import pytest
 
 from memory_core.core.errors import ModelUnavailable, StoreBusy
 from memory_core.core.memory.message import Message, parse_lines
-from memory_core.core.memory.project import NO_PROJECT
+from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment
 from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
+from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.imports.conversation_recorder import ConversationRecorder
 from memory_core.features.imports.import_run import check_model
 from memory_core.features.imports.items import ConversationItem
@@ -48,12 +50,32 @@ def test_a_conversation_that_is_too_long_for_one_session_goes_on_in_the_next(
     monkeypatch.setattr("memory_core.core.commit.append._LOG_LIMIT_ITEMS", 4)
     recorder = ConversationRecorder(memory, ("hooks", "default", "default"))
     told = [{"role": "user", "content": f"This is message {number}.", "id": f"m{number}"} for number in range(9)]
-    for known in (3, 3, 5, 8, 9, 9):
-        done = recorder.record(ConversationItem("talk", "claude-code", "talk", tuple(told[:known])), NO_PROJECT, NOW)
-        assert done.left_out == []
+
+    def goes_on(known: int, assignment: ProjectAssignment = NO_PROJECT) -> None:
+        item = ConversationItem("talk", "claude-code", "talk", tuple(told[:known]))
+        assert recorder.record(item, assignment, NOW).left_out == []
+
+    goes_on(3, ProjectAssignment("boats", named=True, private=True))
+    for known in (3, 5, 8, 9, 9):
+        goes_on(known)
     stored = {name: [text for _, text in said(memory, name)] for name in ("talk", "talk~2", "talk~3")}
     assert [len(texts) for texts in stored.values()] == [3, 2, 4]
     assert [text for texts in stored.values() for text in texts] == [message["content"] for message in told]
+    last = messages(memory, "talk~3")[-1]
+    assert (last.project, last.private) == ("boats", True)
+
+
+def test_a_forgotten_message_does_not_come_back_in_the_session_in_which_its_conversation_goes_on(
+    memory: Runebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = ConversationRecorder(memory, ("hooks", "default", "default"))
+    told = [{"role": "user", "content": f"This is message {number}.", "id": f"m{number}"} for number in range(5)]
+    item = ConversationItem("talk", "claude-code", "talk", tuple(told[:3]))
+    recorder.record(item, NO_PROJECT, NOW)
+    memory.run(FORGET, ForgetRequest(uris=[f"{log_of('talk')}#1"], confirm=1))
+    monkeypatch.setattr("memory_core.core.commit.append._LOG_LIMIT_ITEMS", 3)
+    recorder.record(replace(item, messages=tuple(told)), NO_PROJECT, NOW)
+    assert [text for _, text in said(memory, "talk~2")] == ["This is message 3.", "This is message 4."]
 
 
 def test_a_transcript_of_claude_code_keeps_words_tools_times_its_project_and_subagents(
