@@ -296,8 +296,8 @@ class Follower:
         if len(self._own) > _MOST_AUTHORS:
             del self._own[next(iter(self._own))]
         while waiting:
-            uri = MemoryUri.parse(waiting.pop())
-            self._put_if_short(connection, uri, newest)
+            if self._put_early(connection, MemoryUri.parse(waiting[-1]), newest, ends_at):
+                waiting.pop()
             if time.monotonic() > ends_at:
                 return
 
@@ -338,7 +338,7 @@ class Follower:
         if mark == _BEGINNING:
             recent = self._ledger.feed.touched((0, 0), position.seq)[-_RECENT_FILES:]
             while recent:
-                self._put_if_short(connection, MemoryUri.parse(recent.pop().uri), position.seq)
+                self._put_early(connection, MemoryUri.parse(recent.pop().uri), position.seq, until)
                 if time.monotonic() > until:
                     break
             return Position(self._ledger_id, position.seq, "0:-1")
@@ -423,10 +423,15 @@ class Follower:
         if self._is_followed(uri):
             self._put(connection, uri, self._ledger.text_at(uri, seq))
 
-    def _put_if_short(self, connection: sqlite3.Connection, uri: MemoryUri, seq: int) -> None:
-        """Index a file before its turn, unless it would take long."""
-        if self._is_memory(uri) or self._ledger.feed.length(uri) <= _SLICE_CHARS:
+    def _put_early(self, connection: sqlite3.Connection, uri: MemoryUri, seq: int, ends_at: float) -> bool:
+        """Index a file before its turn, unless it would take long; False where a log is not whole at ``ends_at``."""
+        if not self._is_memory(uri) and self._ledger.feed.length(uri) > _SLICE_CHARS:
+            return True
+        text = self._ledger.text_at(uri, seq) if is_session_log(uri) else None
+        if text is None:
             self._put_as_of(connection, uri, seq)
+            return True
+        return self._grow(connection, uri, text, ends_at=ends_at) is None
 
     def _put_resting_lines(self, connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
         """Note which lines of a log are at rest with an archived file; None is a file that left the archive."""
@@ -474,28 +479,26 @@ class Follower:
             last = earlier[-1].part if earlier else -1
             said = [(first + line, message) for line, message in messages if first + line > last]
             self._catalog.grow(connection, uri, session_growth(uri, earlier, said))
-            if time.monotonic() > ends_at:
+            if following is not None and time.monotonic() > ends_at:
                 return following
         return None
 
 
-def _pieces(text: str, start: int) -> Iterator[tuple[int, list[tuple[int, Message]]]]:
-    """The messages of a log from a line on, in pieces; each with the number of the line that follows it."""
+def _pieces(text: str, start: int) -> Iterator[tuple[int | None, list[tuple[int, Message]]]]:
+    """The messages of a log from a line on, in pieces; each with the number of the line that follows, or None."""
     # What follows the last line end is no line yet: when the log has grown, another one begins there.
     lines, number = islice(each_line(text.removesuffix("\n")) if text else (), start, None), start
-    while True:
+    line = next(lines, None)
+    while line is not None:
         piece: list[str] = []
         chars = 0
-        for line in lines:
+        while line is not None and chars < _PIECE_CHARS:
             piece.append(line)
             chars += len(line)
-            if chars >= _PIECE_CHARS:
-                break
-        if not piece:
-            return
-        messages = [(number + line, message) for line, message in numbered("\n".join(piece))]
+            line = next(lines, None)
+        messages = [(number + at, message) for at, message in numbered("\n".join(piece))]
         number += len(piece)
-        yield number, messages
+        yield None if line is None else number, messages
 
 
 def _last_of_slice(too_much: int | None, after: int, newest: int) -> int:

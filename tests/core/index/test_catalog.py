@@ -397,9 +397,14 @@ def test_what_a_client_stores_in_a_shared_space_is_found_at_once_while_much_of_a
         before = catalog.count()
         anna.indexer._follower._slice(anna.spaces)
         assert catalog.count() < before + 40  # one step lets others come between, however much is one's own
+        said(anna, *(f"heron {number} " * 10 for number in range(30)), session_id="long")
+        before = catalog.count()
+        for _ in range(3):
+            anna.indexer._follower._slice(anna.spaces)
+        assert before < catalog.count() < before + 30  # nor however long a conversation is
     assert anna.indexer.follow(None) is None
     assert "lynx in the garden" in catalog.own_text(fresh)
-    assert catalog.count() == 400 + 2_000 + 1 + 40
+    assert catalog.count() == 400 + 2_000 + 1 + 40 + 30
 
 
 def test_a_log_that_grows_while_it_is_indexed_in_pieces_loses_no_line(anna_and_bob: tuple[Runebook, Runebook]) -> None:
