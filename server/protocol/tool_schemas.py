@@ -43,6 +43,7 @@ def tool_schema(tool: str, model: type[BaseModel]) -> dict[str, Any]:
 def _operations() -> dict[str, Any]:
     """Operations, with all that may be said of a memory; they are read item by item, so that a bad one stands alone."""
     schema: dict[str, Any] = _inline(compact_schema(MemoryOperations.model_json_schema()), _SAID_TWICE)
+    schema["properties"]["brief_id"] = {"type": "string", "description": "Of the brief that this answers, as it says."}
     write, edit = (schema["properties"][f"{act}_operations"]["items"]["properties"] for act in ("write", "edit"))
     data = write["memory_data"]["properties"]
     for act, members in (("write", data), ("edit", edit)):

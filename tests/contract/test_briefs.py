@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from memory_core.core.caller import authored
-from memory_core.core.errors import NotFound
+from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
 from memory_core.core.memory.uri import MemoryUri
@@ -53,6 +54,13 @@ def said(memory: Runebook, author: str, *texts: str) -> str:
 def briefed(memory: Runebook, author: str) -> str:
     with authored(author):
         return memory.commit(CommitRequest(session_id="s1", brief=True)).brief or ""
+
+
+def answering(brief: str, operations: Mapping[str, Any]) -> dict[str, Any]:
+    """Operations that name the brief as both of its calls do."""
+    first, second = re.findall(r'"brief_id": "(\w+)"', brief)
+    assert first == second
+    return {"brief_id": first, **operations}
 
 
 def handed_in(memory: Runebook, author: str, operations: Mapping[str, Any], **given: Any) -> CommitReceipt:
@@ -126,7 +134,7 @@ def test_an_answer_that_comes_late_is_judged_by_its_own_brief_and_moves_nothing(
     assert handed_in(memory, "anna", whole(SHED, "Mr Holm has the key.")).status is Status.COMMITTED
     assert waiting(memory) == 1
     memory.run(FORGET, ForgetRequest(uris=[f"{LOG}#1"], include_conversations=True, confirm=1))
-    assert handed_in(memory, "anna", whole(SHED, "Mrs Holm has the key.")).results[0].op != "extraction"
+    expect_asked_again(memory, handed_in(memory, "anna", whole(SHED, "Mrs Holm has it.")), "anna", "changed since")
 
 
 def test_an_answer_takes_no_message_that_waits_again_and_was_not_in_its_brief(memory: Runebook) -> None:
@@ -182,6 +190,25 @@ def test_a_message_that_is_forgotten_between_reading_and_committing_is_noticed(
 
     monkeypatch.setattr(memory.store, "commit", forgotten_first)
     expect_asked_again(memory, handed_in(memory, "anna", NOTHING), "anna", "changed since")
+
+
+def test_a_memory_that_is_purged_between_reading_and_committing_is_noticed(
+    memory: Runebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brief = said(memory, "anna", *ABOUT_GATE)
+    commit = memory.store.commit
+
+    def purged_first(*args: Any, **given: Any) -> CommitReceipt:
+        monkeypatch.setattr(memory.store, "commit", commit)
+        memory.run(PURGE, PurgeRequest(GATE))
+        return commit(*args, **given)
+
+    monkeypatch.setattr(memory.store, "commit", purged_first)
+    data = {"memory_type": "notes", "fields": {"title": "gate", "content": "The code is 1111 vermilion."}}
+    receipt = handed_in(memory, "anna", answering(brief, {"write_operations": [{"memory_data": data}]}))
+    with pytest.raises(NotFound):
+        text(memory, GATE)
+    expect_asked_again(memory, receipt, "anna", "erased")
 
 
 def test_an_answer_that_another_overtook_between_reading_and_committing_moves_the_queue_on(
@@ -254,3 +281,130 @@ def test_a_retry_of_an_answer_gets_the_first_receipt_whatever_was_erased_since(m
     said(memory, "anna", *ABOUT_GATE, "The gate is red.")
     memory.run(PURGE, PurgeRequest(GATE))
     assert handed_in(memory, "anna", operations, request_id="r").commit_id == first.commit_id
+
+
+def test_two_windows_of_one_client_are_each_judged_by_the_brief_that_they_name(memory: Runebook) -> None:
+    first = said(memory, "anna", *ABOUT_GATE)
+    memory.commit(CommitRequest(operations=whole(GATE, "The code is 2222. Bring the blue key.")))
+    second = briefed(memory, "anna")
+    assert "2222" in second
+    receipt = handed_in(memory, "anna", answering(first, whole(GATE, "The gate opens at eight. The code is 1111.")))
+    assert [result.conflict for result in receipt.results] == [True]
+    assert "blue key" in text(memory, GATE)
+    assert waiting(memory) == 2
+    operations = whole(GATE, "The code is 2222. Bring the blue key at eight.")
+    assert handed_in(memory, "anna", answering(second, operations)).status is Status.COMMITTED
+    assert waiting(memory) == 0
+    receipt = handed_in(memory, "anna", answering(first, whole(GATE, "The code is 1111.")))
+    assert [result.conflict for result in receipt.results] == [True]
+
+
+def test_what_a_second_window_stored_waits_for_the_answer_to_its_own_brief(memory: Runebook) -> None:
+    first = said(memory, "anna", "First about pandas.", "Second about pandas.")
+    second = said(memory, "anna", "First about pandas.", "Second about pandas.", "The ferry is red.", "Noted.")
+    handed_in(memory, "anna", answering(first, NOTHING))
+    assert waiting(memory) == 2
+    assert handed_in(memory, "anna", answering(first, NOTHING)).status is Status.UNCHANGED
+    assert waiting(memory) == 2
+    handed_in(memory, "anna", answering(second, NOTHING))
+    assert waiting(memory) == 0
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["by its id", "by its author"])
+def test_one_client_answers_the_last_of_many_briefs(memory: Runebook, named: bool) -> None:
+    texts = [*ABOUT_GATE, "The ferry leaves on pier nine.", "Noted.", "It is red.", "Noted, too."]
+    briefs = [said(memory, "anna", *texts[:end]) for end in range(1, 7)]
+    operations = whole(GATE, "The gate opens at eight. The code is 1111.")
+    operations = answering(briefs[-1], operations) if named else operations
+    assert handed_in(memory, "anna", operations).status is Status.COMMITTED
+    assert waiting(memory) == 0
+    assert handed_in(memory, "anna", operations).results[0].action is Action.UNCHANGED
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["by its id", "by its author"])
+@pytest.mark.parametrize(
+    ("others", "is_kept"),
+    [
+        ([f"client {number}" for number in range(9)], True),
+        ([f"dan (client {number})" for number in range(40)], True),
+        ([f"client {number}" for number in range(32)], False),
+        ([f"anna (client {number})" for number in range(4)], False),
+    ],
+    ids=["nine", "one token", "very many", "the same token"],
+)
+def test_the_briefs_of_others_never_judge_whoever_had_one(
+    memory: Runebook, others: list[str], named: bool, is_kept: bool
+) -> None:
+    brief = said(memory, "anna", *ABOUT_GATE)
+    memory.commit(CommitRequest(operations=whole(GATE, "The code is 2222. Bring the blue key.")))
+    for other in others:
+        assert "2222" in briefed(memory, other)
+    operations = whole(GATE, "The gate opens at eight. The code is 1111.")
+    receipt = handed_in(memory, "anna", answering(brief, operations) if named else operations)
+    assert "blue key" in text(memory, GATE)
+    if is_kept:
+        assert [result.conflict for result in receipt.results] == [True]
+    else:
+        expect_asked_again(memory, receipt, "anna", "not among those that are kept")
+
+
+def test_whose_brief_was_pushed_out_is_refused_also_after_another_answered(memory: Runebook) -> None:
+    said(memory, "anna (a)", *ABOUT_GATE)
+    memory.commit(CommitRequest(operations=whole(GATE, "The code is 2222. Bring the blue key.")))
+    for _ in range(4):
+        briefed(memory, "anna (b)")
+    handed_in(memory, "anna (b)", NOTHING)
+    assert waiting(memory) == 0
+    receipt = handed_in(memory, "anna (a)", whole(GATE, "The code is 1111."))
+    assert receipt.status is Status.REJECTED
+    assert "blue key" in text(memory, GATE)
+
+
+def test_a_brief_that_a_purge_withdrew_stays_so_when_others_ask(memory: Runebook) -> None:
+    said(memory, "anna", *ABOUT_GATE)
+    memory.commit(CommitRequest(operations=whole(SHED, "The key of the shed is with Mr Holm.")))
+    memory.run(PURGE, PurgeRequest(GATE))
+    for number in range(9):
+        briefed(memory, f"client {number}")
+    again = {"memory_type": "notes", "fields": {"title": "gate", "content": "The code is 1111 vermilion."}}
+    operations = whole(SHED, "It is under the pot, as ever.") | {"write_operations": [{"memory_data": again}]}
+    expect_asked_again(memory, handed_in(memory, "anna", operations), "anna", "erased")
+    assert "Mr Holm" in text(memory, SHED)
+    with pytest.raises(NotFound):
+        text(memory, GATE)
+
+
+def test_an_id_of_no_brief_of_the_conversation_is_refused(memory: Runebook) -> None:
+    said(memory, "anna", *ABOUT_GATE)
+    with authored("anna"):
+        other = memory.commit(CommitRequest(messages=[{"role": "user", "content": "x"}], session_id="s2", brief=True))
+    for operations in (answering(other.brief or "", NOTHING), {"brief_id": "nobody", **NOTHING}):
+        receipt = handed_in(memory, "anna", operations)
+        assert receipt.status is Status.REJECTED
+        assert waiting(memory) == 2
+    expect_asked_again(memory, receipt, "anna", "not among those that are kept")
+
+
+def test_an_id_is_refused_where_its_conversation_is_gone_or_not_named(memory: Runebook) -> None:
+    brief = said(memory, "anna", "The hint of the safe is zanzibar-lemon.", "Noted.")
+    data = {"memory_type": "notes", "fields": {"title": "safe", "content": "The hint is zanzibar-lemon."}}
+    operations = answering(brief, {"write_operations": [{"memory_data": data}]})
+    with pytest.raises(InvalidInput, match="session_id"):
+        memory.commit(CommitRequest(operations=operations))
+    memory.run(PURGE, PurgeRequest(str(LOG)))
+    assert handed_in(memory, "anna", operations).status is Status.REJECTED
+    with pytest.raises(NotFound):
+        text(memory, f"{NOTES}/safe.md")
+
+
+def test_a_brief_of_which_no_note_is_kept_has_no_id(memory: Runebook) -> None:
+    said(memory, "anna", *ABOUT_GATE)
+    shown = memory.commit(CommitRequest(session_id="s1", brief=True, dry_run=True)).brief or ""
+    assert 'session_id="s1"' in shown
+    assert "brief_id" not in shown
+
+
+def test_a_blank_id_is_none(memory: Runebook) -> None:
+    said(memory, "anna", *ABOUT_GATE)
+    assert handed_in(memory, "anna", {"brief_id": " ", **NOTHING}).status is Status.UNCHANGED
+    assert waiting(memory) == 0

@@ -1,7 +1,8 @@
 """What a client's own model hands in about a conversation, judged by the brief that it answers.
 
-That is its author's own brief. Who has none may have been told the task under another name: they are judged by all that
-are open together, or by the last one. Decides under the store's lock whether what was briefed still stands.
+That is the brief whose id it names, else the newest of its author. Who has none may have been told the task under
+another name: they are judged by all that are open together, or by the last one. An answer to a brief that is not kept
+any more is refused. Decides under the store's lock whether what was briefed still stands.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from memory_core.core.commit.commits import Span, done_meanwhile
 from memory_core.core.commit.receipts import EXTRACTION
 from memory_core.core.memory.message import Message, dump_lines, parse_lines
 from memory_core.core.memory.results import Action, ChangeSet, OperationResult, SessionProgress, text_sha256
-from memory_core.core.store.brief_notes import BriefState, Notes
+from memory_core.core.store.brief_notes import LOST, BriefState, Notes
 from memory_core.core.store.local import Snapshot
 from memory_core.core.store.session_rows import Extraction
 
@@ -26,12 +27,14 @@ class Answer:
     Attributes:
         row: Where the session stood.
         author: Who hands in.
+        brief_id: Of the brief that it names; None where it names none.
         messages: The session's, as they were read before the store was locked.
         stands: Whether those of the briefs were then as they had been shown.
     """
 
     row: Extraction
     author: str
+    brief_id: str | None
     messages: Sequence[Message]
     stands: bool = field(init=False)
 
@@ -42,8 +45,12 @@ class Answer:
     def briefs(self) -> Notes:
         """What it answers; empty where nobody was briefed."""
         notes, extracted = self.row.briefs, self.row.extracted
-        own = tuple(note for note in notes if note.author == self.author)
-        return own or tuple(note for note in notes if note.covers(extracted)) or notes[-1:]
+        if self.brief_id is not None:
+            return tuple(note for note in notes if note.brief_id == self.brief_id) or (LOST,)
+        own = tuple(note for note in notes if note.author == self.author and note != LOST)
+        if own or LOST in notes:
+            return own[-1:] or (LOST,)
+        return tuple(note for note in notes if note.covers(extracted)) or notes[-1:]
 
     @property
     def seen(self) -> Mapping[str, str]:
@@ -51,9 +58,9 @@ class Answer:
         return {uri: sha256 for note in reversed(self.briefs) for uri, sha256 in note.seen.items()}
 
     @property
-    def is_void(self) -> bool:
-        """Whether a memory was erased that its author was shown."""
-        return any(note.state is BriefState.VOID for note in self.briefs)
+    def is_answerable(self) -> bool:
+        """Whether an answer to what its author was shown may be taken."""
+        return all(note.is_answerable for note in self.briefs)
 
     @property
     def span(self) -> Span | None:
@@ -63,33 +70,36 @@ class Answer:
 
     def refusal(self, snapshot: Snapshot) -> ChangeSet | None:
         """Why nothing is done; None if what was briefed still stands."""
-        if self.is_void:
+        if LOST in self.briefs:
+            return self._refused("its brief is not among those that are kept of this conversation")
+        row = snapshot.ledger.extractions.get(self.row.log)
+        ids = {note.brief_id for note in self.briefs}
+        void = (note.brief_id for note in (*self.briefs, *(row.briefs if row else ())) if note.state is BriefState.VOID)
+        if not ids.isdisjoint(void):
             return self._refused("a memory that its brief showed was erased since")
         messages = parse_lines(snapshot.text(self.row.log) or "")[0]
         end = max((note.end for note in self.briefs), default=0)
         is_same = messages[:end] == self.messages[:end]  # hashing a long conversation would hold up other writers
         if not (self.stands if is_same else self._stand(messages)):
             return self._refused("the messages of its brief changed since")
-        row = snapshot.ledger.extractions.get(self.row.log)
         span = self.span
         if span is not None and (row is None or not all(note.covers(row.extracted) for note in self.briefs)):
             return done_meanwhile(span.log)
         return None
 
     def settled(self, decided: ChangeSet, _snapshot: Snapshot) -> ChangeSet:
-        """The change set with what leaves the queue, and whose brief was answered."""
+        """The change set with what leaves the queue, and which brief was answered."""
         if all(note.state is BriefState.DONE for note in self.briefs):
             return decided
         span = self.span
-        progress = SessionProgress(self.row.log, extracted=None if span is None else span.end, answered_by=self.author)
-        return replace(decided, progress=progress)
+        end = None if span is None else span.end
+        answered = (note for note in self.briefs if self.brief_id is not None or note.author == self.author)
+        brief_id = next((note.brief_id for note in answered), None)
+        return replace(decided, progress=SessionProgress(self.row.log, extracted=end, answered=brief_id))
 
     def _stand(self, messages: Sequence[Message]) -> bool:
-        return all(
-            text_sha256(dump_lines(messages[note.start : note.end])) == note.sha256
-            for note in self.briefs
-            if note.sha256 and note.state is not BriefState.DONE
-        )
+        told = {(note.start, note.end, note.sha256) for note in self.briefs if note.sha256}
+        return all(text_sha256(dump_lines(messages[start:end])) == sha256 for start, end, sha256 in told)
 
     def _refused(self, why: str) -> ChangeSet:
         session = json.dumps(self.row.session_id, ensure_ascii=False)

@@ -24,6 +24,7 @@ from memory_core.core.extract.prompts import (
 from memory_core.core.extract.store_view import StoreView
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.message import Message, one_line
+from memory_core.core.store.brief_notes import ID_CHARS
 from memory_core.core.text.tokens import count_tokens
 
 _TYPES_SHARE = 0.65
@@ -33,7 +34,7 @@ _CONVERSATION_SHARE = 0.7
 _HINT_TOKENS = 150
 _SPARE_TOKENS = 24
 _HEADING = "# The conversation"
-_CALL = 'commit_memory(operations={"reasoning": "…", "write_operations": […], …}'
+_CALL, _NOTHING = '"reasoning": "…", "write_operations": […], …', '"reasoning": "why"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +67,27 @@ class BriefWriter:
     @property
     def conversation_tokens(self) -> int:
         """Tokens of messages that a brief can show: the budget for ``windows``."""
-        values = self._task(_where("x" * 40), _handing("x" * 40), include_messages=True)
+        values = self._task(_where("x" * 40), _handing("x" * 40, "x" * ID_CHARS), include_messages=True)
         return max(0, int((self._room(values) - _HINT_TOKENS) * _CONVERSATION_SHARE) - count_tokens(_HEADING))
 
-    def write(self, conversation: Conversation, view: StoreView, *, include_messages: bool = False) -> Brief:
+    def write(
+        self,
+        conversation: Conversation,
+        view: StoreView,
+        *,
+        brief_id: str | None = None,
+        include_messages: bool = False,
+    ) -> Brief:
         """A brief about a stored conversation.
 
         Args:
             conversation: What to extract from; its messages are the query for what is stored.
             view: The store as the conversation's project sees it.
+            brief_id: What the answer is to name it by; None where no note of it is kept.
             include_messages: Show the messages too, as many of the last as fit; else the client has them.
         """
         session = one_line(conversation.session_id)
-        values = self._task(_where(session), _handing(conversation.session_id), include_messages)
+        values = self._task(_where(session), _handing(conversation.session_id, brief_id), include_messages)
         values["language"] = language_line(conversation.language)
         values["hints"] = hint_lines(conversation.hints, _HINT_TOKENS)
         if include_messages:
@@ -92,7 +101,7 @@ class BriefWriter:
             view: The store as the client's project sees it.
             focus: What to look for; also the query for what is stored.
         """
-        values = self._task("the conversation that you have before you", _handing(None), include_messages=False)
+        values = self._task("the conversation that you have before you", _handing(None, None), include_messages=False)
         values["language"] = language_line("")
         wanted = one_line(focus or "")
         values["hints"] = cut_end(f"Look above all for: {wanted}", _HINT_TOKENS) if wanted else ""
@@ -125,13 +134,14 @@ def _owner_line(names: Sequence[str]) -> str:
     return f"The owner of this memory is {one_line(names[0])}{also}: what they say of themselves is about the user.\n"
 
 
-def _handing(session: str | None) -> dict[str, str]:
+def _handing(session: str | None, brief_id: str | None) -> dict[str, str]:
     """How to hand in, and what to do when there is nothing."""
     if session is None:
-        return {"call": f"{_CALL})", "nothing": "say so; there is nothing to hand in"}
+        return {"call": f"commit_memory(operations={{{_CALL}}})", "nothing": "say so; there is nothing to hand in"}
     named = f"session_id={json.dumps(session, ensure_ascii=False)}"
-    nothing = f'hand in `commit_memory(operations={{"reasoning": "why"}}, {named})`, so that it is not offered again'
-    return {"call": f"{_CALL}, {named})", "nothing": nothing}
+    first = "" if brief_id is None else f'"brief_id": "{brief_id}", '
+    call, nothing = (f"commit_memory(operations={{{first}{inside}}}, {named})" for inside in (_CALL, _NOTHING))
+    return {"call": call, "nothing": f"hand in `{nothing}`, so that it is not offered again"}
 
 
 def _messages(conversation: Conversation, budget: int) -> str:

@@ -18,7 +18,7 @@ from memory_core.core.caches import RecentCache, tallied
 from memory_core.core.caller import current_author
 from memory_core.core.commit.commits import Commits, Settlement, Span, parse_operations, was_done_meanwhile
 from memory_core.core.commit.receipts import EXTRACTION, still_waits, summed
-from memory_core.core.errors import NotFound, RunebookError, StoreBusy
+from memory_core.core.errors import InvalidInput, NotFound, RunebookError, StoreBusy
 from memory_core.core.extract.answer import Answer
 from memory_core.core.extract.brief import Brief, BriefWriter
 from memory_core.core.extract.loop import MemoryReActOrchestrator
@@ -36,14 +36,15 @@ from memory_core.core.memory.operations import MemoryOperations
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, ProjectChoice, ProjectScope
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, text_sha256
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store.brief_notes import BriefNote
+from memory_core.core.store.brief_notes import BriefNote, new_id
 from memory_core.core.store.locks import Lock
+from memory_core.core.store.session_rows import Extraction
 from memory_core.core.store.sqlite import stamp
 from memory_core.core.store.usage import ModelCalls
 
 if TYPE_CHECKING:
     from memory_core.core.store.local import Store
-    from memory_core.core.store.session_rows import Extraction, ExtractionQueue
+    from memory_core.core.store.session_rows import ExtractionQueue
 
 #: Messages before the first waiting one that the model sees for context.
 _EARLIER_MESSAGES = 6
@@ -428,9 +429,10 @@ class Extractor:
         messages = self.sessions.messages(log)
         conversation = self.sessions.excerpt(messages, range(row.extracted, row.stored), log)
         assignment = self.sessions.assignment(messages[row.extracted : row.stored])
-        brief = self.briefs.write(_for_client(conversation), self.view.within(assignment))
+        brief_id = new_id()
+        brief = self.briefs.write(_for_client(conversation), self.view.within(assignment), brief_id=brief_id)
         told = text_sha256(dump_lines(messages[row.extracted : row.stored]))
-        self._note(brief, Span(log, row.extracted, row.stored, told))
+        self._note(brief, brief_id, Span(log, row.extracted, row.stored, told))
         return replace(recorded, brief=brief.text)
 
     def brief(
@@ -443,7 +445,7 @@ class Extractor:
                 before it.
             focus: What to look for; also picks the memories that are shown.
             project: The one that the client works in; what is private to another is not offered.
-            noted: False leaves no note of it: for a client that may not hand anything in.
+            noted: False leaves no note of it, and gives it no id: for a client that may not hand anything in.
 
         Raises:
             NotFound: If nothing of this conversation waits.
@@ -463,13 +465,16 @@ class Extractor:
                 )
         part = self.sessions.part(row, self.briefs.conversation_tokens)
         view = self.view.within(part.assignment)
-        brief = self.briefs.write(_for_client(part.conversation), view, include_messages=True)
-        if noted:
-            self._note(brief, part.span)
+        brief_id = new_id() if noted else None
+        conversation = _for_client(part.conversation)
+        brief = self.briefs.write(conversation, view, brief_id=brief_id, include_messages=True)
+        if brief_id is not None:
+            self._note(brief, brief_id, part.span)
         return brief.text
 
-    def _note(self, brief: Brief, span: Span) -> None:
-        self.queue.briefed(span.log, BriefNote(current_author(), span.start, span.end, span.sha256, brief.seen))
+    def _note(self, brief: Brief, brief_id: str, span: Span) -> None:
+        note = BriefNote(current_author(), span.start, span.end, span.sha256, brief.seen, brief_id=brief_id)
+        self.queue.briefed(span.log, note)
 
     def hand_in(
         self,
@@ -485,28 +490,35 @@ class Extractor:
 
         The messages of the brief leave the queue, also when the operations hold nothing but the reason why. A memory
         that changed since the brief showed it takes a SEARCH/REPLACE patch, but is not replaced whole; the brief then
-        stays open. Where its messages changed, or a memory that it showed was erased, all is refused; see ``Answer``.
+        stays open. Where its messages changed, a memory that it showed was erased, or no brief of the id that they name
+        is kept, all is refused; see ``Answer``.
 
         They belong to the project of their conversation, unless the caller names another; what a private conversation
         says stays in its project all the same.
 
         Raises:
-            InvalidInput: If there is neither an operation nor a reason.
+            InvalidInput: If there is neither an operation nor a reason, or a brief is named and no conversation.
         """
         apply = partial(
             self.commits.apply_operations, session_id=session_id, request_id=request_id, dry_run=dry_run, now=now
         )
-        row = None if session_id is None else self.queue.get(self.commits.session_uri(session_id))
         parsed, dropped = parse_operations(operations)
+        brief_id = (parsed.brief_id or "").strip() or None
+        if session_id is None and brief_id is not None:
+            raise InvalidInput(
+                "operations.brief_id names the brief of a conversation, and session_id is missing.",
+                hint="Send both as the brief says, or neither.",
+            )
+        row = None if session_id is None else self._briefed_row(self.commits.session_uri(session_id), brief_id)
         parsed, moved = for_owner(parsed, self.view)
         if row is None:
             receipt = apply(parsed, dropped=dropped, source_kind="user_explicit", assignment=assignment)
             return replace(receipt, notes=(*receipt.notes, *moved)) if moved else receipt
         parsed, notes = without_counts(parsed, self.view)
         messages = self.sessions.messages(row.log)
-        answer = Answer(row, current_author(), messages)
+        answer = Answer(row, current_author(), brief_id, messages)
         span = answer.span
-        is_asked = span is not None or answer.is_void
+        is_asked = span is not None or not answer.is_answerable
         if not len(parsed) and (parsed.reasoning or "").strip() and not is_asked:
             note = "nothing of this conversation waits for an answer"
             return summed([], [OperationResult(EXTRACTION, str(row.log), Action.UNCHANGED, note=note)], TokenUsage())
@@ -522,6 +534,11 @@ class Extractor:
             said_at=last_time(messages if span is None else told),
         )
         return replace(receipt, notes=(*receipt.notes, *moved, *notes))
+
+    def _briefed_row(self, log: MemoryUri, brief_id: str | None) -> Extraction | None:
+        """Where a session stands; one that is gone has no brief, whatever id is named."""
+        row = self.queue.get(log)
+        return Extraction(log, stored=0, extracted=0) if row is None and brief_id is not None else row
 
     def _extract(
         self, log: MemoryUri, next_part: Callable[[], _Taken | None], now: datetime | None

@@ -162,6 +162,8 @@ GROUPS = ("write_operations", "edit_operations", "delete_operations", "overview_
 class MemoryOperations(LenientModel):
     """All changes of one commit; each stands alone."""
 
+    #: Of the brief that they answer, as a client's own model was told it. The server's own model is not asked for it.
+    brief_id: SkipJsonSchema[str | None] = None
     reasoning: str | None = None
     write_operations: list[WriteOp] = Field(default_factory=list)
     edit_operations: list[EditOp] = Field(default_factory=list)

@@ -204,7 +204,7 @@ class SessionProgress:
         call_keys: Tool calls that were counted, by ``features.tool_counts``.
         uncounted: Tool calls whose count was taken back.
         reason: Why an undone extraction is not done again by itself; it waits until somebody asks for it.
-        answered_by: Whose brief the commit answers; None is nobody's.
+        answered: The id of the brief that the commit answers; None is none.
     """
 
     log: MemoryUri
@@ -214,7 +214,7 @@ class SessionProgress:
     call_keys: frozenset[str] = frozenset()
     uncounted: frozenset[str] = frozenset()
     reason: str | None = None
-    answered_by: str | None = None
+    answered: str | None = None
 
 
 @frozen

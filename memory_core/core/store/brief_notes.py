@@ -1,12 +1,14 @@
 """What the queue notes of the briefs about one conversation: whose each is, its messages, and what it showed.
 
-A brief belongs to whoever asked for it, and what they hand in is judged by it, whatever others asked for, stored or
-handed in meanwhile. Pure but for ``change_notes``, which rewrites the notes of a row inside the caller's transaction.
+A brief has an id, which is told with it and given back with the answer: the answer is judged by that brief, whatever
+anybody asked for, stored or handed in meanwhile. Without the id its author decides, who may be several windows of one
+client. Pure but for ``change_notes``, which rewrites the notes of a row inside the caller's transaction.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -14,8 +16,9 @@ from enum import StrEnum
 
 from memory_core.core.frozen import frozen
 
-#: A row keeps the briefs of so many authors; the one that was asked for longest ago leaves first.
-AUTHORS_MOST = 8
+#: A row keeps so many briefs of each group of authors, and so many in all; the oldest leave first.
+GROUP_MOST, ROW_MOST = 4, 32
+_ID_LETTERS, ID_CHARS = "bcdfghjkmnpqrstvwxz", 6
 
 
 class BriefState(StrEnum):
@@ -29,6 +32,8 @@ class BriefState(StrEnum):
     DONE = "done"
     #: It showed what was erased since: no answer to it is taken.
     VOID = "void"
+    #: It is not kept: no answer to it is taken.
+    LOST = "lost"
 
 
 @frozen
@@ -42,6 +47,7 @@ class BriefNote:
         sha256: Of the lines of its messages as they stood, as in ``Span``; empty where nobody noted it.
         seen: SHA-256 of each memory that it showed, by URI.
         state: What became of it.
+        brief_id: Its name in the row; empty where an older program noted it.
     """
 
     author: str
@@ -50,6 +56,17 @@ class BriefNote:
     sha256: str = ""
     seen: Mapping[str, str] = field(default_factory=dict)
     state: BriefState = BriefState.OPEN
+    brief_id: str = ""
+
+    @property
+    def group(self) -> str:
+        """Whose it is, whatever the client calls itself: the label of the token, else the author."""
+        return self.author.partition(" (")[0]
+
+    @property
+    def is_answerable(self) -> bool:
+        """Whether an answer to it may be taken."""
+        return self.state not in (BriefState.VOID, BriefState.LOST)
 
     def covers(self, extracted: int) -> bool:
         """Whether its answer moves a queue that stands behind so many messages."""
@@ -57,6 +74,14 @@ class BriefNote:
 
 
 Notes = tuple[BriefNote, ...]
+
+#: Among the notes of a row: authors were there of whom no brief is kept any more.
+LOST = BriefNote("", 0, 0, state=BriefState.LOST)
+
+
+def new_id() -> str:
+    """An id for a brief: six consonants, neither a number nor a word, that always cost the same tokens."""
+    return "".join(secrets.choice(_ID_LETTERS) for _ in range(ID_CHARS))
 
 
 def read_notes(text: str, briefed: int) -> Notes:
@@ -70,8 +95,8 @@ def read_notes(text: str, briefed: int) -> Notes:
     found = json.loads(text)
     if isinstance(found, list):
         return tuple(
-            BriefNote(author, start, end, sha256, seen, BriefState(state))
-            for author, start, end, sha256, seen, state in found
+            BriefNote(author, start, end, sha256, seen, BriefState(state), *brief_id)
+            for author, start, end, sha256, seen, state, *brief_id in found
         )
     if not found and not briefed:
         return ()
@@ -80,26 +105,34 @@ def read_notes(text: str, briefed: int) -> Notes:
 
 def dump_notes(notes: Iterable[BriefNote]) -> str:
     """The notes as JSON, one array a brief."""
-    rows = [[note.author, note.start, note.end, note.sha256, dict(note.seen), note.state.value] for note in notes]
+    rows = [
+        [note.author, note.start, note.end, note.sha256, dict(note.seen), note.state.value, note.brief_id]
+        for note in notes
+    ]
     return json.dumps(rows, ensure_ascii=False)
 
 
 def noted(notes: Notes, new: BriefNote) -> Notes:
-    """With one more brief, which takes the place of its author's earlier one."""
-    return (*(note for note in notes if note.author != new.author), new)[-AUTHORS_MOST:]
+    """With one more brief; ``LOST`` comes first where an author lost the last of theirs to it, or to an earlier one."""
+    of_group = [note for note in (*notes, new) if note.group == new.group and note != LOST]
+    too_many = of_group[:-GROUP_MOST]
+    kept = tuple(note for note in (*notes, new) if note != LOST and note not in too_many)[-ROW_MOST:]
+    authors = {note.author for note in kept}
+    is_lost = any(note == LOST or note.author not in authors for note in notes)
+    return (LOST, *kept) if is_lost else kept
 
 
-def moved(notes: Notes, extracted: int | None, answered_by: str | None) -> Notes:
-    """After a commit that moved the queue, or answered somebody's brief, or both.
+def moved(notes: Notes, extracted: int | None, answered: str | None) -> Notes:
+    """After a commit that moved the queue, or answered a brief, or both.
 
     Args:
         notes: Before.
         extracted: Behind how many messages the queue stands now; None where it did not move.
-        answered_by: Whose brief was answered; None is nobody's.
+        answered: The id of the brief that was answered; None is none.
     """
     return tuple(
         replace(note, state=BriefState.DONE)
-        if note.author == answered_by and note.state is not BriefState.VOID
+        if note.brief_id == answered and note.is_answerable
         else replace(note, state=BriefState.LATE)
         if note.state is BriefState.OPEN and extracted is not None and note.end <= extracted
         else note

@@ -34,7 +34,7 @@ class Extraction:
         stored: Messages in the log.
         extracted: Messages, from the first, that are done.
         briefed: Messages that the open briefs for clients' own models cover; 0 without one.
-        briefs: The last brief of each author, the newest last.
+        briefs: The last briefs of each author, the newest last.
         since: When the oldest waiting message was stored, ISO 8601.
         attempts: Failures in a row.
         retry_at: Not before this time, ISO 8601 in UTC; None is at once.
@@ -154,8 +154,8 @@ def record_progress(connection: sqlite3.Connection, progress: SessionProgress, a
             "UPDATE extractions SET extracted = ?, attempts = 0, retry_at = NULL, reason = NULL WHERE log = ?",
             (progress.extracted, log),
         )
-    if progress.extracted is not None or progress.answered_by is not None:
-        change_notes(connection, log, partial(moved, extracted=progress.extracted, answered_by=progress.answered_by))
+    if progress.extracted is not None or progress.answered is not None:
+        change_notes(connection, log, partial(moved, extracted=progress.extracted, answered=progress.answered))
     if progress.reason is not None:
         connection.execute(
             "UPDATE extractions SET reason = ?, retry_at = ? WHERE log = ? AND stored > extracted",

@@ -9,6 +9,7 @@ import pytest
 
 from memory_core.core.extract.brief import BriefWriter
 from memory_core.core.extract.prompts import windows
+from memory_core.core.store.brief_notes import new_id
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook
 from tests.core.extract.stage import USER, Stage, talk
@@ -43,7 +44,7 @@ def test_the_brief_fits_its_budget(memory: Runebook, budget: int) -> None:
         added(memory, "notes", "Soy milk 豆奶 " + "词" * 200, title=f"Soy {number}")
     long = talk(*["I take soy milk. 我喝豆奶。" * 200, "ok"] * 20)
     for include in (False, True):
-        brief = Stage(memory).brief(long, include_messages=include, budget=budget).text
+        brief = Stage(memory).brief(long, include_messages=include, budget=budget, brief_id=new_id()).text
         assert count_tokens(brief) <= budget
         assert 'session_id="s1"' in brief
 

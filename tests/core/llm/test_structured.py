@@ -421,9 +421,9 @@ def to_wire(value: ReasoningAction, dialect: Dialect) -> Any:
             return node
         if key in ("fields", "patches"):
             return [{"name": name, "value": written(item)} for name, item in node.items()]
-        # Some metadata is a person's to say, not a model's.
+        # Some metadata is a person's to say, not a model's; and a brief is a client's to name.
         acts = "write" if "memory_type" in node else "edit"
-        unsaid = {field.name for field in METADATA if acts in field.given_by - field.shown_in}
+        unsaid = {"brief_id", *(field.name for field in METADATA if acts in field.given_by - field.shown_in)}
         return {
             name: written(item, name)
             for name, item in node.items()

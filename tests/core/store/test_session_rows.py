@@ -10,7 +10,7 @@ import pytest
 
 from memory_core.core.memory.results import SessionProgress
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store.brief_notes import AUTHORS_MOST, BriefNote, BriefState
+from memory_core.core.store.brief_notes import GROUP_MOST, LOST, ROW_MOST, BriefNote, BriefState
 from memory_core.core.store.ledger import Ledger, migrations
 from memory_core.core.store.session_rows import Extraction
 from memory_core.core.store.sqlite import Database
@@ -71,28 +71,58 @@ def test_a_failure_is_kept_with_its_reason_until_a_success(ledger: Ledger) -> No
 
 def test_a_brief_is_remembered_with_what_it_showed_until_the_answer(ledger: Ledger) -> None:
     ledger.advance(SessionProgress(LOG, stored=3), AT)
-    note = BriefNote("anna", 0, 3, "hash", {TEA: "ab"})
+    note = BriefNote("anna", 0, 3, "hash", {TEA: "ab"}, brief_id="b1")
     ledger.extractions.briefed(LOG, note)
     assert (stands(ledger).briefed, stands(ledger).briefs) == (3, (note,))
-    ledger.advance(SessionProgress(LOG, extracted=3, answered_by="anna"), LATER)
+    ledger.advance(SessionProgress(LOG, extracted=3, answered="b1"), LATER)
     assert (stands(ledger).briefed, stands(ledger).briefs) == (0, (replace(note, state=BriefState.DONE),))
 
 
-def test_each_author_has_a_brief_of_their_own_and_the_queue_closes_those_that_it_passed(ledger: Ledger) -> None:
+def test_the_queue_closes_the_briefs_that_it_passed_whoever_asked_for_them(ledger: Ledger) -> None:
     ledger.advance(SessionProgress(LOG, stored=9), AT)
     for author, end in (("anna", 3), ("bob", 5), ("cleo", 9), ("anna", 4)):
-        ledger.extractions.briefed(LOG, BriefNote(author, 0, end))
-    assert [(note.author, note.end) for note in stands(ledger).briefs] == [("bob", 5), ("cleo", 9), ("anna", 4)]
-    ledger.advance(SessionProgress(LOG, extracted=5, answered_by="bob"), LATER)
+        ledger.extractions.briefed(LOG, BriefNote(author, 0, end, brief_id=f"b{end}"))
+    ledger.advance(SessionProgress(LOG, extracted=5, answered="b5"), LATER)
     assert stands(ledger).briefed == 9
-    assert [note.state for note in stands(ledger).briefs] == [BriefState.DONE, BriefState.OPEN, BriefState.LATE]
+    assert [(note.author, note.end, note.state.value) for note in stands(ledger).briefs] == [
+        ("anna", 3, "late"),
+        ("bob", 5, "done"),
+        ("cleo", 9, "open"),
+        ("anna", 4, "late"),
+    ]
 
 
-def test_a_conversation_keeps_the_briefs_of_a_few_authors(ledger: Ledger) -> None:
+def test_a_conversation_keeps_the_newest_briefs(ledger: Ledger) -> None:
     ledger.advance(SessionProgress(LOG, stored=3), AT)
-    for number in range(AUTHORS_MOST + 2):
+    for number in range(ROW_MOST):
         ledger.extractions.briefed(LOG, BriefNote(f"client {number}", 0, 3))
-    assert [note.author for note in stands(ledger).briefs] == [f"client {number}" for number in range(2, 10)]
+    assert len(stands(ledger).briefs) == ROW_MOST
+    ledger.extractions.briefed(LOG, BriefNote("one more", 0, 3))
+    lost, *kept = stands(ledger).briefs
+    assert (lost, len(kept), kept[0].author) == (LOST, ROW_MOST, "client 1")
+
+
+def test_the_clients_of_one_token_share_the_room_for_its_briefs(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(LOG, stored=3), AT)
+    ledger.extractions.briefed(LOG, BriefNote("anna", 0, 3))
+    for number in range(GROUP_MOST + 1):
+        ledger.extractions.briefed(LOG, BriefNote(f"dan (client {number})", 0, 3))
+    lost, *kept = stands(ledger).briefs
+    assert (lost, [note.author for note in kept]) == (LOST, ["anna", *(f"dan (client {n})" for n in range(1, 5))])
+
+
+def test_an_author_who_has_a_later_brief_has_lost_none(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(LOG, stored=3), AT)
+    for number in range(GROUP_MOST + 1):
+        ledger.extractions.briefed(LOG, BriefNote("anna", 0, 3, brief_id=f"b{number}"))
+    assert [note.brief_id for note in stands(ledger).briefs] == ["b1", "b2", "b3", "b4"]
+
+
+def test_a_note_without_an_id_is_read(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(LOG, stored=3), AT)
+    with ledger.database.writing() as connection:
+        connection.execute("UPDATE extractions SET briefed = 3, seen = ?", ('[["anna", 0, 3, "hash", {}, "open"]]',))
+    assert stands(ledger).briefs == (BriefNote("anna", 0, 3, "hash"),)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 
 from memory_core.core.config import Config
 from memory_core.core.memory.metadata import METADATA
+from memory_core.core.memory.operations import ReasoningAction
 from memory_core.open_store import load_registry
 from server.protocol.session import MemorySession
 from server.protocol.tools import build_tools
@@ -252,3 +253,9 @@ def test_private_mode_is_not_ended_by_a_filled_in_false(tmp_path: Path, connect:
         caller.facts("commit_memory", private_mode=True)
         caller.call("commit_memory", memory_content="Nothing of this 私.", private_mode=False)
         assert caller.facts("find", query="Nothing of this 私")["total"] == 0
+
+
+def test_the_id_of_a_brief_is_asked_of_a_client_and_not_of_a_model_of_ours() -> None:
+    members = SCHEMAS["commit_memory"]["properties"]["operations"]["properties"]
+    assert members["brief_id"]["type"] == "string"
+    assert "brief_id" not in str(ReasoningAction.model_json_schema())
