@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from memory_core.core.config import ExtractionConfig
 from memory_core.core.errors import MemoryChanged
 from memory_core.core.llm.client import LLMRequest, Scripted, ScriptedLLM
 from memory_core.core.memory.requests import CommitRequest
@@ -122,15 +123,17 @@ def test_a_model_s_words_of_a_message_that_was_forgotten_meanwhile_are_not_told(
     assert "vermilion" not in json.dumps(as_json(said(other, "Anything.", request_id="r1")))
 
 
-@pytest.mark.parametrize("change", ["forgotten", "forgotten in part", "purged"])
+@pytest.mark.parametrize("change", ["forgotten", "forgotten in part", "changed again", "purged"])
 def test_a_model_that_was_shown_what_went_meanwhile_is_asked_again(place: Place, change: str) -> None:
     other = place.open()
     uri = remember(other, HABITS, "preferences", topic="alpha")
 
     def gone(request: LLMRequest) -> str:
         assert "vermilion" in "".join(turn.text for turn in request.turns)
-        if change == "forgotten in part":
+        if change in ("forgotten in part", "changed again"):
             other.run(FORGET, ForgetRequest("vermilion pot", confirm=1))
+            if change == "changed again":
+                edited(other, uri, {"patches": {"content": "Likes tea with lemon."}})
         elif change == "forgotten":
             other.run(FORGET, ForgetRequest(uris=[uri], confirm=1))
         else:
@@ -147,6 +150,27 @@ def test_a_model_that_was_shown_what_went_meanwhile_is_asked_again(place: Place,
     assert stored is None
     assert "vermilion" not in json.dumps(as_json(receipt))
     assert body(other, "viking://user/default/memories/notes/lemon.md") == "Likes tea."
+
+
+def test_a_model_that_was_shown_an_earlier_message_that_is_forgotten_meanwhile_is_asked_again(place: Place) -> None:
+    other = place.open()
+
+    def forgotten(request: LLMRequest) -> str:
+        assert "vermilion" in "".join(turn.text for turn in request.turns)
+        other.run(FORGET, ForgetRequest(uris=[f"{log_of()}#0"], confirm=1))
+        return summed_up(write("notes", title="ledger", content=LEDGER))
+
+    def again(request: LLMRequest) -> str:
+        assert "vermilion" not in "".join(turn.text for turn in request.turns)
+        return answer(write("notes", title="boat", content="The boat leaves at nine."))
+
+    config = place.config(extraction=ExtractionConfig(every_exchanges=0))
+    with open_memory(config, llm=ScriptedLLM([answer(reasoning="nothing of weight"), forgotten, again])) as memory:
+        said(memory, LEDGER)
+        receipt = said(memory, "The boat leaves at nine.")
+    assert "vermilion" not in json.dumps(as_json(receipt))
+    assert other.store.text(MemoryUri.parse("viking://user/default/memories/notes/ledger.md")) is None
+    assert body(other, "viking://user/default/memories/notes/boat.md") == "The boat leaves at nine."
 
 
 @pytest.mark.parametrize("change", ["forgotten", "edited", "at rest"])

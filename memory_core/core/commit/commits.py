@@ -23,7 +23,7 @@ from memory_core.core.feature import Features
 from memory_core.core.frozen import frozen
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.memory.memory_type import CONTENT, MemoryType, MemoryTypeRegistry, resolve_category
-from memory_core.core.memory.message import dump_lines, parse_lines
+from memory_core.core.memory.message import Message, dump_lines, parse_lines
 from memory_core.core.memory.metadata import METADATA, utc_text
 from memory_core.core.memory.operations import MemoryData, MemoryOperations, WriteOp, escaped, flatten_extras
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment
@@ -151,13 +151,15 @@ def _items(value: Any) -> list[Any]:
 class Span:
     """Messages ``start`` to ``end`` (not included) of a session's log, whose memories a commit brings.
 
-    ``sha256`` is that of their lines; empty where a ``Settlement`` says whether they still stand there.
+    ``sha256`` is that of their lines; empty where a ``Settlement`` says whether they still stand there. ``earlier`` is
+    the first of the messages that a model was shown before them, and the SHA-256 of these lines.
     """
 
     log: MemoryUri
     start: int
     end: int
     sha256: str = ""
+    earlier: tuple[int, str] | None = None
 
 
 class Settlement(Protocol):
@@ -393,7 +395,8 @@ class Commits:
         if row is None or row.extracted != span.start:
             return False
         messages, _ = parse_lines(snapshot.text(span.log) or "")
-        return text_sha256(dump_lines(messages[span.start : span.end])) == span.sha256
+        stands = text_sha256(dump_lines(messages[span.start : span.end])) == span.sha256
+        return stands and (span.earlier is None or span.earlier == earlier_than(span.start, messages, span.earlier[0]))
 
     def session_uri(self, session_id: str) -> MemoryUri:
         """The message log of a session.
@@ -451,6 +454,11 @@ class Commits:
             raise TooLarge(
                 f"the commit is {size:,} bytes; the limit is {limit:,}.", hint="Send it in several smaller commits."
             )
+
+
+def earlier_than(start: int, messages: Sequence[Message], first: int) -> tuple[int, str]:
+    """What ``Span.earlier`` is of the messages from ``first`` on that stand before ``start``."""
+    return first, text_sha256(dump_lines(messages[first:start]))
 
 
 def _explained(decided: ChangeSet, reasoning: str | None) -> ChangeSet:

@@ -164,7 +164,8 @@ def taken_away(snapshot: Snapshot, seen: Mapping[str, str]) -> ChangeSet | None:
     """
     read = {uri: sha256 for uri, sha256 in seen.items() if not MemoryUri.parse(uri).is_summary}
     changed = {uri: how for uri, sha256 in read.items() if (how := _change_since(snapshot, uri, sha256))}
-    forgotten = snapshot.ledger.last_changed_by((KIND_FORGET,)) if changed else {}
+    # Others may have changed it once more since it was forgotten.
+    forgotten = snapshot.ledger.were_changed_by(KIND_FORGET, changed) if changed else frozenset()
     refused = tuple(
         _refusal(uri, how)
         for uri, how in changed.items()

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory_core.core.caches import RecentCache, tallied
 from memory_core.core.caller import current_author
-from memory_core.core.commit.commits import Commits, Settlement, Span, parse_operations, was_done_meanwhile
+from memory_core.core.commit.commits import (
+    Commits,
+    Settlement,
+    Span,
+    earlier_than,
+    parse_operations,
+    was_done_meanwhile,
+)
 from memory_core.core.commit.receipts import EXTRACTION, still_waits, summed
 from memory_core.core.errors import InvalidInput, NotFound, RunebookError, StoreBusy
 from memory_core.core.extract.answer import Answer
@@ -133,7 +140,8 @@ class SessionReader:
         found = windows(_alike(messages[start:stop]), budget_tokens) if start < stop else [(0, 0)]
         last = start + found[0][1]
         end = next((at for at in range(last, row.stored) if at not in done), row.stored)
-        span = Span(row.log, row.extracted, end, text_sha256(dump_lines(messages[row.extracted : end])))
+        earlier = earlier_than(row.extracted, messages, max(0, row.extracted - _EARLIER_MESSAGES))
+        span = Span(row.log, row.extracted, end, text_sha256(dump_lines(messages[row.extracted : end])), earlier)
         return Part(span, self.excerpt(messages, range(start, last), row.log), self.assignment(messages[start:last]))
 
     def analysed(self, log: MemoryUri) -> frozenset[int]:

@@ -13,7 +13,7 @@ import json
 import re
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -580,6 +580,16 @@ class Ledger(Table):
             *kinds,
         )
         return dict(rows)
+
+    def were_changed_by(self, kind: str, uris: Collection[str]) -> frozenset[str]:
+        """Those of some files that a commit of this kind ever changed."""
+        rows = self._rows(
+            "SELECT DISTINCT c.uri FROM commits k JOIN changes c ON c.seq = k.seq WHERE k.kind = ? "
+            "AND c.uri IN (SELECT value FROM json_each(?))",
+            kind,
+            json.dumps(list(uris)),
+        )
+        return frozenset(uri for (uri,) in rows)
 
     def text_at(self, uri: MemoryUri, seq: int = _NEWEST) -> str | None:
         """The file's text as commit ``seq`` left it, default the last one; appends are joined to what they extend."""

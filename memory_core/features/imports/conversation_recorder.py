@@ -121,6 +121,8 @@ class ConversationRecorder:
         stored = [message for session in sessions for message in self._messages(session)]
         ids = {message.message_id for message in stored if message.message_id is not None}
         fresh = [message for message in part if message.get("id") not in ids]
+        if len(sessions) > 1:
+            fresh = self._not_forgotten(fresh, stored)
         if not fresh:
             return
         record = partial(self._memory.recorder.record, request_id=request_id, dry_run=dry_run, now=now)

@@ -76,6 +76,10 @@ def test_a_forgotten_message_does_not_come_back_in_the_session_in_which_its_conv
     monkeypatch.setattr("memory_core.core.commit.append._LOG_LIMIT_ITEMS", 3)
     recorder.record(replace(item, messages=tuple(told)), NO_PROJECT, NOW)
     assert [text for _, text in said(memory, "talk~2")] == ["This is message 3.", "This is message 4."]
+    memory.run(FORGET, ForgetRequest(uris=[f"{log_of('talk')}#2"], confirm=1))
+    told.append({"role": "user", "content": "This is the end.", "id": "m5"})
+    recorder.record(replace(item, messages=tuple(told)), NO_PROJECT, NOW)
+    assert [text for _, text in said(memory, "talk~2")][2:] == ["This is the end."]
 
 
 def test_a_transcript_of_claude_code_keeps_words_tools_times_its_project_and_subagents(
