@@ -45,7 +45,6 @@ from memory_core.features.upkeep.core_memories import archived_originals
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
-KIND = KIND_FORGET
 _SHOWN_CHARS = 120
 #: How long the index may take to know what is to be forgotten; what it does not know then is not found.
 _INDEX_SECONDS = 5.0
@@ -110,7 +109,7 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
         lambda snapshot: memory.features.completed(
             _planned(going, snapshot, context, memory.features), snapshot, context
         ),
-        kind=KIND,
+        kind=KIND_FORGET,
         request_id=request_id,
         now=moment,
         large_of=memory.user_space,
@@ -129,13 +128,13 @@ def _match_weakly(memory: Runebook, going: Sequence[Mention]) -> bool:
 def _result(mention: Mention) -> OperationResult:
     """The line of a receipt that shows a mention, and what goes of it."""
     if mention.refused is not None:
-        return OperationResult(KIND, mention.address, Action.REJECTED, mention.refused, "Leave it out.")
+        return OperationResult(KIND_FORGET, mention.address, Action.REJECTED, mention.refused, "Leave it out.")
     score = "" if mention.score is None else f"score {mention.score:.2f}: "
     if mention.sentences:
         gone = " … ".join(summary_line(each, _SHOWN_CHARS) for each in mention.sentences)
-        return OperationResult(KIND, mention.address, Action.UPDATED, note=f"{score}goes: {gone}")
+        return OperationResult(KIND_FORGET, mention.address, Action.UPDATED, note=f"{score}goes: {gone}")
     note = f"{score}{summary_line(mention.text, _SHOWN_CHARS)}"
-    return OperationResult(KIND, mention.address, Action.DELETED, note=note)
+    return OperationResult(KIND_FORGET, mention.address, Action.DELETED, note=note)
 
 
 def _mentions(memory: Runebook, request: ForgetRequest) -> list[Mention]:

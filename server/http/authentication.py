@@ -101,6 +101,12 @@ def identity() -> Bearer | None:
     return user.bearer if isinstance(user, TokenUser) else None
 
 
+def bearer_id() -> str:
+    """What whoever asks is counted by; empty for the owner."""
+    bearer = identity()
+    return "" if bearer is None else bearer.id
+
+
 def bearer_of(row: IssuedToken, **rights: Any) -> Bearer:
     """The bearer of an issued token, with these members of ``Bearer``."""
     return Bearer(row.id, row.label, row.user_space, row.agent_space, shared=row.shared, **rights)

@@ -22,7 +22,7 @@ from starlette.responses import StreamingResponse
 from memory_core.core.errors import RunebookError
 from memory_core.features.review import waiting_count
 from server.http.api import Reader, route
-from server.http.authentication import identity, respond
+from server.http.authentication import bearer_id, respond
 from server.http.fair_share import EVENT_STREAM, wants_stream
 from server.http.memory_routes import past_of
 from server.http.rate_limits import OpenRequests
@@ -73,10 +73,7 @@ async def read_changes(memory: Reader, request: Request, since: Since = None, la
     state = request.app.state
     if not hasattr(state, "change_streams"):
         state.change_streams = OpenRequests(STREAMS_EACH)
-    bearer = identity()
-    return _ChangeStream(
-        _events(memory, last_seen, state.store), state.change_streams, "" if bearer is None else bearer.id
-    )
+    return _ChangeStream(_events(memory, last_seen, state.store), state.change_streams, bearer_id())
 
 
 class _ChangeStream(StreamingResponse):

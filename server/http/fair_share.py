@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers
 
 from server.foreign_json import json_object
-from server.http.authentication import identity, respond
+from server.http.authentication import bearer_id, respond
 from server.http.connections import connection_of, peeked
 from server.protocol.turns import Answers, Share, TurnHolder, Turns, take_one, through
 
@@ -52,8 +52,7 @@ class FairShare:
         if (scope["method"] == "GET" and scope["path"] == _MCP) or wants_stream(scope):
             await self._app(scope, receive, send)
             return
-        bearer = identity()
-        client = "" if bearer is None else bearer.id
+        client = bearer_id()
         share = self._shares.setdefault(client, Share(self._turns, client))
         self._requests[client] += 1
         try:

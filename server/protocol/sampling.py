@@ -45,7 +45,7 @@ from memory_core.core.errors import AnswerUnusable, ModelFailed, ModelUnavailabl
 from memory_core.core.llm.client import Completion, LLMRequest, StopReason, drive
 from memory_core.core.llm.structured import system_text
 from memory_core.core.progress import tell
-from server.http.authentication import identity
+from server.http.authentication import bearer_id
 from server.protocol.client_state import AnyContext, ask, is_modern
 from server.protocol.json_frames import scrub
 from server.protocol.turns import take_one
@@ -154,7 +154,7 @@ class Sampling(Generic[Outcome]):
         if loop is not None:
             return loop.reply(ctx.input_responses)
         ends_at = time.monotonic() + deadline_seconds
-        steps, bearer = start(), _bearer()
+        steps, bearer = start(), bearer_id()
         if not self._admit(bearer):
             return drive(steps, _Overloaded(), deadline_seconds)
         loop = _WaitingLoop(steps, bearer, self._move_to_ended)
@@ -177,7 +177,7 @@ class Sampling(Generic[Outcome]):
         ctx: AnyContext,
         deadline_seconds: float,
     ) -> Outcome:
-        bearer = _bearer()
+        bearer = bearer_id()
         if not self._admit(bearer):
             return drive(start(), _Overloaded(), deadline_seconds)
         try:
@@ -304,12 +304,6 @@ class _WaitingLoop(Generic[Outcome]):
                 self._advance(late, refusal=late)
             except RunebookError as error:
                 _logger.error("an extraction that had run out of time could not be queued: %s", error)
-
-
-def _bearer() -> str:
-    """Who asks, as limits count; empty for the owner."""
-    bearer = identity()
-    return "" if bearer is None else bearer.id
 
 
 class _Overloaded:

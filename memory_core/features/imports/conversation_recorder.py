@@ -120,17 +120,13 @@ class ConversationRecorder:
         sessions = self._sessions(done.session_id)
         stored = [message for session in sessions for message in self._messages(session)]
         ids = {message.message_id for message in stored if message.message_id is not None}
-        fresh = [message for message in part if message.get("id") not in ids]
-        if len(sessions) > 1:
-            fresh = self._not_forgotten(fresh, stored)
+        fresh = self._not_forgotten([message for message in part if message.get("id") not in ids], stored)
         if not fresh:
             return
         record = partial(self._memory.recorder.record, request_id=request_id, dry_run=dry_run, now=now)
         try:
             receipt = record(fresh, session_id=sessions[-1], assignment=assignment)
         except TooLarge:  # the session is full
-            if not (fresh := self._not_forgotten(fresh, stored)):
-                return
             following = f"{done.session_id}~{len(sessions) + 1}"
             receipt = record(fresh, session_id=following, assignment=as_before(stored, assignment))
         taken = next((result.action for result in receipt.results if result.op == "messages"), Action.UNCHANGED)
@@ -151,10 +147,10 @@ class ConversationRecorder:
         return sessions
 
     def _not_forgotten(self, part: Sequence[Mapping[str, Any]], stored: Sequence[Message]) -> list[Mapping[str, Any]]:
-        """What is not sent again of what was forgotten; within a session its recorder sees to that."""
+        """What is not sent again of what was forgotten, in whichever session of the conversation."""
         marks = {message.extra[FORGOTTEN] for message in stored if is_forgotten(message)}
         clean = self._memory.commits.cleaner.messages
-        return [each for each in part if marks.isdisjoint(map(digest, clean(parse_messages([each]))[0]))]
+        return [each for each in part if not marks or marks.isdisjoint(map(digest, clean(parse_messages([each]))[0]))]
 
     def _messages(self, session_id: str) -> list[Message]:
         text = self._memory.store.text(self._memory.commits.session_uri(session_id))
