@@ -9,7 +9,7 @@ import pytest
 from tests.browser.conftest import commit
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import APIResponse, Page, Route
 
     from tests.browser.conftest import Site
 
@@ -38,6 +38,41 @@ def test_a_memory_shows_its_new_text_and_what_was_opened_stays_open(tab: Page, o
     tab.get_by_test_id("body").filter(has_text="oolong").wait_for()
     assert tab.get_by_test_id("raw").evaluate("each => each.open")
     assert "oolong" in tab.get_by_test_id("raw").inner_text()
+
+
+def test_what_is_changed_while_the_view_is_read_again_stays(tab: Page, own_site: Site) -> None:
+    row(tab, "Tea").locator("a").click()
+    tab.get_by_test_id("pin").wait_for()
+    answers: list[tuple[Route, APIResponse]] = []
+
+    def late(route: Route) -> None:
+        if route.request.method == "GET" and not answers:
+            answers.append((route, route.fetch()))
+        else:
+            route.continue_()
+
+    tab.route("**/entries/**", late)
+    commit(own_site.home, "Other", "Something else.")
+    while not answers:
+        tab.wait_for_timeout(50)
+    tab.get_by_test_id("pin").click()
+    tab.get_by_test_id("pinned-mark").wait_for()
+    with tab.expect_response(lambda answer: "/entries/" in answer.url and answer.json().get("pinned") is True):
+        ((route, response),) = answers
+        route.fulfill(response=response)
+    tab.get_by_test_id("pin").get_by_text("Unpin").wait_for()
+
+
+def test_changes_that_follow_at_once_are_made_one_after_the_other(tab: Page, own_site: Site) -> None:
+    row(tab, "Tea").locator("a").click()
+    tab.get_by_test_id("pin").wait_for()
+    tab.evaluate(
+        "() => ['standing-active', 'pin'].forEach((id) => document.querySelector(`[data-testid=${id}]`).click())"
+    )
+    tab.get_by_test_id("pinned-mark").wait_for()
+    text = (own_site.home / "user/default/memories/notes/Tea.md").read_text(encoding="utf-8")
+    assert '"pinned": true' in text
+    assert '"active": false' in text
 
 
 def test_what_waits_is_counted_beside_its_section_until_it_is_decided(tab: Page, own_site: Site) -> None:

@@ -258,6 +258,18 @@ def test_a_purge_withdraws_the_briefs_that_showed_the_file_and_no_others(memory:
     assert "erased" in str(result.reason)
 
 
+def test_a_purge_of_a_commit_withdraws_the_briefs_that_showed_its_text_and_no_others(memory: Runebook) -> None:
+    added = memory.commit(CommitRequest(operations=whole(GATE, "The gate opens at seven. The code is 2222 crimson.")))
+    assert "crimson" in said(memory, "anna", *ABOUT_GATE)
+    memory.run(UNDO, UndoRequest(added.commit_id))
+    assert "crimson" not in briefed(memory, "bob")
+    memory.run(PURGE, PurgeRequest(commit=added.commit_id))
+    receipt = handed_in(memory, "bob", whole(SHED, "Mr Holm has the key."))
+    assert receipt.status is Status.COMMITTED
+    (result,) = handed_in(memory, "anna", whole(SHED, "It is beside the crimson pot.")).results
+    assert "erased" in str(result.reason)
+
+
 def test_after_a_purge_the_brief_is_asked_for_again_and_answered(memory: Runebook) -> None:
     said(memory, "anna", *ABOUT_GATE)
     memory.run(PURGE, PurgeRequest(GATE))

@@ -123,10 +123,11 @@ def test_a_model_s_words_of_a_message_that_was_forgotten_meanwhile_are_not_told(
     assert "vermilion" not in json.dumps(as_json(said(other, "Anything.", request_id="r1")))
 
 
-@pytest.mark.parametrize("change", ["forgotten", "forgotten in part", "changed again", "purged"])
+@pytest.mark.parametrize("change", ["forgotten", "forgotten in part", "changed again", "purged", "a commit purged"])
 def test_a_model_that_was_shown_what_went_meanwhile_is_asked_again(place: Place, change: str) -> None:
     other = place.open()
-    uri = remember(other, HABITS, "preferences", topic="alpha")
+    uri = remember(other, "Thinks of rivers.", "preferences", topic="alpha")
+    told = edited(other, uri, {"patches": {"content": HABITS}})
 
     def gone(request: LLMRequest) -> str:
         assert "vermilion" in "".join(turn.text for turn in request.turns)
@@ -137,7 +138,7 @@ def test_a_model_that_was_shown_what_went_meanwhile_is_asked_again(place: Place,
         elif change == "forgotten":
             other.run(FORGET, ForgetRequest(uris=[uri], confirm=1))
         else:
-            other.run(PURGE, PurgeRequest(uri))
+            other.run(PURGE, PurgeRequest(uri) if change == "purged" else PurgeRequest(commit=told.commit_id))
         return summed_up(write("notes", title="pot", content=SPOKEN))
 
     def again(request: LLMRequest) -> str:

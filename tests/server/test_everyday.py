@@ -234,6 +234,16 @@ def test_a_second_import_of_a_file_says_where_everything_is(run: Run, tmp_path: 
     assert "Removed or archived here since an earlier import, and not brought back: 1." in told
 
 
+def test_an_import_that_leaves_something_out_does_not_say_that_all_is_here(run: Run, tmp_path: Path) -> None:
+    source = tmp_path / "memory.jsonl"
+    entity = {"type": "entity", "name": "Ada", "entityType": "person", "observations": ["Plays the organ."]}
+    source.write_text(f"{json.dumps(entity)}\n{json.dumps(entity)}\n", encoding="utf-8")
+    run("import", str(source))
+    told = run("import", str(source))[1]
+    assert "left out: " in told
+    assert "Nothing new but what was left out: 1 memory is here already" in told
+
+
 def test_a_second_import_of_an_export_says_that_nothing_is_new(run: Run, tmp_path: Path) -> None:
     kept(run, "Tea is in the cupboard.")
     assert run("export", str(tmp_path / "x.jsonl"))[0] == 0

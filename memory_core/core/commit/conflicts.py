@@ -165,7 +165,7 @@ def taken_away(snapshot: Snapshot, seen: Mapping[str, str]) -> ChangeSet | None:
     read = {uri: sha256 for uri, sha256 in seen.items() if not MemoryUri.parse(uri).is_summary}
     changed = {uri: how for uri, sha256 in read.items() if (how := _change_since(snapshot, uri, sha256))}
     # Others may have changed it once more since it was forgotten.
-    forgotten = snapshot.ledger.were_changed_by(KIND_FORGET, changed) if changed else frozenset()
+    forgotten = snapshot.ledger.lost_texts(KIND_FORGET, changed) if changed else frozenset()
     refused = tuple(
         _refusal(uri, how)
         for uri, how in changed.items()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 
@@ -140,11 +140,17 @@ def moved(notes: Notes, extracted: int | None, answered: str | None) -> Notes:
     )
 
 
-def without(notes: Notes, uri: str) -> Notes:
-    """After a memory was erased for good: no trace of it is left, and who was shown it has to look again."""
+def without(notes: Notes, uri: str, erased: Collection[str] | None = None) -> Notes:
+    """After a memory was erased for good: no trace of it is left, and who was shown it has to look again.
+
+    Args:
+        notes: Before.
+        uri: The memory.
+        erased: SHA-256 of those of its texts that were erased; None is all.
+    """
     return tuple(
         note
-        if uri not in note.seen
+        if uri not in note.seen or (erased is not None and note.seen[uri] not in erased)
         else replace(note, seen={name: sha256 for name, sha256 in note.seen.items() if name != uri})
         if note.state is BriefState.DONE
         else replace(note, seen={}, state=BriefState.VOID)

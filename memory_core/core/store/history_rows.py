@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from memory_core.core.errors import StoreBusy
@@ -303,7 +303,8 @@ def _erased(erasure: Erasure) -> tuple[str, int, int]:
 
 
 def _erase(connection: sqlite3.Connection, erasure: Erasure) -> None:
-    seqs = [seq for (seq,) in connection.execute(f"SELECT seq FROM changes WHERE {_ERASED}", _erased(erasure))]
+    rows = connection.execute(f"SELECT seq, after_sha256 FROM changes WHERE {_ERASED}", _erased(erasure)).fetchall()
+    seqs = [seq for seq, _ in rows]
     _blank(connection, _ERASED, _erased(erasure))
     _clear_receipts(connection, seqs)
     if erasure.end is not None:
@@ -311,6 +312,7 @@ def _erase(connection: sqlite3.Connection, erasure: Erasure) -> None:
             "UPDATE changes SET before = NULL, before_sha256 = NULL, purged = 1 WHERE uri = ? AND seq = ?",
             (str(erasure.uri), erasure.end),
         )
+        _forget_briefs(connection, str(erasure.uri), {sha256 for _, sha256 in rows})
         return
     uri, tombstone = str(erasure.uri), None if erasure.tombstone is None else str(erasure.tombstone)
     # A receipt of another commit may name the file as something similar.
@@ -326,13 +328,18 @@ def _erase(connection: sqlite3.Connection, erasure: Erasure) -> None:
         f"OR substr({_HIT}, 1, length(?1) + 1) = ?1 || '#')",
     ):
         connection.execute(statement, (uri,))
-    name = json.dumps(uri, ensure_ascii=False)
-    shown = connection.execute("SELECT log FROM extractions WHERE instr(seen, ?) > 0", (name,)).fetchall()
-    for (log,) in shown:
-        change_notes(connection, log, lambda notes: without(notes, uri))
+    _forget_briefs(connection, uri)
     if tombstone is not None:
         connection.execute("UPDATE changes SET uri = ? WHERE uri = ?", (tombstone, uri))
         connection.execute("UPDATE changes SET moved_from = ? WHERE moved_from = ?", (tombstone, uri))
+
+
+def _forget_briefs(connection: sqlite3.Connection, uri: str, erased: Collection[str] | None = None) -> None:
+    """No note of a brief names the file any more; given the hashes of ``erased`` texts: where it showed one of them."""
+    name = json.dumps(uri, ensure_ascii=False)
+    shown = connection.execute("SELECT log FROM extractions WHERE instr(seen, ?) > 0", (name,)).fetchall()
+    for (log,) in shown:
+        change_notes(connection, log, lambda notes: without(notes, uri, erased))
 
 
 def _blank(connection: sqlite3.Connection, condition: str, arguments: tuple[str | int, ...]) -> None:

@@ -581,10 +581,10 @@ class Ledger(Table):
         )
         return dict(rows)
 
-    def were_changed_by(self, kind: str, uris: Collection[str]) -> frozenset[str]:
-        """Those of some files that a commit of this kind ever changed."""
+    def lost_texts(self, kind: str, uris: Collection[str]) -> frozenset[str]:
+        """Those of some files that a commit of this kind ever changed, or of which a text was erased for good."""
         rows = self._rows(
-            "SELECT DISTINCT c.uri FROM commits k JOIN changes c ON c.seq = k.seq WHERE k.kind = ? "
+            "SELECT DISTINCT c.uri FROM commits k JOIN changes c ON c.seq = k.seq WHERE (k.kind = ? OR c.purged = 1) "
             "AND c.uri IN (SELECT value FROM json_each(?))",
             kind,
             json.dumps(list(uris)),

@@ -211,17 +211,18 @@ class ImportReport:
         """Where everything is, if all of it was here before, and how it comes in all the same."""
         if self.changed or not self.total(Action.UNCHANGED):
             return
+        nothing = "Nothing new but what was left out" if self.left_out else "Nothing new"
         if self.there:
             named = ", ".join(sorted(self.projects))
             where = f" (project{'s' if len(self.projects) > 1 else ''} {named})" if named else ""
             count = len(self.there)
             every = "1 memory is" if count == 1 else f"{'' if self.gone else 'all '}{count:,} memories are"
-            yield f"Nothing new: {every} here already, unchanged{where}:"
+            yield f"{nothing}: {every} here already, unchanged{where}:"
             yield from _listed("  ", self.there)
             yield "To move them to another project: runebook organize URI --project NAME."
             yield "To have them a second time, import into another space: --into USER/AGENT."
         elif not self.gone:
-            yield "Nothing new: all of it is here already, unchanged."
+            yield f"{nothing}: all of it is here already, unchanged."
         if self.gone:
             yield f"Removed or archived here since an earlier import, and not brought back: {len(self.gone):,}."
             yield from _listed("  ", self.gone)

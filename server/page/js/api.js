@@ -98,6 +98,14 @@ function borrowed() {
 }
 
 const own = new Set();
+const pending = new Set(); // changes that were sent and not answered yet
+let sent = 0;
+
+/** How many changes this tab has sent so far. */
+export const changesSent = () => sent;
+
+/** Until every change that this tab has sent is answered. */
+export const changesAnswered = () => Promise.allSettled([...pending]);
 
 /** Whether a commit was made by this tab, which has shown it already. */
 export const isOwn = (commitId) => own.has(commitId);
@@ -186,11 +194,16 @@ export function get(path, params, options) {
 }
 
 /** POST, PUT, PATCH or DELETE; options: etag (sent as If-Match), signal. */
-export async function send(method, path, body, options) {
+export function send(method, path, body, options) {
   // The server takes changes as JSON only, which no form of another site can send.
-  const data = await request(method, address(path), body ?? {}, options);
-  noteOwn(data);
-  return data;
+  const answer = request(method, address(path), body ?? {}, options).then((data) => {
+    noteOwn(data);
+    return data;
+  });
+  sent += 1;
+  pending.add(answer);
+  answer.catch(() => {}).finally(() => pending.delete(answer));
+  return answer;
 }
 
 /** Read server-sent events until the server ends the stream, or `signal` is aborted: `listen(id, data)` for each. */

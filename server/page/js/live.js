@@ -2,7 +2,7 @@
 // "waiting" (detail: how many proposals wait). One visible tab of a browser reads the stream and tells the others, for a
 // browser opens few connections to one server; a hidden tab reads nothing, and asks what it missed when it is seen again.
 
-import { follow, isOwn, key } from './api.js';
+import { changesAnswered, follow, isOwn, key } from './api.js';
 import { about } from './state.js';
 
 const FIRST_PAUSE_MS = 1_000;
@@ -61,7 +61,7 @@ async function keepReading(signal, tell) {
   }
 }
 
-function take(facts) {
+async function take(facts) {
   const moved = facts.latest !== latest;
   latest = facts.latest;
   if (review !== facts.review) {
@@ -69,6 +69,7 @@ function take(facts) {
     window.dispatchEvent(new CustomEvent('waiting', { detail: review }));
   }
   if (!moved) return;
+  await changesAnswered(); // only then it is known which commits are this tab's own
   const known = facts.commits.length > 0 && !facts.more;
   const others = facts.commits.filter((commit) => !isOwn(commit.commit_id));
   if (!known || others.length) window.dispatchEvent(new CustomEvent('committed', { detail: known ? others : null }));

@@ -1,6 +1,6 @@
 // What surrounds the views: top bar, sections, folders, shortcuts; it draws the view of the current place into <main>.
 
-import { get, setSpace, space } from './api.js';
+import { changesAnswered, changesSent, get, setSpace, space } from './api.js';
 import { fill, h, icon } from './dom.js';
 import { language, number, setLanguage, t } from './i18n.js';
 import { waiting } from './live.js';
@@ -150,6 +150,7 @@ function drawBadge() {
 
 /** Let the view show what was committed meanwhile, without moving anything under the reader's hands. */
 async function freshen() {
+  await changesAnswered();
   const pattern = place()?.pattern;
   if (guarded() || SELF_DRAWN.includes(pattern) || STILL.includes(pattern)) {
     changedUris.clear();
@@ -159,11 +160,17 @@ async function freshen() {
     freshening = setTimeout(freshen, BUSY_MS);
     return;
   }
+  const before = changesSent();
   const uris = new Set(changedUris);
   changedUris.clear();
   await renew(async (where, signal, stays) => {
     const box = h('div', {}, await build(where, signal));
     await settled(box);
+    if (changesSent() !== before) { // the view that stands has shown that change, this one was asked for before it
+      uris.forEach((uri) => changedUris.add(uri));
+      freshening = setTimeout(freshen, BUSY_MS);
+      return false;
+    }
     if (signal.aborted || !stays() || guarded() || same(main, box)) return false;
     const kept = whereabouts();
     fill(main, [...box.childNodes]);

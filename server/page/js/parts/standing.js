@@ -15,7 +15,15 @@ export function standingControls(entry, changed) {
   let held = entry;
   const controls = [];
 
-  async function change(members) {
+  let last = Promise.resolve();
+
+  /** One change after the other, each on what the one before left. */
+  function change(members) {
+    last = last.then(() => apply(members));
+    return last;
+  }
+
+  async function apply(members) {
     try {
       const answer = await send('PATCH', `/entries/${pathOf(held.uri)}`, members, { etag: held.sha256 });
       held = answer.entry ?? held;
@@ -31,7 +39,7 @@ export function standingControls(entry, changed) {
   }
 
   function sync() {
-    for (const apply of controls) apply(held);
+    for (const show of controls) show(held);
   }
 
   const readOnly = entry.editable === false;
