@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
 _SHOWN_CHARS = 120
+#: A commit writes so many characters of conversations anew, and one more: it holds each twice, and so does its undo.
+_LOGS_CHARS = 16 * 1024**2
+_TOO_MUCH = "one commit does not write so much of conversations anew; forget the rest by another one."
 #: How long the index may take to know what is to be forgotten; what it does not know then is not found.
 _INDEX_SECONDS = 5.0
 #: A search seldom gives so low a score to what is about the question.
@@ -263,10 +266,12 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
     changes = [*decided.changes, *copy.changes()]
     results = [each if each.action is Action.REJECTED else shown.get(each.uri, each) for each in decided.results]
     results += [shown[str(change.uri)] for change in copy.changes() if str(change.uri) in shown]
+    rewritten = 0
     for log, parts in _by_file(mention for mention in going if mention.line is not None).items():
-        before = snapshot.text(log)
-        if before is None:
-            results += [_result(replace(part, refused="it is gone meanwhile.")) for part in parts]
+        before = snapshot.text(log) if rewritten < _LOGS_CHARS else ""
+        if not before:
+            refused = "it is gone meanwhile." if before is None else _TOO_MUCH
+            results += [_result(replace(part, refused=refused)) for part in parts]
             continue
         kind = features.kind_of(log)
         if kind is not None:
@@ -282,6 +287,7 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
         if after != before:
             name = log.parent.name if kind is None else ""
             changes.append(FileChange(log, before, after, "", name))
+            rewritten += len(before)
         results += map(_result, parts)
     changed = "it says something else meanwhile; look again without confirm."
     results += [_result(replace(mention, refused=changed)) for mention in other]

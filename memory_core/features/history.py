@@ -212,12 +212,12 @@ class History:
         while found < limit:
             moved: MemoryUri | None = None
             for past in self._ledger.past.commits(self.spaces, uri=place, before=before, limit=limit - found):
-                rows = [row for row in self._ledger.changes_of([past.seq]) if row.uri == place]
-                if rows:
+                row = self._ledger.change(past.seq, place)
+                if row is not None:
                     (commit,) = self._commits([past])
                     found += 1
-                    yield Version(commit, self._diff(rows[0], asked=True))
-                    moved, before = rows[0].moved_from, past.seq
+                    yield Version(commit, self._diff(row, asked=True))
+                    moved, before = row.moved_from, past.seq
                 if moved is not None:
                     break
             if moved is None:
@@ -226,11 +226,14 @@ class History:
         if not found:
             raise NotFound(f"history knows nothing at {uri!r}.", hint=_HINT)
 
-    def diff(self, commit_id: str) -> list[FileDiff]:
-        """What a commit changed, file by file: memories first, then the generated summaries of their directories."""
+    def diff(self, commit_id: str) -> Iterator[FileDiff]:
+        """What a commit changed, file by file: memories first, then the generated summaries of their directories.
+
+        Each is read when it is asked for: a commit may change several long conversations.
+        """
         commit = self.commit(commit_id)
-        rows = {row.uri: row for row in self._ledger.changes_of([commit.seq])}
-        return [self._diff(rows[step.uri]) for step in commit.files]
+        rows = (self._ledger.change(commit.seq, step.uri) for step in commit.files)
+        return (self._diff(row) for row in rows if row is not None)
 
     def compare(self, uri: str, earlier: str | None = None, later: str | None = None) -> tuple[str, ...]:
         """How a file differs between two commits, as a unified diff; where there was none, from or to nothing.
@@ -254,7 +257,7 @@ class History:
     def _text_at(self, uri: MemoryUri, seq: int) -> str | None:
         text = self._ledger.text_at(uri, seq)
         seqs = [touched for touched in self._ledger.past.seqs_of(uri) if touched <= seq]
-        row = next((row for row in self._ledger.changes_of(seqs[-1:]) if row.uri == uri), None)
+        row = self._ledger.change(seqs[-1], uri) if seqs else None
         sha256 = None if text is None else text_sha256(text)
         if row is not None and (sha256 != row.after_sha256 or (text is None and str(uri) in self._purged(row.seq))):
             raise NotFound(f"the text of {str(uri)!r} at that time was purged.", hint="Nothing brings it back.")
@@ -271,12 +274,10 @@ class History:
     def _commit(self, past: PastCommit, undone_by: Sequence[str], files_most: int | None) -> Commit:
         rows = [row for row in self._ledger.steps_of(past.seq) if self.sees(row.uri)]
         rows.sort(key=lambda row: row.uri.is_summary)
-        read = rows[:files_most]
-        uris = None if len(read) == len(rows) else [row.uri for row in read]
-        texts = {row.uri: row for row in self._ledger.changes_of([past.seq], uris)}
         purged = self._purged(past.seq)
-        shown = [_step(row, self._withheld(texts[row.uri], purged)) for row in read]
-        steps = [*shown, *(_step(row, None) for row in rows[len(read) :])]
+        texts = (self._ledger.change(past.seq, row.uri) or row for row in rows[:files_most])
+        shown = [_step(row, self._withheld(row, purged)) for row in texts]
+        steps = [*shown, *(_step(row, None) for row in rows[len(shown) :])]
         is_import = past.kind == "import"
         receipt = self._ledger.past.receipt(past.seq) if shown or is_import else {}
         if is_import:
@@ -408,7 +409,7 @@ _SCOPES = frozenset(scope.value for scope in Scope)
 _ABOUT = "what changed, when and by whom: read it for the latest commits"
 
 
-def _commit_page(commit: Commit, diffs: Sequence[FileDiff]) -> str:
+def _commit_page(commit: Commit, diffs: Iterable[FileDiff]) -> str:
     """What a commit did and changed, as Markdown."""
     lines = [f"# Commit {commit.commit_id}", "", *_facts(commit), ""]
     for diff in diffs:

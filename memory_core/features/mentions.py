@@ -46,6 +46,8 @@ _NEAR_SHARE = 0.7
 _WHOLE_SHARE = 0.3
 #: What no search gave must come so near by itself: the nearest of unrelated sentences is not meant.
 _LEAST_UNSEARCHED = 0.3
+#: So many of the words asked for must be in what is archived.
+_LEAST_ARCHIVED = 0.6
 #: A sentence that holds so many of another one's words says the same.
 _SAME_SHARE = 0.6
 _LEAST_WORDS = 3
@@ -107,12 +109,12 @@ def find_mentions(memory: Runebook, wanted: FindRequest, scope: ProjectScope, *,
     asked = _pattern("request").sub("", wanted.query).strip() or wanted.query
     mentions = search.about(replace(wanted, query=asked))
     unsearched: list[Mention] = []
-    if everywhere := not wanted.target_uri and not wanted.filter:
-        unsearched = list(search.unsearched(archived=False))
+    archived: list[Mention] = []
+    if not wanted.target_uri and not wanted.filter:
+        unsearched, archived = list(search.unsearched(archived=False)), list(search.unsearched(archived=True))
         mentions = search.with_profile([*mentions, *unsearched])
-    near, named = _nearest(memory, asked, mentions)
-    if everywhere:
-        unsearched += search.unsearched(archived=True)
+    near, named = _nearest(memory, asked, mentions, archived)
+    unsearched += archived
     return _joined([*near, *search.again(wanted, asked, named, unsearched)])
 
 
@@ -307,15 +309,23 @@ def _sentence_tells(sentence: str, needles: Sequence[str], wholes: Sequence[froz
     return any(len(words & whole) >= _SAME_SHARE * len(whole) for whole in wholes)
 
 
-def _nearest(memory: Runebook, asked: str, mentions: Sequence[Mention]) -> tuple[list[Mention], list[str]]:
-    """The mentions with the sentences that say what was asked, and of these the nearest, which are looked for again."""
+def _nearest(
+    memory: Runebook, asked: str, mentions: Sequence[Mention], archived: Sequence[Mention]
+) -> tuple[list[Mention], list[str]]:
+    """The mentions with the sentences that say what was asked, and of these the nearest, which are looked for again.
+
+    What is archived may be very much: it is compared by words alone.
+    """
     units = [(each, sentences(each.text)) for each in mentions]
-    scores = _closeness(memory, asked, [sentence for _, own in units for sentence in own])
+    put_away = [(each, sentences(each.text)) for each in archived]
+    scores = dict(_closeness_in_words(memory, asked, [sentence for _, own in put_away for sentence in own]))
+    scores |= _closeness(memory, asked, [sentence for _, own in units for sentence in own])
     best = max(scores.values(), default=0.0)
     kept: list[Mention] = []
-    for each, own in units:
+    for each, own in (*units, *put_away):
         share = _NEAR_SHARE if len(own) > 1 or each.score is None else _WHOLE_SHARE
-        least = share * best if each.score is not None else max(share * best, _LEAST_UNSEARCHED)
+        unsearched = _LEAST_ARCHIVED if each.uri.scope is Scope.ARCHIVE else _LEAST_UNSEARCHED
+        least = share * best if each.score is not None else max(share * best, unsearched)
         telling = tuple(sentence for sentence in own if scores[sentence] >= least > 0)
         if telling:
             kept.append(_with(each, telling))
@@ -344,20 +354,26 @@ def _joined(mentions: Iterable[Mention]) -> list[Mention]:
     return list(joined.values())
 
 
-def _closeness(memory: Runebook, asked: str, said: Sequence[str]) -> Mapping[str, float]:
-    """How near each sentence comes to what was asked, in [0, 1]: in words, or in meaning where a model is there.
+def _closeness_in_words(memory: Runebook, asked: str, said: Sequence[str]) -> dict[str, float]:
+    """How near each sentence comes to what was asked, in [0, 1], by its words.
 
     What people ask of their owner (an address, a job) counts as a word that stands wherever it is told of.
     """
     question = read_question(asked, memory.retriever.owner_names())
     wanted = frozenset(_stem(word) for word in distinct_words(question.rest) if len(word) > 1 or word.isascii())
     whole = simplified(asked).casefold()
-    near = {
+    return {
         each: 1.0 if _stands_in(whole, simplified(each).casefold()) else _share(each, wanted, question) for each in said
     }
+
+
+def _closeness(memory: Runebook, asked: str, said: Sequence[str]) -> Mapping[str, float]:
+    """How near each sentence comes to what was asked, in [0, 1]: in words, or in meaning where a model is there."""
+    near = _closeness_in_words(memory, asked, said)
     embedder = memory.indexer.embedder
     if embedder is None or not said or not embedder.ready():
         return near
+    question = read_question(asked, memory.retriever.owner_names())
     try:
         vectors = embedder.embed([simplified(each) for each in near])
         ways = embedder.embed([simplified(way) for way in question.ways], query=True)

@@ -23,7 +23,7 @@ from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.requests import Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, Status
 from memory_core.core.memory.trailer import split
-from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
+from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope, space_of
 from memory_core.core.store.history_rows import Erasure, vacuum
 from memory_core.core.store.local import Snapshot
 from memory_core.features.history import history_of
@@ -46,10 +46,20 @@ _NAMED_FILES = 20
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """What a purge would erase: files that are there, and files of which only history knows."""
+    """What a purge would erase.
+
+    Attributes:
+        files: Files that are there.
+        erasures: Their texts, those of files of which only history knows, and what either was before it was renamed.
+    """
 
     files: tuple[MemoryUri, ...]
-    past: tuple[MemoryUri, ...]
+    erasures: tuple[Erasure, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The files that go; where another one has the name by now, it stays."""
+        return [str(erasure.uri) for erasure in self.erasures if erasure.tombstone is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +84,17 @@ def doomed(memory: Runebook, uri: str) -> Doomed:
     place = memory.browser.visible(MemoryUri.parse(uri))
     if len(place.parts) < _ROOT_DEPTH:
         raise InvalidInput(f"{uri!r} is too much to purge at once.", hint="Name a file or a directory of memories.")
-    history = history_of(memory)
+    history, rows = history_of(memory), memory.store.ledger.past
     past: list[MemoryUri] = []
     files: list[MemoryUri] = []
-    for each in (place, *_segments_too(place)):
-        past += [known for known in memory.store.ledger.past.below(each) if history.sees(known)]
+    earlier = {
+        before: last
+        for file in {place, *rows.below(place)}
+        for before, last in rows.earlier_places(file).items()
+        if history.sees(before) and space_of(before) == space_of(place)
+    }
+    for each in (place, *(segments for log in (place, *earlier) for segments in _segments_too(log))):
+        past += [known for known in rows.below(each) if history.sees(known)]
         if memory.store.files.is_dir(each):
             walked = (entry.uri for entry in memory.store.files.walk(each))
             files += [uri for uri in walked if not uri.is_summary or memory.store.look(uri)[0] is not None]
@@ -86,8 +102,10 @@ def doomed(memory: Runebook, uri: str) -> Doomed:
             files.append(each)
     if not past and not files:
         raise NotFound(f"there is nothing at {uri!r}, and history knows of nothing.", hint="Look with ls.")
-    there = set(files)
-    return Doomed(tuple(files), tuple(known for known in past if known not in there))
+    whole = dict.fromkeys((*files, *past))
+    erasures = [Erasure(file, _tombstone(file)) for file in whole]
+    erasures += [_erasure(memory, before, 0, last) for before, last in earlier.items() if before not in whole]
+    return Doomed(tuple(files), tuple(erasures))
 
 
 def purge(memory: Runebook, request: PurgeRequest) -> CommitReceipt:
@@ -124,8 +142,7 @@ def _purge_files(memory: Runebook, uri: str, now: datetime | None) -> CommitRece
         return memory.features.completed(ChangeSet(changes, results), snapshot, memory.plan_context(moment))
 
     receipt = memory.store.commit(removal, kind=KIND, now=moment)
-    erasures = [Erasure(file, _tombstone(file)) for file in (*files.files, *files.past)]
-    erased = _erased(memory, receipt, erasures)
+    erased = _erased(memory, receipt, files.erasures)
     memory.opened.pages.remove_below(memory.browser.visible(MemoryUri.parse(uri)))
     return erased
 
@@ -136,24 +153,37 @@ def _purge_commit(memory: Runebook, commit_id: str, now: datetime | None) -> Com
     ledger = memory.store.ledger
     receipt = CommitReceipt("", Status.COMMITTED)
     memory.store.adopt()
-    rows = [row for row in ledger.changes_of([past.seq]) if history.sees(row.uri)]
+    rows = [row for row in ledger.steps_of(past.seq) if history.sees(row.uri)]
     gone = {row.uri for row in rows if memory.store.files.stat(row.uri) is None}
     purged = {MemoryUri.parse(uri) for _, uri in ledger.past.purged([past.seq])}
-    undone = {row.uri for row in ledger.changes_of(each.seq for each in ledger.past.undone_by(past.commit_id))}
+    undone = {row.uri for each in ledger.past.undone_by(past.commit_id) for row in ledger.steps_of(each.seq)}
     if not {row.uri for row in rows} <= undone | (gone & purged):
         for dry_run in (True, False):  # the preview first: one file that cannot go back keeps all of them
             receipt = undo(memory, UndoRequest(past.commit_id, dry_run=dry_run, now=now))
             _expect_undone(receipt, gone & purged)
     undoing = [each.seq for each in ledger.past.undone_by(past.commit_id)]
-    erasures = []
+    erasures: list[Erasure] = []
     for uri in (row.uri for row in rows if not row.uri.is_summary):
-        if memory.store.files.stat(uri) is None:
-            erasures.append(Erasure(uri, _tombstone(uri)))
-        else:  # what the undo left stays; where there was nothing to undo, what the newest commit left
-            touching = ledger.past.seqs_of(uri)
-            end = next((seq for seq in undoing if seq in touching), touching[-1])
-            erasures.append(Erasure(uri, None, past.seq, end))
+        moves = ledger.past.later_places(uri, past.seq)
+        stands = moves[-1][0] if moves else uri
+        since = dict(reversed([(uri, past.seq), *moves]))  # the commit that brought it to each place first
+        until = dict(zip([uri, *(place for place, _ in moves)], (seq for _, seq in moves), strict=False))
+        if memory.store.files.stat(stands) is None:
+            erasures += [Erasure(place, _tombstone(place)) for place in since]
+            continue
+        # What the undo left stays; where there was nothing to undo, what the newest commit left.
+        touching = ledger.past.seqs_of(stands)
+        until[stands] = next((seq for seq in undoing if seq in touching), touching[-1]) - 1
+        erasures += [_erasure(memory, place, first, until[place]) for place, first in since.items()]
     return _erased(memory, receipt, erasures)
+
+
+def _erasure(memory: Runebook, place: MemoryUri, first: int, last: int) -> Erasure:
+    """The texts that some commits left at a place; all of it where no other commit knows it and nothing is there."""
+    seqs = memory.store.ledger.past.seqs_of(place)
+    if memory.store.files.stat(place) is None and first <= seqs[0] and seqs[-1] <= last:
+        return Erasure(place, _tombstone(place))
+    return Erasure(place, None, first, last + 1)
 
 
 def _expect_undone(receipt: CommitReceipt, erased: Container[MemoryUri]) -> None:
@@ -202,7 +232,8 @@ def _erased(memory: Runebook, receipt: CommitReceipt, erasures: Sequence[Erasure
 
 
 def _result(erasure: Erasure) -> OperationResult:
-    note = "erased for good" + ("; history knows it by this name" if erasure.tombstone else "")
+    what = "erased for good; history knows it by this name"
+    note = "texts of earlier commits are erased for good" if erasure.tombstone is None else what
     return OperationResult(KIND, str(erasure.tombstone or erasure.uri), Action.DELETED, note=note)
 
 

@@ -156,7 +156,7 @@ class _Plan:
         """
         rows = [row for row in self._ledger.changes_of([self._past.seq]) if self._history.sees(row.uri)]
         undoing = self._ledger.past.undone_by(self._past.commit_id, self._history.spaces)
-        done = {row.uri for row in self._ledger.changes_of([commit.seq for commit in undoing])}
+        done = {row.uri for commit in undoing for row in self._ledger.steps_of(commit.seq)}
         left = [row for row in rows if row.uri not in done]
         if undoing and not left:
             last = undoing[-1].commit_id
@@ -301,6 +301,9 @@ def _halves(steps: Sequence[_Step]) -> dict[MemoryUri, str]:
     found: dict[MemoryUri, str] = {}
     for step in steps:
         other = None if step.row.moved_from is None else by_uri.get(step.row.moved_from)
+        if other is not None and other.is_change and step.refusal is None and step.versions.current is None:
+            found[other.row.uri] = f"{step.row.uri}, which it became, was removed"
+            continue
         for half, refused in () if other is None else ((step, other), (other, step)):
             if half.is_change and refused.refusal is not None:
                 found[half.row.uri] = f"{refused.row.uri} does not go back"

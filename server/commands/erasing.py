@@ -79,7 +79,7 @@ def purge(arguments: argparse.Namespace) -> int:
             names, what = [str(step.uri) for step in commit.files], commit.commit_id
         else:
             found = doomed(memory, uri)
-            names, what = [str(each) for each in (*found.files, *found.past)], uri.rstrip("/").rpartition("/")[2]
+            names, what = found.names, uri.rstrip("/").rpartition("/")[2]
         if not arguments.yes:
             print(plain("\n".join(["Erased for good, with every earlier version:", *names])), file=sys.stderr)
             if not sys.stdin.isatty() or not _confirmed(f"Type {what} to go on: ", what):

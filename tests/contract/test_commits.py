@@ -9,18 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from memory_core.core.errors import InvalidInput
+from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, TreeRequest
 from memory_core.core.memory.results import Action, Status, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.history import HISTORY, HistoryRequest, history_of
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep.archive import ARCHIVE, RESTORE, ArchiveRequest
+from memory_core.runebook import Runebook
 from tests.contract.conftest import Place
 from tests.stores import body, note, only, replaced
 from tests.waiting import at_once
 
 NOTES = "viking://user/default/memories/notes"
+AWAY = "viking://archive/user/default/memories/notes/vault.md"
 WRITERS, NOTES_EACH = 4, 12
 
 
@@ -163,6 +166,51 @@ def test_a_commit_is_purged_and_the_rest_of_its_file_is_still_found(place: Place
     for rows in ("before, after FROM changes", "own FROM documents", "text FROM passages"):
         database = one.store.ledger.database if "changes" in rows else one.indexer.catalog
         assert "swordfish" not in str(database.connection().execute(f"SELECT {rows}").fetchall())
+
+
+def rows(memory: Runebook) -> str:
+    return str(memory.store.ledger.database.connection().execute("SELECT * FROM changes").fetchall())
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_purge_erases_what_a_memory_was_before_it_was_moved(place: Place, back: bool) -> None:
+    memory = place.open()
+    note(memory, "vault", "The swordfish opens the vault.")
+    replaced(memory, "notes", "Ask Carla about the vault.", title="vault")
+    memory.run(ARCHIVE, ArchiveRequest([f"{NOTES}/vault.md"]))
+    if back:
+        memory.run(RESTORE, ArchiveRequest([AWAY]))
+    memory.run(PURGE, PurgeRequest(f"{NOTES}/vault.md" if back else AWAY))
+    for words in ("swordfish", "Carla", "vault"):
+        assert words not in rows(memory)
+    with pytest.raises(NotFound):
+        memory.read(ReadRequest("viking://history/user/default/memories/notes/vault.md"))
+
+
+def test_a_purge_leaves_another_memory_that_has_the_earlier_name_by_now(place: Place) -> None:
+    memory = place.open()
+    note(memory, "vault", "The swordfish opens the vault.")
+    memory.run(ARCHIVE, ArchiveRequest([f"{NOTES}/vault.md"]))
+    note(memory, "vault", "A vault is a kind of roof.")
+    changed = replaced(memory, "notes", "A vault is a roof of stone.", title="vault")
+    memory.run(PURGE, PurgeRequest(AWAY))
+    assert "swordfish" not in rows(memory)
+    assert body(memory, f"{NOTES}/vault.md") == "A vault is a roof of stone."
+    past = memory.read(ReadRequest("viking://history/user/default/memories/notes/vault.md")).content
+    assert "A vault is a kind of roof." in past
+    memory.run(UNDO, UndoRequest(changed.commit_id))
+    assert body(memory, f"{NOTES}/vault.md") == "A vault is a kind of roof."
+
+
+def test_a_commit_is_purged_also_where_its_file_was_moved_since(place: Place) -> None:
+    memory = place.open()
+    note(memory, "vault", "The vault is old.")
+    told = replaced(memory, "notes", "The vault is old. The swordfish opens it.", title="vault")
+    memory.run(ARCHIVE, ArchiveRequest([f"{NOTES}/vault.md"]))
+    memory.run(RESTORE, ArchiveRequest([AWAY]))
+    memory.run(PURGE, PurgeRequest(commit=told.commit_id))
+    assert "swordfish" not in rows(memory)
+    assert body(memory, f"{NOTES}/vault.md") == "The vault is old."
 
 
 @pytest.mark.parametrize("page", [".overview.md", ".abstract.md"])

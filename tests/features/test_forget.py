@@ -493,3 +493,32 @@ def test_what_is_named_twice_goes_once_and_in_the_order_that_was_given(memory: R
     assert [result.action for result in shown] == [*[Action.DELETED] * 4, refused, refused]
     memory.run(FORGET, ForgetRequest(uris=places, confirm=4))
     assert [entry.text for entry in daily_logs.entries(memory.read(ReadRequest(log)).content)] == ["Step 2."]
+
+
+def test_what_is_in_the_archive_alone_is_found(memory: Runebook) -> None:
+    key = note(memory, "key", "The quagga key lies under the stone. The cellar is dry.").results[0].uri
+    note(memory, "stone", "A stone wall needs no key. 石墙。")
+    memory.run(ARCHIVE, ArchiveRequest([key, f"{NOTES}/tax.md"]))
+    away = f"viking://archive/{key.removeprefix('viking://')}"
+    for query in ("quagga key", "Where is the quagga key?"):
+        shown = memory.run(FORGET, ForgetRequest(query))
+        assert [result.uri for result in shown.results] == [away]
+    memory.run(FORGET, ForgetRequest("quagga key", confirm=1))
+    assert "quagga" not in (text := memory.store.text(MemoryUri.parse(away)) or "")
+    assert "The cellar is dry." in text
+
+
+def test_one_commit_rewrites_a_bounded_amount_of_conversations_and_says_what_is_left(
+    memory: Runebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forgetting, "_LOGS_CHARS", 150)
+    for number in range(4):
+        said(memory, "The safe opens with zanzibar.", "x" * 100, session_id=f"s{number}")
+    places = [f"viking://session/default/s{number}/messages.jsonl#0" for number in range(4)]
+    receipt = memory.run(FORGET, ForgetRequest(uris=places, confirm=4))
+    assert receipt.status is Status.PARTIAL
+    assert [result.action for result in receipt.results] == [Action.DELETED, *[Action.REJECTED] * 3]
+    assert "forget the rest by another one" in str(receipt.results[-1].reason)
+    for place in places[1:]:
+        memory.run(FORGET, ForgetRequest(uris=[place], confirm=1))
+    assert not any("zanzibar" in (memory.store.text(MemoryUri.parse(place[:-2])) or "") for place in places)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -13,10 +13,11 @@ from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, ChangeSet, FileChange
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import DIFF, CommitDiff, DiffRequest, FileDiff, History, history_of
 from memory_core.features.imports.import_plan import EarlierImports
 from memory_core.runebook import Runebook
-from tests.stores import note, replaced
+from tests.stores import note, replaced, said
 
 NOTES = "viking://user/default/memories/notes"
 STYLE = "viking://user/default/memories/preferences/Python code style.md"
@@ -66,6 +67,33 @@ def test_a_list_of_large_commits_counts_all_files_and_reads_the_texts_of_the_fir
     assert history_of(memory).commits(files_most=0)[0].line == whole.line
 
 
+def peak(call: Callable[[], object]) -> int:
+    """Bytes that a call holds at most."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_long_conversations_that_one_commit_changes_are_read_one_after_the_other(memory: Runebook) -> None:
+    text = "abcd efg " * 60_000
+    for number in range(8):
+        said(memory, "The hint is zanzibar.", text, session_id=f"s{number}")
+    places = [f"viking://session/default/s{number}/messages.jsonl#0" for number in range(8)]
+    forgotten = memory.run(FORGET, ForgetRequest(uris=places, confirm=8)).commit_id
+    memory.indexer.follow(None)  # or it reads them meanwhile
+    history = history_of(memory)
+    assert [diff.step.uri.parent.name for diff in history.diff(forgotten)] == [f"s{number}" for number in range(8)]
+    for read in (
+        lambda: [len(diff.after) for diff in history.diff(forgotten)],
+        lambda: history.commits(),
+        lambda: [len(version.diff.after) for version in history.versions(places[0][:-2])],
+    ):
+        assert peak(read) < 8 * len(text)
+
+
 @pytest.mark.parametrize("kind", ["commit", "import"])
 def test_long_receipts_are_read_one_after_the_other(memory: Runebook, kind: str) -> None:
     for number in range(8):
@@ -75,15 +103,6 @@ def test_long_receipts_are_read_one_after_the_other(memory: Runebook, kind: str)
     with memory.store.ledger._database.writing() as connection:
         connection.execute("UPDATE commits SET receipt = ?, kind = ?", (long, kind))
     history_of(memory).commits(files_most=0)  # imports modules
-
-    def peak(call: Callable[[], object]) -> int:
-        tracemalloc.start()
-        try:
-            call()
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
     one = peak(lambda: json.loads(long))
     assert peak(lambda: history_of(memory).commits()) < 3 * one
     earlier = EarlierImports(memory, ())
@@ -115,7 +134,7 @@ def test_the_last_commit_is_shown_whole_though_another_comes_meanwhile(
 ) -> None:
     real, titles = History.diff, iter("bc")
 
-    def diff(self: History, commit_id: str) -> list[FileDiff]:
+    def diff(self: History, commit_id: str) -> Iterator[FileDiff]:
         note(memory, next(titles), "Written meanwhile.")
         return real(self, commit_id)
 

@@ -18,6 +18,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadReq
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, Status
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features import undo
+from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
@@ -334,6 +335,22 @@ def test_a_memory_that_was_renamed_by_hand_is_not_said_to_be_gone_and_goes_back_
     memory.run(UNDO, UndoRequest(receipt.commit_id))
     assert memory.find(FindRequest("猫喜欢鱼")).total == 0
     assert not [path for path in root.parent.rglob("*.md") if not path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("how", ["deleted by hand", "forgotten"])
+def test_the_undo_of_a_move_brings_nothing_back_that_was_removed_since(memory: Runebook, how: str) -> None:
+    tea = note(memory, "Tea", "Green.").results[0].uri
+    away = f"viking://archive/{tea.removeprefix('viking://')}"
+    archived = memory.run(ARCHIVE, ArchiveRequest([tea]))
+    if how == "forgotten":
+        memory.run(FORGET, ForgetRequest(uris=[away], confirm=1))
+    else:
+        memory.store.files.path_for(MemoryUri.parse(away)).unlink()
+        memory.store.adopt()
+    refused = memory.run(UNDO, UndoRequest(archived.commit_id))
+    assert results(refused)[tea] is Action.REJECTED
+    assert "was removed" in str([result.reason for result in refused.results if result.uri == tea])
+    assert memory.store.text(MemoryUri.parse(tea)) is None
 
 
 def test_a_memory_stays_in_the_archive_where_another_took_its_place_meanwhile(memory: Runebook) -> None:

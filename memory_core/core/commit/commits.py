@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from memory_core.core.commit.conflicts import changed_since, taken_away
+from memory_core.core.commit.conflicts import at_their_places, changed_since, taken_away
 from memory_core.core.commit.decide import decide
 from memory_core.core.commit.working_copy import PlanContext, WriteMode
 from memory_core.core.config import Config
@@ -291,7 +291,8 @@ class Commits:
         def planned(snapshot: Snapshot) -> ChangeSet:
             if (refused := self._refusal(snapshot, only_if, read, span, settlement)) is not None:
                 return refused
-            decided = settle(parsed, snapshot, context, moment, self.features)
+            here = context if seen is None else replace(context, seen=at_their_places(snapshot, seen))
+            decided = settle(parsed, snapshot, here, moment, self.features)
             results = (*map(self.cleaner.result, decided.results), *refused_before)
             decided = replace(decided, results=results, notes=(*decided.notes, *notes))
             watch(decided)

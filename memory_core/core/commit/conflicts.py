@@ -155,6 +155,25 @@ def changed_since(snapshot: Snapshot, expected: Mapping[str, str]) -> ChangeSet 
     return ChangeSet((), refused) if refused else None
 
 
+def at_their_places(snapshot: Snapshot, seen: Mapping[str, str]) -> Mapping[str, str]:
+    """What a model saw of files, also under the names that some of them got since.
+
+    Args:
+        snapshot: The store under its lock.
+        seen: SHA-256 of each file's text, by URI.
+    """
+    found = dict(seen)
+    for uri, sha256 in seen.items():
+        place: MemoryUri | None = MemoryUri.parse(uri)
+        passed = set[MemoryUri]()
+        while place is not None and place not in passed and snapshot.ledger.file(place) is None:
+            passed.add(place)
+            place = snapshot.ledger.past.moved_to(place, 0)
+        if place is not None:
+            found.setdefault(str(place), sha256)
+    return found
+
+
 def taken_away(snapshot: Snapshot, seen: Mapping[str, str]) -> ChangeSet | None:
     """The refusal of everything, if a memory that a model read is gone or lost what was forgotten: it may quote that.
 

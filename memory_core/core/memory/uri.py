@@ -37,6 +37,8 @@ _DEVICES = frozenset(
 )
 #: Most parts of URIs are the same few folders.
 _REMEMBERED_PARTS = 4_096
+#: A longer part is over the limit in any form, and is not remembered.
+_PART_CHARS = 4 * PART_LIMIT_BYTES
 _HINT = "Use a URI as ls or tree prints it, for example viking://user/default/memories/profile.md."
 
 
@@ -175,6 +177,8 @@ def _check_size(size_bytes: int) -> None:
 
 
 def _checked_part(part: str, uri: str) -> str:
+    if len(part) > _PART_CHARS:
+        raise InvalidUri(f"a part of {len(part)} characters is over {PART_LIMIT_BYTES} bytes.", hint=_HINT)
     composed, problem = _judged(part)
     if problem is not None:
         raise InvalidUri(f"{uri!r} {problem}.", hint=_HINT)

@@ -230,6 +230,31 @@ class PastTable(Table):
         found = self._value(asked, str(uri), after)
         return None if found is None else MemoryUri.parse(found)
 
+    def earlier_places(self, uri: MemoryUri) -> dict[MemoryUri, int]:
+        """Where a file was before it was renamed, and the last commit of each place that was about this file."""
+        found: dict[str, int] = {}
+        asked = "SELECT moved_from, seq FROM changes WHERE uri = ? AND seq <= ? AND moved_from IS NOT NULL"
+        waiting = [(str(uri), 2**62)]
+        while waiting:
+            for source, seq in self._rows(asked, *waiting.pop()):
+                if source != str(uri) and found.get(source, -1) < seq:
+                    found[source] = seq
+                    waiting.append((source, seq))
+        return {MemoryUri.parse(place): seq for place, seq in found.items()}
+
+    def later_places(self, uri: MemoryUri, after: int) -> list[tuple[MemoryUri, int]]:
+        """Where a file that a commit left went by later renames, and the commit of each, oldest first."""
+        asked = (
+            "SELECT uri, seq FROM changes moved WHERE moved_from = ?1 AND seq > ?2 AND NOT EXISTS (SELECT 1 "
+            "FROM changes WHERE uri = ?1 AND seq > ?2 AND seq < moved.seq AND after_sha256 IS NULL AND purged = 0) "
+            "ORDER BY seq LIMIT 1"
+        )
+        found: list[tuple[MemoryUri, int]] = []
+        while (row := self._row(asked, str(uri), after)) is not None:
+            uri, after = MemoryUri.parse(row[0]), int(row[1])
+            found.append((uri, after))
+        return found
+
     def moves_after(self, after: int) -> dict[MemoryUri, MemoryUri]:
         """``moved_to`` of all files by one query, for whoever asks for many."""
         rows = self._rows(
@@ -309,7 +334,8 @@ def _erase(connection: sqlite3.Connection, erasure: Erasure) -> None:
     _clear_receipts(connection, seqs)
     if erasure.end is not None:
         connection.execute(
-            "UPDATE changes SET before = NULL, before_sha256 = NULL, purged = 1 WHERE uri = ? AND seq = ?",
+            "UPDATE changes SET before = NULL, before_sha256 = NULL, purged = 1 "
+            "WHERE uri = ? AND seq = ? AND before_sha256 IS NOT NULL",
             (str(erasure.uri), erasure.end),
         )
         _forget_briefs(connection, str(erasure.uri), {sha256 for _, sha256 in rows})

@@ -525,12 +525,15 @@ class Ledger(Table):
         found = self._value("SELECT receipt FROM commits WHERE request_id = ?", request_id)
         return None if found is None else dict(json.loads(found))
 
-    def changes_of(self, seqs: Iterable[int], uris: Iterable[MemoryUri] | None = None) -> list[ChangeRow]:
-        """The changes of these commits, in order; of these files alone, if any are named."""
-        among = "" if uris is None else "AND uri IN (SELECT value FROM json_each(?)) "
-        named = () if uris is None else (json.dumps([str(uri) for uri in uris]),)
-        found = (row for seq in seqs for row in self._changes(f"seq = ? {among}ORDER BY ordinal", seq, *named))
+    def changes_of(self, seqs: Iterable[int]) -> list[ChangeRow]:
+        """The changes of these commits, in order."""
+        found = (row for seq in seqs for row in self._changes("seq = ? ORDER BY ordinal", seq))
         return [replace(row, before=self._text_before(row)) for row in found]
+
+    def change(self, seq: int, uri: MemoryUri) -> ChangeRow | None:
+        """What a commit changed of one file; None for nothing."""
+        found = self._changes("seq = ? AND uri = ? ORDER BY ordinal DESC LIMIT 1", seq, str(uri))
+        return replace(found[0], before=self._text_before(found[0])) if found else None
 
     def steps_of(self, seq: int) -> list[ChangeRow]:
         """The changes of a commit, in order, without their texts: of a large one a list needs no more."""

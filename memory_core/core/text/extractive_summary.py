@@ -48,7 +48,7 @@ _ESSENTIAL_WORTH = 2.0
 
 _WORD = re.compile(r"[^\W_]+(?:[-_.][^\W_]+)*")
 _TOKEN = re.compile(r"\w+")
-_LEAST_CHARS = 3
+_LEAST_CHARS, _MOST_CHARS = 3, 64
 _LONGEST_NAME = 4
 #: Sentences and segments are compared again with each exchange that joins.
 _REMEMBERED_TEXTS, _REMEMBERED_BYTES = 4_096, 32 << 20
@@ -178,7 +178,7 @@ def keywords(text: str, limit: int = 8) -> tuple[str, ...]:
     counts: Counter[str] = Counter()
     for match in _WORD.finditer(han.sub(" ", folded)):
         word = _singular(match[0])
-        if len(word) >= _LEAST_CHARS and _tells(word) and not word.isdecimal():
+        if _LEAST_CHARS <= len(word) <= _MOST_CHARS and _tells(word) and not word.isdecimal():
             counts[word] += 1
     counts.update(_chinese_keywords(folded))
     ranked = sorted(counts, key=lambda word: -_worth(word, counts[word]))

@@ -76,8 +76,8 @@ def heats(store: Store, config: TiersConfig, stored: Sequence[StoredSegment], no
 SEGMENT = "segment"
 #: Segments of one directory that are looked at.
 _NAMES = 100_000
-#: Files and sessions that one process remembers before it begins anew.
-_REMEMBERED = 4_000
+#: Files and sessions that one process remembers before it begins anew, and characters of the files.
+_REMEMBERED, _REMEMBERED_CHARS = 4_000, 8_000_000
 #: Versions of a damaged or deleted file, the newest, among which one that can be read is looked for.
 _VERSIONS = 20
 
@@ -183,11 +183,12 @@ class _SegmentReader:
     def __init__(self) -> None:
         self._files: dict[MemoryUri, tuple[Looks | None, _File]] = {}
         self._sessions: dict[MemoryUri, _SessionFiles] = {}
+        self._chars = 0
 
     def session(self, store: Store, log: MemoryUri) -> SessionSegments:
         """See ``segments_in``."""
-        if len(self._files) + len(self._sessions) > _REMEMBERED:
-            self._files, self._sessions = {}, {}
+        if len(self._files) + len(self._sessions) > _REMEMBERED or self._chars > _REMEMBERED_CHARS:
+            self._files, self._sessions, self._chars = {}, {}, 0
         known = self._sessions.get(log)
         # What the disk does not show yet, or not for sure, is asked for again.
         unsettled = store.ledger.unsettled_uris()
@@ -214,7 +215,9 @@ class _SegmentReader:
             before = self._files.get(uri)
             if before is None or look is None or before[0] != look or str(uri) in unsettled:
                 kept = look if look is not None and is_settled(look[2]) else None
-                before = self._files[uri] = (kept, _read(store, uri))
+                file, chars = _read(store, uri)
+                before = self._files[uri] = (kept, file)
+                self._chars += chars
             found[name] = before[1]
         return found
 
@@ -279,19 +282,20 @@ def _is_said(log: SessionLog, exchange: SegmentExchange) -> bool:
     return said is not None and said.digest == exchange.digest
 
 
-def _read(store: Store, uri: MemoryUri) -> _File:
+def _read(store: Store, uri: MemoryUri) -> tuple[_File, int]:
+    """What a file holds, and its characters."""
     try:
         text = store.text(uri)
     except RunebookError:
         text = ""
     if text is None:
-        return None
+        return None, 0
     segment = parse_segment(text)
     if segment is not None:
-        return StoredSegment(uri, segment)
+        return StoredSegment(uri, segment), len(text)
     earlier = _earlier(store, uri)
     exchanges = readable_exchanges(text) if earlier is None else earlier.exchanges
-    return DamagedSegment(uri, exchanges) if exchanges else None
+    return DamagedSegment(uri, exchanges) if exchanges else None, len(text)
 
 
 def _earlier(store: Store, uri: MemoryUri) -> Segment | None:

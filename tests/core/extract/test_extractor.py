@@ -18,6 +18,7 @@ from memory_core.core.extract.store_view import StoreView
 from memory_core.core.llm.client import Completion, LLMRequest, Scripted, ScriptedLLM, StopReason, TokenUsage, drive
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, as_json
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import listening
 from memory_core.runebook import Runebook, open_memory
 from tests.stores import added, answer, edit, handed_in, trailer, words_only, write
@@ -652,3 +653,20 @@ def test_the_models_summary_is_handed_back(tmp_path: Path) -> None:
         kept = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1")).working_memory
         assert kept is not None
         assert kept["summary"] == "搬到大阪，只喝绿茶。"
+
+
+def test_an_answer_by_name_does_not_replace_what_a_renamed_memory_says_by_now(tmp_path: Path) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        gate = added(memory, "notes", "The code of the gate is 1111.", title="gate").results[0].uri
+        talk = [{"role": "user", "content": "About the gate: it opens at eight."}]
+        brief = memory.commit(CommitRequest(messages=talk, session_id="s1", brief=True)).brief or ""
+        assert "1111" in brief
+        path = memory.store.files.path_for(MemoryUri.parse(gate))
+        path.rename(path.with_name("door.md"))
+        memory.store.adopt()
+        door = gate.replace("gate.md", "door.md")
+        handed_in(memory, edit=[{"uri": door, "patches": {"content": "The code is 2222. Bring the blue key."}}])
+        old = write("notes", title="gate", content="The gate opens at eight. The code is 1111.")
+        receipt = handed_in(memory, write=[{"replace": True, **old}], session_id="s1")
+        assert [result.conflict for result in receipt.results] == [True]
+        assert "blue key" in memory.read(ReadRequest(door)).content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import unicodedata
 from urllib.parse import unquote
 
@@ -217,3 +218,18 @@ def test_parts_tell_scope_space_name_and_parent() -> None:
 )
 def test_device_names_are_recognised(name: str, device: bool) -> None:
     assert is_device_name(name) is device
+
+
+def test_a_part_that_is_far_too_long_is_not_remembered() -> None:
+    sessions = MemoryUri.parse("viking://session/default")
+    tracemalloc.start()
+    try:
+        for number in range(8):
+            with pytest.raises(InvalidUri, match="over 255 bytes"):
+                sessions.child(f"{number}😀" + "a" * 1_000_000)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 4_000_000
+    composed = "가" * (PART_LIMIT_BYTES // 3)
+    assert sessions.child(unicodedata.normalize("NFD", composed)).name == composed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.text.extractive_summary import condense, joined, names, numbers, sentences
+from memory_core.core.text.extractive_summary import condense, joined, keywords, names, numbers, sentences
 
 KETTLE = "The kettle is red. It was bought in Leeds on 2024-03-05 for 35 euro. It is nice. It is rather nice."
 
@@ -99,3 +99,7 @@ def test_names_are_found_in_both_languages() -> None:
     assert {"postgresql", "bob", "miller", "acme", "blue door", "小王", "李老师", "安安"} <= found
     assert "uses" not in found
     assert "likes" not in found
+
+
+def test_a_word_of_hundreds_of_letters_is_no_keyword() -> None:
+    assert keywords(f"{'abcd' * 600} lighthouse {'x' * 64} {'y' * 65}") == ("lighthouse", "x" * 64)
