@@ -11,18 +11,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from memory_core.core.caches import reading_once
 from memory_core.core.caller import Access, current_author
 from memory_core.core.config import Config
 from memory_core.core.errors import AccessDenied, InvalidInput, InvalidUri, NotFound, RunebookError
 from memory_core.core.index.follower import FOLLOW_SECONDS
 from memory_core.core.index.indexer import healed
-from memory_core.core.memory.project import ProjectChoice, ProjectScope
+from memory_core.core.memory.project import ProjectAssignment, ProjectChoice, ProjectScope
 from memory_core.core.memory.results import (
     Action,
     CommitReceipt,
@@ -442,21 +444,8 @@ class Runebook:
         scope = ProjectScope(assignment.project)
         self.opened.wait_for_adoption()
         if request.messages is not None:
-            with self.opened.by_turns(request.messages, self.user_space, self.config.user_space):
-                receipt = self.recorder.record(
-                    request.messages,
-                    session_id=request.session_id,
-                    request_id=request_id,
-                    dry_run=request.dry_run,
-                    now=request.now,
-                    assignment=assignment,
-                )
-            tell("the conversation was read; nothing is stored" if request.dry_run else "the conversation is stored")
-            receipt = self.indexed(receipt, scope, compare=True)
-            self.after_commit(receipt, request.now or datetime.now(UTC))
-            if request.dry_run or not request.extract:
-                return receipt
-            return self.take_in(receipt, request.now, brief=bool(request.brief))
+            with nullcontext() if self.opened.has_model else reading_once():  # a model may think for minutes
+                return self._commit_messages(request, request.messages, request_id, assignment)
         if request.operations is None:
             receipt = self.commits.remember(request, request_id, assignment)
         elif request.expected is not None:
@@ -479,6 +468,25 @@ class Runebook:
                 assignment=assignment,
             )
         return self.indexed(receipt, scope, compare=True)
+
+    def _commit_messages(
+        self, request: CommitRequest, messages: Sequence[Any], request_id: str | None, assignment: ProjectAssignment
+    ) -> CommitReceipt:
+        with self.opened.by_turns(messages, self.user_space, self.config.user_space):
+            receipt = self.recorder.record(
+                messages,
+                session_id=request.session_id,
+                request_id=request_id,
+                dry_run=request.dry_run,
+                now=request.now,
+                assignment=assignment,
+            )
+        tell("the conversation was read; nothing is stored" if request.dry_run else "the conversation is stored")
+        receipt = self.indexed(receipt, ProjectScope(assignment.project), compare=True)
+        self.after_commit(receipt, request.now or datetime.now(UTC))
+        if request.dry_run or not request.extract:
+            return receipt
+        return self.take_in(receipt, request.now, brief=bool(request.brief))
 
     def _alone(self, request: CommitRequest) -> CommitReceipt:
         """What a feature makes of an argument that stands alone."""

@@ -10,8 +10,9 @@ import gc
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
@@ -124,6 +125,22 @@ def remembered(capacity: int, most_bytes: int) -> Callable[[Callable[P, V]], Cal
     return remembering
 
 
+_read_here: ContextVar[dict[Any, tuple[Any, Any, int]] | None] = ContextVar("read here", default=None)
+
+
+@contextmanager
+def reading_once() -> Iterator[None]:
+    """What the body reads by a ``PrefixCache`` stays known to it, whatever others read meanwhile.
+
+    Two long conversations push each other out, and one request reads its own several times.
+    """
+    token = _read_here.set({})
+    try:
+        yield
+    finally:
+        _read_here.reset(token)
+
+
 class PrefixCache(Generic[W, V]):
     """Values of texts or lists that grow at their end: where the beginning is known, only the rest is read.
 
@@ -147,8 +164,10 @@ class PrefixCache(Generic[W, V]):
             start: The value of nothing.
             extend: Gives, of the value of a beginning and of the rest, the value of both; leaves the first as it is.
         """
-        known = self._known
-        longest = sorted(known, key=lambda each: -len(each[0]))
+        known: tuple[tuple[Any, V, int], ...] = self._known
+        here = _read_here.get()
+        own: list[tuple[Any, V, int]] = [] if here is None or self not in here else [here[self]]
+        longest = sorted([*known, *own], key=lambda each: -len(each[0]))
         nothing: tuple[Any, V, int] = (whole[:0], start, sys.maxsize)
         read, value, size = next((each for each in longest if _begins(whole, each[0])), nothing)
         others: list[tuple[Any, V, int]] = []
@@ -160,10 +179,15 @@ class PrefixCache(Generic[W, V]):
         if rest := whole[len(read) :]:
             if size > self._most_bytes:
                 self._known = tuple(others)  # what takes too much goes before as much is made
-            del known, longest, nothing, read
+                if here is not None:
+                    here.pop(self, None)
+            del known, own, longest, nothing, read
             value = extend(value, rest)
         if whole:
-            self._known = (*others, (whole, value, sys.getsizeof(whole) + self._held(value)))
+            entry = (whole, value, sys.getsizeof(whole) + self._held(value))
+            self._known = (*others, entry)
+            if here is not None:
+                here[self] = entry
         return value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import weakref
 from dataclasses import dataclass
 from typing import Any, Self
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.caches import PrefixCache, RecentCache, _tallies, held_bytes, remembered, tallied
+from memory_core.core.caches import PrefixCache, RecentCache, _tallies, held_bytes, reading_once, remembered, tallied
 from memory_core.core.memory.exchange import ExchangeStarts, exchange_spans, opener_of, speaker_of, starts_exchange
 from memory_core.core.memory.message import Message
 
@@ -186,3 +187,24 @@ def test_what_takes_too_much_goes_before_another_value_is_made() -> None:
         return len(rest)
 
     assert cache.value([Value()] * 1_000, 0, other) == 1_000
+
+
+def test_what_a_request_reads_is_read_once_whatever_others_read_meanwhile() -> None:
+    read: list[str] = []
+
+    def extend(value: int, rest: str) -> int:
+        read.append(rest)
+        return value + len(rest)
+
+    cache: PrefixCache[str, int] = PrefixCache(4, 1)  # too little for any text but the last
+    with reading_once():
+        assert cache.value("one long talk", 0, extend) == 13
+        thread = threading.Thread(target=lambda: cache.value("another's talk", 0, extend))
+        thread.start()
+        thread.join()
+        assert cache.value("one long talk", 0, extend) == 13
+        assert cache.value("one long talk, and more", 0, extend) == 23
+    assert read == ["one long talk", "another's talk", ", and more"]
+    cache.value("a third one", 0, extend)
+    cache.value("one long talk", 0, extend)
+    assert read[-1] == "one long talk"

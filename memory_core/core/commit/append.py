@@ -117,8 +117,8 @@ class Learned:
     notes: tuple[str, ...] = ()
 
 
-#: So many messages take long enough to be read that other writers notice.
-_LARGE_MESSAGES = 500
+#: So many messages take long enough to be read that other writers notice; so does a log of so many bytes.
+_LARGE_MESSAGES, _LONG_LOG_BYTES = 500, 1 << 20
 
 
 @frozen
@@ -169,10 +169,12 @@ class MessageRecorder:
             raise InvalidInput("messages is empty.", hint="Send at least one {role, content}.")
         sent = dump_lines(messages)
         self.commits.check_size(sent, len(messages))
-        is_large = len(messages) >= _LARGE_MESSAGES or len(sent) >= LARGE_CHARS
-        del sent
         session = session_id or session_id_for(messages)
         log = self.commits.session_uri(session)
+        stat = self.store.files.stat(log)
+        is_long = stat is not None and stat.size_bytes >= _LONG_LOG_BYTES
+        is_large = is_long or len(messages) >= _LARGE_MESSAGES or len(sent) >= LARGE_CHARS
+        del sent
         moment = now or datetime.now(UTC)
 
         def planned(snapshot: Snapshot) -> ChangeSet:

@@ -349,13 +349,15 @@ class Store:
 
     def _rehearse(self, plan: Plan) -> None:
         """Plan while others may write, to know how long they would wait; what a plan remembers makes them wait less."""
-        started = time.thread_time()
-        plan(Snapshot(self))
-        if (took := time.thread_time() - started) > _PLAN_SECONDS:
-            raise TooLarge(
-                f"planning this takes {took:.0f} s of processor time, and others would wait as long.",
-                hint="Send it in several smaller parts.",
-            )
+        for _ in range(2):
+            started = time.thread_time()
+            plan(Snapshot(self))
+            if (took := time.thread_time() - started) <= _PLAN_SECONDS:
+                return
+        raise TooLarge(
+            f"planning this takes {took:.0f} s of processor time, and others would wait as long.",
+            hint="Send it in several smaller parts.",
+        )
 
     def _commit(
         self,
