@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 from memory_core.core.command import Arg, Command
@@ -21,10 +22,18 @@ from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.index.vectors import HAS_NO_PASSAGE, prune
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.requests import Now
-from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, Status
+from memory_core.core.memory.results import (
+    Action,
+    ChangeSet,
+    CommitReceipt,
+    FileChange,
+    OperationResult,
+    Status,
+    utf8_bytes,
+)
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope, space_of
-from memory_core.core.store.history_rows import Erasure, vacuum
+from memory_core.core.store.history_rows import Erasure, Stay, vacuum
 from memory_core.core.store.local import Snapshot
 from memory_core.features.history import history_of
 from memory_core.features.tiers.segment import segments_of
@@ -38,6 +47,8 @@ KIND = "purge"
 _ROOT_DEPTH = 3
 #: So many lines of erased texts are looked for afterwards, the longest first.
 _TRACES = 200
+#: In history the longest of these are looked for.
+_TRACES_PAST = 20
 #: A shorter line is not looked for: other texts hold it, too.
 _TRACE_BYTES = 12
 _CHUNK_BYTES = 1 << 20
@@ -58,8 +69,8 @@ class Doomed:
 
     @property
     def names(self) -> list[str]:
-        """The files that go; where another one has the name by now, it stays."""
-        return [str(erasure.uri) for erasure in self.erasures if erasure.tombstone is not None]
+        """Where they are and were; where another one has the name by now, that one stays."""
+        return [str(uri) for uri in dict.fromkeys(erasure.uri for erasure in self.erasures if erasure.end is None)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +96,38 @@ def doomed(memory: Runebook, uri: str) -> Doomed:
     if len(place.parts) < _ROOT_DEPTH:
         raise InvalidInput(f"{uri!r} is too much to purge at once.", hint="Name a file or a directory of memories.")
     history, rows = history_of(memory), memory.store.ledger.past
-    past: list[MemoryUri] = []
     files: list[MemoryUri] = []
-    earlier = {
-        before: last
-        for file in {place, *rows.below(place)}
-        for before, last in rows.earlier_places(file).items()
-        if history.sees(before) and space_of(before) == space_of(place)
-    }
-    for each in (place, *(segments for log in (place, *earlier) for segments in _segments_too(log))):
-        past += [known for known in rows.below(each) if history.sees(known)]
+    erasures: dict[tuple[MemoryUri, int], Erasure] = {}
+    waiting = [place, *_segments_too(place)]
+    while waiting:
+        each = waiting.pop(0)
+        here = []
         if memory.store.files.is_dir(each):
             walked = (entry.uri for entry in memory.store.files.walk(each))
-            files += [uri for uri in walked if not uri.is_summary or memory.store.look(uri)[0] is not None]
+            here = [file for file in walked if not file.is_summary or memory.store.look(file)[0] is not None]
         elif memory.store.files.stat(each) is not None:
-            files.append(each)
-    if not past and not files:
+            here = [each]
+        files += here
+        for file in dict.fromkeys((*here, *filter(history.sees, rows.below(each)))):
+            ending = _ending(rows.stays(file), is_there=file in here)
+            if not ending:  # no commit knows it
+                erasures[file, 0] = Erasure(file, _tombstone(file))
+            for stay in (stay for last in ending for stay in rows.before(last)):
+                if history.sees(stay.uri) and space_of(stay.uri) == space_of(file):
+                    erasures[stay.uri, stay.first] = Erasure(stay.uri, _tombstone(stay.uri), stay.first, stay.end)
+                    waiting += _segments_too(stay.uri) if stay.uri != file else ()
+    if not erasures:
         raise NotFound(f"there is nothing at {uri!r}, and history knows of nothing.", hint="Look with ls.")
-    whole = dict.fromkeys((*files, *past))
-    erasures = [Erasure(file, _tombstone(file)) for file in whole]
-    erasures += [_erasure(memory, before, 0, last) for before, last in earlier.items() if before not in whole]
-    return Doomed(tuple(files), tuple(erasures))
+    return Doomed(tuple(files), tuple(erasures.values()))
+
+
+def _ending(stays: Sequence[Stay], *, is_there: bool) -> Sequence[Stay]:
+    """Those of a place that a purge of it means: of files that are there or ended there, not of those that moved on.
+
+    Where all moved on, their past under this name is meant.
+    """
+    ended = [stay for stay in stays if stay.went_to is None or (is_there and stay is stays[-1])]
+    return ended or stays
 
 
 def purge(memory: Runebook, request: PurgeRequest) -> CommitReceipt:
@@ -162,28 +184,29 @@ def _purge_commit(memory: Runebook, commit_id: str, now: datetime | None) -> Com
             receipt = undo(memory, UndoRequest(past.commit_id, dry_run=dry_run, now=now))
             _expect_undone(receipt, gone & purged)
     undoing = [each.seq for each in ledger.past.undone_by(past.commit_id)]
-    erasures: list[Erasure] = []
-    for uri in (row.uri for row in rows if not row.uri.is_summary):
-        moves = ledger.past.later_places(uri, past.seq)
-        stands = moves[-1][0] if moves else uri
-        since = dict(reversed([(uri, past.seq), *moves]))  # the commit that brought it to each place first
-        until = dict(zip([uri, *(place for place, _ in moves)], (seq for _, seq in moves), strict=False))
-        if memory.store.files.stat(stands) is None:
-            erasures += [Erasure(place, _tombstone(place)) for place in since]
+    files = [row.uri for row in rows if not row.uri.is_summary]
+    quoting = (segments for file in files for segments in _segments_too(file))
+    changes = [(file, past.seq) for file in files]
+    for segment in (known for segments in quoting for known in ledger.past.below(segments)):
+        since = [seq for seq in ledger.past.seqs_of(segment) if seq >= past.seq]
+        changes += [(segment, since[0])] if since else []
+    erasures = {
+        (erasure.uri, erasure.first): erasure
+        for file, seq in changes
+        for erasure in _brought(memory, ledger.past.since(file, seq), undoing)
+    }
+    return _erased(memory, receipt, list(erasures.values()))
+
+
+def _brought(memory: Runebook, stays: Sequence[tuple[Stay, int]], undoing: Sequence[int]) -> Iterator[Erasure]:
+    """What a commit brought to a file, wherever the file stayed from then on; a name that came with it goes, too."""
+    for stay, first in stays:
+        if stay.end is not None or memory.store.files.stat(stay.uri) is None:
+            yield Erasure(stay.uri, _tombstone(stay.uri) if first <= stay.first else None, first, stay.end)
             continue
         # What the undo left stays; where there was nothing to undo, what the newest commit left.
-        touching = ledger.past.seqs_of(stands)
-        until[stands] = next((seq for seq in undoing if seq in touching), touching[-1]) - 1
-        erasures += [_erasure(memory, place, first, until[place]) for place, first in since.items()]
-    return _erased(memory, receipt, erasures)
-
-
-def _erasure(memory: Runebook, place: MemoryUri, first: int, last: int) -> Erasure:
-    """The texts that some commits left at a place; all of it where no other commit knows it and nothing is there."""
-    seqs = memory.store.ledger.past.seqs_of(place)
-    if memory.store.files.stat(place) is None and first <= seqs[0] and seqs[-1] <= last:
-        return Erasure(place, _tombstone(place))
-    return Erasure(place, None, first, last + 1)
+        touching = [seq for seq in memory.store.ledger.past.seqs_of(stay.uri) if seq >= first]
+        yield Erasure(stay.uri, None, first, next((seq for seq in undoing if seq in touching), touching[-1]))
 
 
 def _expect_undone(receipt: CommitReceipt, erased: Container[MemoryUri]) -> None:
@@ -214,20 +237,23 @@ def _erased(memory: Runebook, receipt: CommitReceipt, erasures: Sequence[Erasure
     directories = {directory for erasure in erasures for directory in _directories(erasure.uri)}
     summaries = [directory.child(name) for directory in directories for name in (ABSTRACT_NAME, OVERVIEW_NAME)]
     with memory.store.exclusive():
-        _expect_gone(memory, (erasure.uri for erasure in erasures if erasure.tombstone is not None))
+        _expect_gone(memory, (erasure.uri for erasure in erasures if erasure.end is None))
         ledger.past.erase(erasures, summaries)
     memory.indexer.follow(None)
     memory.opened.pages.bring_up_to_date()
     _clean_index(memory, erasures)
     vacuum(ledger.database.connection())
     results = tuple(map(_result, erasures))
-    left = list(_left(memory, traces, [str(erasure.uri) for erasure in erasures if erasure.tombstone]))
+    left = list(_left(memory, traces, [str(erasure.uri) for erasure in erasures if erasure.end is None]))
+    past = list(_left_in_history(memory, traces))
     notes = [memory.store.kept_of_erased]
     if memory.indexer.vectors.trouble is not None:
         notes.append("the vector server is away: numbers of these texts are deleted there once it is back")
     if left:
         more = f" and {len(left) - _NAMED_FILES} more" if len(left) > _NAMED_FILES else ""
         notes.append(f"these still hold words or the name of it: {', '.join(left[:_NAMED_FILES])}{more}")
+    if past:
+        notes.append(f"history holds words of it under these URIs, which can be purged, too: {', '.join(past)}")
     return replace(receipt, status=Status.COMMITTED, results=results, similar=(), notes=(*receipt.notes, *notes))
 
 
@@ -243,7 +269,7 @@ def _clean_index(memory: Runebook, erasures: Sequence[Erasure]) -> None:
     scopes: set[tuple[str, str]] = set()
     with catalog.writing() as writer:
         for erasure in erasures:
-            if erasure.tombstone is not None:
+            if erasure.end is None:
                 catalog.remove(writer, erasure.uri)
             asked = f"SELECT seq, space, fingerprint FROM vectors WHERE uri = ? AND {HAS_NO_PASSAGE}"
             rows = writer.execute(asked, (str(erasure.uri),)).fetchall()
@@ -256,9 +282,9 @@ def _clean_index(memory: Runebook, erasures: Sequence[Erasure]) -> None:
     vacuum(connection)
 
 
-def _left(memory: Runebook, traces: Sequence[bytes], names: Sequence[str]) -> Iterator[str]:
+def _left(memory: Runebook, traces: Sequence[str], names: Sequence[str]) -> Iterator[str]:
     """Files below the root that hold one of the lines, or the URI of what was erased."""
-    wanted = [*traces, *(name.encode("utf-8") for name in names)]
+    wanted = [each.encode("utf-8") for each in (*traces, *names)]
     if not wanted:
         return
     longest = max(map(len, wanted))
@@ -271,6 +297,12 @@ def _left(memory: Runebook, traces: Sequence[bytes], names: Sequence[str]) -> It
                     yield name
                     break
                 tail = window[-longest:]
+
+
+def _left_in_history(memory: Runebook, traces: Sequence[str]) -> Iterable[str]:
+    """URIs under which history still holds one of the lines."""
+    saying = (memory.store.ledger.past.files_saying("viking:/", trace, _NAMED_FILES) for trace in traces[:_TRACES_PAST])
+    return islice(dict.fromkeys(uri for uris in saying for uri in uris), _NAMED_FILES)
 
 
 def _segments_too(place: MemoryUri) -> tuple[MemoryUri, ...]:
@@ -292,11 +324,12 @@ def _directories(uri: MemoryUri) -> Iterator[MemoryUri]:
         yield MemoryUri(uri.parts[:depth])
 
 
-def _traces(texts: Iterable[str]) -> list[bytes]:
+def _traces(texts: Iterable[str]) -> list[str]:
     """Lines by which an erased text would be known, the longest of all."""
-    lines: set[bytes] = set()
+    lines: set[str] = set()
     for text in texts:
         messages, damage = parse_lines(text)
         bodies = [message.text for message in messages] if messages and not damage else [split(text).body]
-        lines |= {line.strip().encode("utf-8") for body in bodies for line in body.splitlines()}
-    return sorted((line for line in lines if len(line) >= _TRACE_BYTES), key=len, reverse=True)[:_TRACES]
+        lines |= {line.strip() for body in bodies for line in body.splitlines()}
+    long = (line for line in lines if utf8_bytes(line) >= _TRACE_BYTES)
+    return sorted(long, key=utf8_bytes, reverse=True)[:_TRACES]

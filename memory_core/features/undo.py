@@ -176,12 +176,24 @@ class _Plan:
             place = self._moves.get(row.uri) if versions.current is None and row.after else None
             if place is not None and self._history.sees(place):
                 return _Step(row, versions, refusal=f"it was moved to {place}")
+            if versions.current is not None and self._is_of_another(row):
+                return _Step(row, versions, refusal="another file has its name")
             text = versions.current if versions.current is not None else versions.committed
             memory_type = self._context.registry.type_at(row.uri, split(text or "").type_name)
             after = revert(versions, row.uri, appended=row.appended, memory_type=memory_type, at=self._context.now)
             return _Step(row, versions, after)
         except RunebookError as error:  # one unreadable file keeps no other from going back
             return _Step(row, versions, refusal=error.message.rstrip("."))
+
+    def _is_of_another(self, row: ChangeRow) -> bool:
+        """Whether the file that stands there is not the one that was changed: that one was moved or removed since."""
+        past = self._ledger.past
+        stays = past.stays(row.uri)
+        if stays[-1].first <= row.seq:
+            return False
+        own = past.before(stays[-1])
+        changed = next(stay for stay in reversed(stays) if stay.first <= row.seq)
+        return changed not in own and not past.where("seq = ? AND undoes IS NOT NULL", own[-1].first)
 
     @cached_property
     def _moves(self) -> dict[MemoryUri, MemoryUri]:

@@ -292,7 +292,13 @@ def _store(arguments: argparse.Namespace, settings: EarlySettings, event: HookEv
     """Have the conversation stored: by a server, by this process, or by one that goes on after it."""
     makes_store = event.name != STOP or settings.root.is_dir()
     holds_something = event.messages or os.path.isfile(os.path.expanduser(event.transcript))  # noqa: PTH111, PTH113
-    if settings.values["private_mode"] or not (makes_store and holds_something):
+    if not (makes_store and holds_something):
+        return
+    if settings.values["private_mode"]:
+        if not settings.root.is_dir():
+            return
+        talk = hook_notes.talk_of(event.session_id, event.transcript, str(settings.values["user_space"]))
+        hook_notes.note_passed_over(settings.state, talk)
         return
     whose = (str(settings.values["user_space"]), str(settings.values["agent_space"]))
     note = hook_notes.leave(settings.state, event.name, event.host, event.given, whose)

@@ -41,7 +41,7 @@ from server.commands.opening import project_of
 from server.foreign_json import json_value
 from server.hosts import hook_notes
 from server.hosts.hook import CLAUDE_CODE, POST_READ, SESSION_END, SESSION_START, STOP, STORING, HookEvent, read_event
-from server.hosts.hook_notes import Pending, PrivateTimes
+from server.hosts.hook_notes import Pending, PrivateTimes, talk_of
 from server.hosts.transcripts import last_said, message_of, path_of, whole
 from server.private_file import make_private, write_json
 
@@ -202,6 +202,10 @@ def _paths(tool: str, tool_input: Mapping[str, Any]) -> Iterator[str]:
 
 def _store_event(memory: Runebook, event: HookEvent, *, resident: bool) -> HookAnswer:
     """Store the conversation; memories are made of it afterwards."""
+    if memory.access is Access.PRIVATE:
+        hook_notes.note_passed_over(
+            memory.store.files.state, talk_of(event.session_id, event.transcript, memory.config.user_space)
+        )
     if memory.access is not Access.READ_WRITE or not (event.messages or path_of(event.transcript)):
         return HookAnswer()
     stored = record_conversation(memory, event)
@@ -375,7 +379,7 @@ def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
     config, state = memory.config, memory.store.files.state
     recorder = ConversationRecorder(memory, ("hooks", config.user_space, config.agent_space))
     assignment = memory.projects.assignment(None, None, project_of(config, event.cwd))
-    private = PrivateTimes(state, event.cwd)
+    private = PrivateTimes(state, event.cwd, talk_of(event.session_id, event.transcript, config.user_space))
     path = path_of(event.transcript)
     growing = None if path is None or event.messages else _TranscriptReader(path, state, config.user_space)
     # The earliest time of a message that tells none.

@@ -4,8 +4,9 @@
 done, so whatever ends a hook, the next hook or server stores what it left; storing a conversation twice stores it once.
 ``private``: a time of which nothing is kept. A hook is a process of its own and knows nothing of a server's connection,
 so a server that is told to keep nothing notes since when, until when and in which folder; what a transcript holds of
-that time and folder is passed over. A server that ended meanwhile ended its private mode; whether one of another
-container did cannot be asked, and after a week it counts as ended. Imports little: a host waits.
+that time and folder is passed over. Where the settings say so, what a conversation holds by then is. A server that
+ended meanwhile ended its private mode; whether one of another container did cannot be asked, and after a week it counts
+as ended. Imports little: a host waits.
 """
 
 from __future__ import annotations
@@ -99,10 +100,14 @@ class PrivateTimes:
     Args:
         state: The store's folder of machine files. Times of servers that are gone end now, and old ones go.
         folder: Where the conversation is held.
+        talk: Which it is; see ``note_passed_over``.
     """
 
-    def __init__(self, state: Path, folder: str) -> None:
-        self._times = [(since, until) for since, until, where in _private_times(state) if _same(where, folder)]
+    def __init__(self, state: Path, folder: str, talk: str = "") -> None:
+        times = _private_times(state)
+        self._times = [
+            (since, until) for since, until, where, only in times if _same(where, folder) and only in ("", talk)
+        ]
 
     @property
     def is_on(self) -> bool:
@@ -155,8 +160,30 @@ def note_private(state: Path, folder: str, client: int, *, private: bool, now: f
         logging.getLogger(__name__).warning("hooks cannot be told of private mode: %s", error)
 
 
-def _private_times(state: Path) -> Iterator[tuple[float, float, str]]:
-    """Since when, until when (in seconds since 1970; infinite while it lasts) and in which folder."""
+def talk_of(session_id: str | None, transcript: str, user_space: str) -> str:
+    """The name of a conversation among the notes."""
+    from hashlib import sha256  # seldom on the way of a hook
+
+    return sha256(f"{session_id or transcript}\n{user_space}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def note_passed_over(state: Path, talk: str) -> None:
+    """Note that nothing is kept of what a conversation holds by now: private mode was on by the settings.
+
+    Where that cannot be written it is logged.
+    """
+    place = _folder(state, "private")
+    try:
+        make_private(place)
+        write_json(place / f"talk-{talk}.json", {"since": 0.0, "until": time.time(), "folder": "", "talk": talk})
+    except OSError as error:
+        import logging  # not on the way of a hook
+
+        logging.getLogger(__name__).warning("what was said in private mode cannot be passed over: %s", error)
+
+
+def _private_times(state: Path) -> Iterator[tuple[float, float, str, str]]:
+    """Since when, until when (in seconds since 1970; infinite while it lasts), in which folder, of which talk alone."""
     for path in _notes(state, "private"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             note = _read(path)
@@ -167,7 +194,7 @@ def _private_times(state: Path) -> Iterator[tuple[float, float, str]]:
             if until < time.time() - _PRIVATE_SECONDS:
                 path.unlink()
             else:
-                yield float(note["since"]), until, str(note["folder"])
+                yield float(note["since"]), until, str(note["folder"]), str(note.get("talk", ""))
 
 
 def _same(folder: str, other: str) -> bool:

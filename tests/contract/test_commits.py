@@ -202,6 +202,91 @@ def test_a_purge_leaves_another_memory_that_has_the_earlier_name_by_now(place: P
     assert body(memory, f"{NOTES}/vault.md") == "A vault is a kind of roof."
 
 
+def two_of_one_name(memory: Runebook) -> tuple[str, str]:
+    """An archived memory with a past, and a deleted one; their names are free again. The undos of both."""
+    note(memory, "vault", "A vault is a kind of roof.")
+    replaced(memory, "notes", "A vault is a roof of stone.", title="vault")
+    away = memory.run(ARCHIVE, ArchiveRequest([f"{NOTES}/vault.md"]))
+    note(memory, "tea", "Bergamot and lemon.")
+    gone = memory.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{NOTES}/tea.md"}]}))
+    return away.commit_id, gone.commit_id
+
+
+def expect_both(memory: Runebook, away: str, gone: str) -> None:
+    """That what had the names first is whole."""
+    assert [version.diff.step.withheld for version in history_of(memory).versions(AWAY)] == [None] * 3
+    assert memory.run(UNDO, UndoRequest(gone)).status is Status.COMMITTED
+    assert body(memory, f"{NOTES}/tea.md") == "Bergamot and lemon."
+    assert memory.run(UNDO, UndoRequest(away)).status is Status.COMMITTED
+    assert body(memory, f"{NOTES}/vault.md") == "A vault is a roof of stone."
+
+
+def test_a_purge_leaves_the_past_of_others_that_had_the_name_before(place: Place) -> None:
+    memory = place.open()
+    undos = two_of_one_name(memory)
+    for title in ("vault", "tea"):
+        note(memory, title, f"The swordfish opens the {title}.")
+    archived = memory.run(ARCHIVE, ArchiveRequest([f"{NOTES}/vault.md", f"{NOTES}/tea.md"])).results
+    for result in archived:
+        memory.run(PURGE, PurgeRequest(str(result.note).removeprefix("now ")))
+    assert "swordfish" not in rows(memory)
+    expect_both(memory, *undos)
+
+
+def test_a_purge_of_a_commit_leaves_the_past_of_others_that_had_the_name_before(place: Place) -> None:
+    memory = place.open()
+    undos = two_of_one_name(memory)
+    for title in ("vault", "tea"):
+        brought = note(memory, title, f"The swordfish opens the {title}.")
+        memory.run(PURGE, PurgeRequest(commit=brought.commit_id))
+    assert "swordfish" not in rows(memory)
+    expect_both(memory, *undos)
+
+
+def test_a_purge_by_an_earlier_name_leaves_who_has_moved_on(place: Place) -> None:
+    memory = place.open()
+    away, gone = two_of_one_name(memory)
+    note(memory, "vault", "The swordfish opens the vault.")
+    memory.run(PURGE, PurgeRequest(f"{NOTES}/vault.md"))
+    assert "swordfish" not in rows(memory)
+    expect_both(memory, away, gone)
+
+
+def test_the_undo_of_an_edit_does_not_change_another_that_has_the_name_by_now(place: Place) -> None:
+    memory = place.open()
+    note(memory, "vault", "A vault is a kind of roof.")
+    tags = {"uri": f"{NOTES}/vault.md", "tags": ["stone"]}
+    edit = memory.commit(CommitRequest(operations={"edit_operations": [tags]}))
+    memory.run(ARCHIVE, ArchiveRequest([f"{NOTES}/vault.md"]))
+    note(memory, "vault", "Another vault.")
+    memory.commit(CommitRequest(operations={"edit_operations": [tags]}))
+    refused = memory.run(UNDO, UndoRequest(edit.commit_id))
+    assert "another file has its name" in str(refused.results[0].reason)
+    assert "stone" in memory.read(ReadRequest(f"{NOTES}/vault.md")).content
+
+
+def test_a_purge_of_what_a_conversation_brought_takes_its_segments_along(place: Place) -> None:
+    memory = place.open()
+    words = [f"My swordfish-vault code number {at // 10} is {4711 + at}, keep it safe." for at in range(80)]
+    roles = itertools.cycle(("user", "assistant"))
+    talk = [{"role": role, "content": word} for role, word in zip(roles, words, strict=False)]
+    told = memory.commit(CommitRequest(messages=talk, session_id="s1"))
+    memory.opened.background.finish()
+    assert "/segments/" in rows(memory)
+    memory.run(PURGE, PurgeRequest(commit=told.commit_id))
+    memory.opened.background.finish()
+    assert "swordfish" not in rows(memory)
+
+
+def test_a_purge_says_which_history_holds_the_words_too(place: Place) -> None:
+    memory = place.open()
+    note(memory, "vault", "The swordfish opens the vault.")
+    copied = note(memory, "copy", "The swordfish opens the vault.")
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": only(copied).uri}]}))
+    receipt = memory.run(PURGE, PurgeRequest(f"{NOTES}/vault.md"))
+    assert any(note.endswith(f"can be purged, too: {NOTES}/copy.md") for note in receipt.notes)
+
+
 def test_a_commit_is_purged_also_where_its_file_was_moved_since(place: Place) -> None:
     memory = place.open()
     note(memory, "vault", "The vault is old.")

@@ -54,14 +54,34 @@ class PastProgress:
 
 
 @frozen
-class Erasure:
-    """Texts to erase: every version of a file (``tombstone`` then takes its name), or those of some commits.
+class Stay:
+    """One file at one place: several may have had its name, one after the other.
 
     Attributes:
-        uri: The file.
-        tombstone: What it is called in history from now on; None keeps its name.
-        first: The first commit whose text of the file goes.
-        end: The first commit whose text stays; None is none. What it replaced goes all the same.
+        uri: The place.
+        first: The commit that brought it there.
+        end: The commit that brought the next file there; None where there is none.
+        came_from: Where it was before, if it was moved there.
+        went_to: Where it was moved to, and the commit that did it; None where it ended there or is there still.
+    """
+
+    uri: MemoryUri
+    first: int
+    end: int | None
+    came_from: MemoryUri | None
+    went_to: tuple[MemoryUri, int] | None
+
+
+@frozen
+class Erasure:
+    """Texts of a file to erase: every version of it, or those of some commits.
+
+    Attributes:
+        uri: Where it was.
+        tombstone: What it is called there in history from now on; None keeps its name.
+        first: The first commit whose text goes.
+        end: The first commit whose text stays; None is none, and no file may be there then. What it replaced goes all
+            the same.
     """
 
     uri: MemoryUri
@@ -230,29 +250,45 @@ class PastTable(Table):
         found = self._value(asked, str(uri), after)
         return None if found is None else MemoryUri.parse(found)
 
-    def earlier_places(self, uri: MemoryUri) -> dict[MemoryUri, int]:
-        """Where a file was before it was renamed, and the last commit of each place that was about this file."""
-        found: dict[str, int] = {}
-        asked = "SELECT moved_from, seq FROM changes WHERE uri = ? AND seq <= ? AND moved_from IS NOT NULL"
-        waiting = [(str(uri), 2**62)]
-        while waiting:
-            for source, seq in self._rows(asked, *waiting.pop()):
-                if source != str(uri) and found.get(source, -1) < seq:
-                    found[source] = seq
-                    waiting.append((source, seq))
-        return {MemoryUri.parse(place): seq for place, seq in found.items()}
-
-    def later_places(self, uri: MemoryUri, after: int) -> list[tuple[MemoryUri, int]]:
-        """Where a file that a commit left went by later renames, and the commit of each, oldest first."""
-        asked = (
-            "SELECT uri, seq FROM changes moved WHERE moved_from = ?1 AND seq > ?2 AND NOT EXISTS (SELECT 1 "
-            "FROM changes WHERE uri = ?1 AND seq > ?2 AND seq < moved.seq AND after_sha256 IS NULL AND purged = 0) "
-            "ORDER BY seq LIMIT 1"
+    def stays(self, uri: MemoryUri) -> list[Stay]:
+        """The files that were at a place, one after the other, oldest first."""
+        rows = self._rows(
+            "SELECT seq, before_sha256, moved_from, purged FROM changes WHERE uri = ? ORDER BY seq, ordinal", str(uri)
         )
-        found: list[tuple[MemoryUri, int]] = []
-        while (row := self._row(asked, str(uri), after)) is not None:
-            uri, after = MemoryUri.parse(row[0]), int(row[1])
-            found.append((uri, after))
+        moves = self._rows("SELECT seq, uri FROM changes WHERE moved_from = ? ORDER BY seq", str(uri))
+        begins = (at == 0 or moved or not (before or purged) for at, (_, before, moved, purged) in enumerate(rows))
+        firsts = [row for row, is_first in zip(rows, begins, strict=True) if is_first]
+        found = []
+        for (first, _, source, _), end in zip(firsts, [*(row[0] for row in firsts[1:]), None], strict=True):
+            gone = [move for move in moves if first < move[0] and (end is None or move[0] <= end)]
+            went_to = (MemoryUri.parse(gone[-1][1]), int(gone[-1][0])) if gone else None
+            came_from = None if source is None else MemoryUri.parse(source)
+            found.append(Stay(uri, int(first), None if end is None else int(end), came_from, went_to))
+        return found
+
+    def before(self, stay: Stay) -> list[Stay]:
+        """The stay, and those of the same file at earlier places, the newest first."""
+        found = [stay]
+        while (source := found[-1].came_from) is not None:
+            move = (found[-1].uri, found[-1].first)
+            earlier = next((each for each in self.stays(source) if each.went_to == move), None)
+            if earlier is None:
+                break
+            found.append(earlier)
+        return found
+
+    def since(self, uri: MemoryUri, seq: int) -> list[tuple[Stay, int]]:
+        """Where the file that a commit changed stayed from then on, oldest first, each with its first such commit."""
+        found: list[tuple[Stay, int]] = []
+        place: tuple[MemoryUri, int] | None = (uri, seq)
+        while place is not None:
+            uri, seq = place
+            stay = next((each for each in reversed(self.stays(uri)) if each.first <= seq), None)
+            if stay is None:
+                break
+            found.append((stay, seq))
+            # What was moved there with this commit may have been moved on before, by the name of another one.
+            place = stay.went_to if stay.went_to is not None and stay.went_to[1] >= seq else None
         return found
 
     def moves_after(self, after: int) -> dict[MemoryUri, MemoryUri]:
@@ -328,22 +364,28 @@ def _erased(erasure: Erasure) -> tuple[str, int, int]:
 
 
 def _erase(connection: sqlite3.Connection, erasure: Erasure) -> None:
-    rows = connection.execute(f"SELECT seq, after_sha256 FROM changes WHERE {_ERASED}", _erased(erasure)).fetchall()
-    seqs = [seq for seq, _ in rows]
-    _blank(connection, _ERASED, _erased(erasure))
-    _clear_receipts(connection, seqs)
-    if erasure.end is not None:
+    uri, first, end = _erased(erasure)
+    tombstone = "" if erasure.tombstone is None else str(erasure.tombstone)
+    rows = connection.execute(f"SELECT seq, after_sha256 FROM changes WHERE {_ERASED}", (uri, first, end)).fetchall()
+    _blank(connection, _ERASED, (uri, first, end))
+    connection.execute(
+        "UPDATE changes SET before = NULL, before_sha256 = NULL, purged = 1 "
+        "WHERE uri = ? AND seq = ? AND before_sha256 IS NOT NULL",
+        (uri, end),
+    )
+    if tombstone:  # a receipt of another commit may name the file as something similar
+        asked = "SELECT seq FROM commits WHERE seq >= ? AND seq < ? AND instr(receipt, ?) > 0"
+        quoting = [seq for (seq,) in connection.execute(asked, (first, end, uri)).fetchall()]
+        _clear_receipts(connection, quoting, uri, tombstone)
         connection.execute(
-            "UPDATE changes SET before = NULL, before_sha256 = NULL, purged = 1 "
-            "WHERE uri = ? AND seq = ? AND before_sha256 IS NOT NULL",
-            (str(erasure.uri), erasure.end),
+            "UPDATE changes SET moved_from = ? WHERE moved_from = ? AND seq > ? AND seq <= ?",
+            (tombstone, uri, first, end),
         )
-        _forget_briefs(connection, str(erasure.uri), {sha256 for _, sha256 in rows})
+        connection.execute(f"UPDATE changes SET uri = ? WHERE {_ERASED}", (tombstone, uri, first, end))
+    _clear_receipts(connection, [seq for seq, _ in rows])
+    if erasure.end is not None:
+        _forget_briefs(connection, uri, {sha256 for _, sha256 in rows})
         return
-    uri, tombstone = str(erasure.uri), None if erasure.tombstone is None else str(erasure.tombstone)
-    # A receipt of another commit may name the file as something similar.
-    quoting = [seq for (seq,) in connection.execute("SELECT seq FROM commits WHERE instr(receipt, ?) > 0", (uri,))]
-    _clear_receipts(connection, quoting, uri, tombstone or "")
     for statement in (
         "DELETE FROM usage WHERE uri = ?1 OR substr(uri, 1, length(?1) + 1) = ?1 || '#'",
         "DELETE FROM injections WHERE uri = ?1 OR substr(uri, 1, length(?1) + 1) = ?1 || '#'",
@@ -355,9 +397,6 @@ def _erase(connection: sqlite3.Connection, erasure: Erasure) -> None:
     ):
         connection.execute(statement, (uri,))
     _forget_briefs(connection, uri)
-    if tombstone is not None:
-        connection.execute("UPDATE changes SET uri = ? WHERE uri = ?", (tombstone, uri))
-        connection.execute("UPDATE changes SET moved_from = ? WHERE moved_from = ?", (tombstone, uri))
 
 
 def _forget_briefs(connection: sqlite3.Connection, uri: str, erased: Collection[str] | None = None) -> None:

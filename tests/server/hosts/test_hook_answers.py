@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -364,6 +365,16 @@ def test_nothing_is_kept_of_the_time_in_which_private_mode_was_on(own: Runebook,
     note_private(state, folder, 1, private=False)
     timeless = {"session_id": "p2", "messages": [{"role": "user", "content": "when?"}], "cwd": folder}
     assert answer(own, "session-end", timeless, resident=False).stored == 0
+
+
+def test_what_was_said_while_private_mode_was_set_is_passed_over_once_it_is_off(own: Runebook, tmp_path: Path) -> None:
+    given = claude("PreCompact", tmp_path / "t.jsonl", cwd=str(tmp_path)) | {"session_id": "p3"}
+    records: list[Any] = []
+    for number, view in enumerate((own, own.view(access=Access.PRIVATE), own)):
+        records.append(said(number, "user", f"word {number}", timestamp=datetime.now(UTC).isoformat()))
+        write(tmp_path / "t.jsonl", records)
+        answer(view, "pre-compact", given, resident=False)
+    assert [message["content"] for message in log(own, "p3")] == ["word 0", "word 2"]
 
 
 def test_while_private_mode_is_on_a_prompt_leaves_no_trace(own: Runebook, tmp_path: Path) -> None:
