@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from memory_core.core.errors import InvalidInput
@@ -44,6 +46,7 @@ Dated = tuple[str, str, str, str]
 _NAMED_A_DAY = 2
 #: Tags, and projects, that a page offers to choose from.
 _LABELS_MOST = 1_000
+_TAGS_CHARS = 400
 _WORDS_CHARS = 500
 #: Each is looked for in every text.
 _WORDS_MOST = 24
@@ -110,6 +113,7 @@ class EntrySummary:
         name: What it is called.
         context_type: ``memory``, ``skill`` or ``resource``.
         abstract: What it says, in a line.
+        tags: In a list those that have 400 characters together, the first ones.
         expires_at: From when it no longer holds; None is never.
         accesses: How often it was read or found near the top; ``last_access`` when last.
         decay: What age leaves of it, in (0, 1], since its last access, else its last change.
@@ -222,6 +226,7 @@ class MemoryList:
             ).fetchall()
         used = used or self._usage.usage(row[0] for row in rows)
         entries = [_entry(dict(zip(_COLUMNS, row[:-1], strict=True)), row[-1], used, now, self._rate) for row in rows]
+        entries = [replace(entry, tags=_first_tags(entry.tags)) for entry in entries]
         if wanted.sort == "accesses":
             entries.sort(key=lambda entry: -entry.accesses)  # stable: equals stay newest first
         return EntryPage(tuple(entries), total)
@@ -376,6 +381,12 @@ def _entry(
         last_access=None if last is None else last.isoformat(timespec="seconds"),
         decay=decay(age_days, rate_per_day),
     )
+
+
+def _first_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Those that a list shows: a page of it may name a hundred of hundreds of memories."""
+    ends = accumulate(map(len, tags))
+    return tuple(tag for tag, end in zip(tags, ends, strict=True) if end <= _TAGS_CHARS)
 
 
 def _distinct(words: str) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ def heats(store: Store, config: TiersConfig, stored: Sequence[StoredSegment], no
 SEGMENT = "segment"
 #: Segments of one directory that are looked at.
 _NAMES = 100_000
-#: Files and sessions that one process remembers before it begins anew, and characters of the files.
+#: Files that one process remembers, and characters of them; beyond it those of the session at hand alone.
 _REMEMBERED, _REMEMBERED_CHARS = 4_000, 8_000_000
 #: Versions of a damaged or deleted file, the newest, among which one that can be read is looked for.
 _VERSIONS = 20
@@ -181,19 +181,20 @@ class _SegmentReader:
     """Reads the segments of one store's sessions, and remembers them; does not keep the store alive."""
 
     def __init__(self) -> None:
-        self._files: dict[MemoryUri, tuple[Looks | None, _File]] = {}
+        self._files: dict[MemoryUri, tuple[Looks | None, _File, int]] = {}
         self._sessions: dict[MemoryUri, _SessionFiles] = {}
-        self._chars = 0
 
     def session(self, store: Store, log: MemoryUri) -> SessionSegments:
         """See ``segments_in``."""
-        if len(self._files) + len(self._sessions) > _REMEMBERED or self._chars > _REMEMBERED_CHARS:
-            self._files, self._sessions, self._chars = {}, {}, 0
+        places = (segments_of(log), archived_uri(segments_of(log)))
+        held = len(self._files) + len(self._sessions)
+        if held > _REMEMBERED or sum(chars for *_, chars in self._files.values()) > _REMEMBERED_CHARS:
+            self._files = {uri: file for uri, file in self._files.items() if uri.parent in places}
+            self._sessions = {each: found for each, found in self._sessions.items() if each == log}
         known = self._sessions.get(log)
         # What the disk does not show yet, or not for sure, is asked for again.
         unsettled = store.ledger.unsettled_uris()
-        used = self._files_in(store, segments_of(log), unsettled)
-        archived = self._files_in(store, archived_uri(segments_of(log)), unsettled)
+        used, archived = (self._files_in(store, place, unsettled) for place in places)
         if known is not None and (used, archived) == (known.used, known.archived):
             return known.found
         damaged = tuple(each for each in (*used.values(), *archived.values()) if isinstance(each, DamagedSegment))
@@ -215,9 +216,7 @@ class _SegmentReader:
             before = self._files.get(uri)
             if before is None or look is None or before[0] != look or str(uri) in unsettled:
                 kept = look if look is not None and is_settled(look[2]) else None
-                file, chars = _read(store, uri)
-                before = self._files[uri] = (kept, file)
-                self._chars += chars
+                before = self._files[uri] = (kept, *_read(store, uri))
             found[name] = before[1]
         return found
 

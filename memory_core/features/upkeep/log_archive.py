@@ -6,10 +6,10 @@ killed process leaves nothing half done, and a log that a person edits later is 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.commit.plan import plan
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
 _REASON = "old log"
+#: Logs of so many characters together are summarised in one commit, or one that is longer.
+_COMMIT_CHARS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,33 +56,37 @@ class LogArchive:
 
     def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
         """Summarise, promote and move what is due; see ``Pass.run``."""
-        for month, days in self._due(now, self.memory.config.maintenance.archive_days).items():
+        done = partial(commit, self.memory, _LOGS, now=now, dry_run=dry_run, is_large=True)
+        for month, days in self._due(now, self.memory.config.maintenance.archive_days):
             for assignment in self._assignments(days):
-                planned = self._summarising(month, days, assignment, now)
-                yield from commit(self.memory, _LOGS, planned, now, dry_run=dry_run)
-        for month, days in self._due(now, self.memory.config.maintenance.delete_days).items():
-            yield from commit(self.memory, _LOGS, self._moving(month, days, now, dry_run), now, dry_run=dry_run)
+                yield from done(self._summarising(month, days, assignment, now))
+        for month, days in self._due(now, self.memory.config.maintenance.delete_days):
+            yield from done(self._moving(month, days, now, dry_run))
 
     @property
     def _space(self) -> str:
         return self.memory.config.user_space
 
-    def _due(self, now: datetime, age_days: int) -> Mapping[str, list[date]]:
-        """Days older than this whose logs are there, by month, ascending."""
+    def _due(self, now: datetime, age_days: int) -> list[tuple[str, list[date]]]:
+        """Days of a month older than this whose logs are there, ascending, in parts that one commit can take."""
         before = now.date() - timedelta(days=age_days)
-        found: dict[str, list[date]] = defaultdict(list)
+        found: list[tuple[str, list[date]]] = []
         try:
             listed = self.memory.store.files.entries(log_uri(self._space, before).parent)
         except NotFound:
             return found
+        held = 0
         for day in sorted(day for entry in listed if (day := log_day(entry.uri)) is not None and not entry.is_dir):
-            if day < before and self._is_readable(day):
-                found[day.isoformat()[:7]].append(day)
+            text = text_at(self.memory, log_uri(self._space, day)) if day < before else None
+            if text is None:  # one that cannot be read must not keep the others from being summarised
+                continue
+            month = day.isoformat()[:7]
+            held += len(text)
+            if not found or found[-1][0] != month or held > _COMMIT_CHARS:
+                found.append((month, []))
+                held = len(text)
+            found[-1][1].append(day)
         return found
-
-    def _is_readable(self, day: date) -> bool:
-        """Whether a log can be read; one that cannot be read must not keep the others from being summarised."""
-        return text_at(self.memory, log_uri(self._space, day)) is not None
 
     def _assignments(self, days: Sequence[date]) -> list[ProjectAssignment]:
         """Whose entries these logs hold: nobody's first, then of each project what all see, and what is private."""

@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from typing import Any
 
+from memory_core.core.caches import RecentCache
 from memory_core.core.memory import names
 from memory_core.core.memory.names import summary_line
+from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.trailer import body_digest, join, read_members, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.text.extractive_summary import condense, numbers
@@ -321,6 +323,10 @@ def _entry_digests(entries: Sequence[LogEntry]) -> tuple[str, ...]:
     return tuple(body_digest(f"{entry.project or ''}\x1f{readable(entry)}")[:_DIGEST_CHARS] for entry in entries)
 
 
+#: What full days come to, which takes seconds: it is asked for before a commit, and once more while others wait.
+_DAYS: RecentCache[str, DayLines] = RecentCache(32)
+
+
 def _day_lines(entries: Sequence[LogEntry], *, by_project: bool, whole: bool = False) -> DayLines:
     """What a summary shows of a day's entries.
 
@@ -329,6 +335,16 @@ def _day_lines(entries: Sequence[LogEntry], *, by_project: bool, whole: bool = F
         by_project: Whether those of a project stand below its name.
         whole: Show all, however long.
     """
+    key = text_sha256(repr((entries, by_project, whole)))
+    known = _DAYS.get(key)
+    if known is None:
+        known = _made_lines(entries, by_project=by_project, whole=whole)
+        if not whole:  # else it may be long
+            _DAYS.put(key, known)
+    return known
+
+
+def _made_lines(entries: Sequence[LogEntry], *, by_project: bool, whole: bool) -> DayLines:
     groups = _groups(entries)
     shown, left_out = ([group.text for group in groups], 0) if whole else _chosen(groups)
     lines: list[str] = []

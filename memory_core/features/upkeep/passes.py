@@ -143,15 +143,31 @@ def archive_due(
 
 
 def commit(
-    memory: Runebook, kind: str, plan: Callable[[Snapshot], ChangeSet], now: datetime, *, dry_run: bool
+    memory: Runebook,
+    kind: str,
+    plan: Callable[[Snapshot], ChangeSet],
+    now: datetime,
+    *,
+    dry_run: bool,
+    is_large: bool = False,
 ) -> tuple[CommitReceipt, ...]:
     """Commit a plan of maintenance; no receipt where it changes nothing.
 
+    Args:
+        memory: The store.
+        kind: Of the commit.
+        plan: Pure.
+        now: Time of the commit.
+        dry_run: Plan only.
+        is_large: Whether it is planned before its turn; see ``Store.commit``.
+
     Raises:
+        TooLarge: If others would wait too long.
         StoreBusy: If another writer held the store too long.
         StorageFailed: If the ledger could not be written.
     """
-    receipt = memory.store.commit(plan, kind=kind, now=now, dry_run=dry_run)
+    large_of = memory.user_space if is_large else None
+    receipt = memory.store.commit(plan, kind=kind, now=now, dry_run=dry_run, large_of=large_of)
     if not receipt.changed_uris and not any(result.action is Action.REJECTED for result in receipt.results):
         return ()
     return (memory.indexed(receipt),)

@@ -12,7 +12,7 @@ from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput
 from memory_core.core.search.memory_list import EntryFilter
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import by_hand, remember, words_only
+from tests.stores import by_hand, remember, words_only, written
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +107,13 @@ def test_counts_are_of_what_is_listed(memory: Runebook) -> None:
 def test_filter_out_of_range_is_refused(memory: Runebook, wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
         memory.entries(EntryFilter(**wrong))  # type: ignore[arg-type]
+
+
+def test_a_list_shows_the_first_tags_and_finds_by_all(tmp_path: Path) -> None:
+    tags = [f"tag {number:02} {'😀' * 93}" for number in range(9)]
+    with open_memory(words_only(tmp_path)) as memory:
+        fields = {"title": "gate", "content": "The gate is red."}
+        (uri,) = written(memory, {"memory_type": "notes", "fields": fields, "tags": tags})
+        (listed,) = memory.entries(EntryFilter(tags=(tags[8],))).entries
+        assert listed.uri == uri
+        assert list(listed.tags) == tags[:4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from memory_core.core.memory.results import CommitReceipt, Status
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep import log_archive, log_summary
 from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.features.upkeep.maintained import NOW, USER, away, maintained, text
-from tests.stores import words_only
+from tests.stores import note, words_only
 
 LOGS = "viking://user/default/logs"
 DECEMBER = f"{LOGS}/summaries/2026-12.md"
@@ -58,6 +60,26 @@ def test_old_logs_become_one_summary_a_month_with_links_to_the_days(memory: Rune
     assert (text(memory, first), bool(text(memory, recent))) == (raw, True)
     assert DECEMBER in {hit.uri for hit in memory.find(FindRequest("payment cluster", now=NOW)).hits}
     assert maintained(memory, "logs") == []
+
+
+def test_a_long_day_is_read_while_others_write_and_is_a_commit_of_its_own(
+    memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_archive, "_COMMIT_CHARS", 300)
+    made, times = log_summary._made_lines, itertools.count()
+    for days_ago in (40, 41, 42):
+        logged(memory, f"Paid {days_ago} euro for the boat. " + "The sea was calm. " * 10, days_ago)
+    with open_memory(words_only(tmp_path)) as other:
+
+        def meanwhile(*given: Any, **more: Any) -> log_summary.DayLines:
+            note(other, f"note {next(times)}", "Written meanwhile.")
+            return made(*given, **more)
+
+        monkeypatch.setattr(log_summary, "_made_lines", meanwhile)
+        receipts = maintained(memory, "logs")
+    assert [changed([receipt], "summary") for receipt in receipts] == [[DECEMBER]] * 3
+    assert next(times) == 3
+    assert all(f"Paid {days_ago} euro" in text(memory, DECEMBER) for days_ago in (40, 41, 42))
 
 
 def test_log_that_a_person_edits_later_is_summarised_again(memory: Runebook) -> None:
