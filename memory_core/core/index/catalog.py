@@ -267,7 +267,7 @@ class Catalog:
         for document in growth.documents:
             self.put(connection, document)
         if growth.documents:
-            self._note_use(connection, uri, growth.documents[0].part)
+            self._note_use(connection, uri, [(growth.documents[0].part, growth.documents[-1].part)])
 
     def put_resting_lines(
         self, connection: sqlite3.Connection, uri: MemoryUri, log: MemoryUri, lines: Sequence[tuple[int, int]]
@@ -277,18 +277,19 @@ class Catalog:
         Their messages stay where they are, and are at rest: found only by those who ask for such. Which lines these are
         follows from the archived files alone, whatever is indexed first. Those of a restored file are in use again.
         """
+        before = connection.execute("SELECT first, last FROM resting WHERE segment = ?", (str(uri),)).fetchall()
         connection.execute("DELETE FROM resting WHERE segment = ?", (str(uri),))
         connection.executemany(
             "INSERT INTO resting VALUES (?, ?, ?, ?) ON CONFLICT (segment, first) DO UPDATE SET last = excluded.last",
             [(str(uri), str(log), *span) for span in lines],
         )
-        self._note_use(connection, log)
+        self._note_use(connection, log, {(int(first), int(last)) for first, last in (*before, *lines)})
 
-    def _note_use(self, connection: sqlite3.Connection, log: MemoryUri, since: int = 0) -> None:
-        """Say of each message of a log, from a line on, whether it is in use; those of most logs all are."""
+    def _note_use(self, connection: sqlite3.Connection, log: MemoryUri, spans: Iterable[tuple[int, int]]) -> None:
+        """Say of messages of a log, from lines to lines, whether they are in use; those of most logs all are."""
         covered = "EXISTS (SELECT 1 FROM resting r WHERE r.log = d.uri AND d.part BETWEEN r.first AND r.last)"
-        changed = "UPDATE documents AS d SET active = 1 - active WHERE uri = ? AND part >= ?"
-        connection.execute(f"{changed} AND {covered} = (active = 1)", (str(log), since))
+        changed = "UPDATE documents AS d SET active = 1 - active WHERE uri = ? AND part >= ? AND part <= ?"
+        connection.executemany(f"{changed} AND {covered} = (active = 1)", [(str(log), *span) for span in spans])
 
     def last_turns(self, uri: MemoryUri) -> list[Turn]:
         """The last indexed turns of a session, oldest first."""

@@ -26,6 +26,22 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
     opened.close()
 
 
+def turn(log: MemoryUri, part: int, text: str) -> Document:
+    """The document of a message."""
+    return Document(
+        uri=log,
+        part=part,
+        context_type="resource",
+        memory_type="message",
+        name=str(part),
+        abstract=text,
+        own=text,
+        previous="",
+        heading="",
+        passages=(),
+    )
+
+
 def put(catalog: Catalog, *texts: str, space: str = HERE, memory_type: str = "facts", previous: str = "") -> list[int]:
     """Documents with these words; returns their ids."""
     ids: list[int] = []
@@ -179,3 +195,33 @@ def test_where_even_the_rarest_words_are_common_a_neighbour_holds_them_all(catal
     assert found == []
     put(catalog, "apple pear plum together")
     assert sharing(catalog, "apple pear plum") == ["apple pear plum together"]
+
+
+def test_one_more_archived_segment_is_not_work_for_each_pair_of_messages_and_segments(tmp_path: Path) -> None:
+    log = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
+    segments = log.parent.child("segments")
+
+    def work(size: int) -> int:
+        opened = Catalog(tmp_path / f"{size}.sqlite3")
+        steps = 0
+
+        def step() -> int:
+            nonlocal steps
+            steps += 1
+            return 0
+
+        try:
+            with opened.writing() as writer:
+                opened.clear(writer)
+                for part in range(size):
+                    opened.put(writer, turn(log, part, "One."))
+                    opened.put_resting_lines(writer, segments.child(f"{part}.md"), log, [(part, part)])
+                writer.set_progress_handler(step, 10)
+                opened.put_resting_lines(writer, segments.child("0.md"), log, [(0, 1)])
+                writer.set_progress_handler(None, 0)
+                assert writer.execute("SELECT count(*), sum(active) FROM documents").fetchone() == (size, 0)
+            return steps
+        finally:
+            opened.close()
+
+    assert work(200) < 8 * work(50)
