@@ -320,14 +320,15 @@ def _operate(operations: MemoryOperations, mention: Mention, copy: WorkingCopy) 
         changed = {name: text for name, text in left.items() if text != memory.fields[name]}
         operations.edit_operations.append(EditOp(uri=str(mention.uri), patches=changed))
         return
-    fields, place = {**memory.fields, **left}, mention.uri
-    if telling:
-        fields, _ = with_name(memory.type, {name: value for name, value in fields.items() if name not in telling})
-        place = copy.free_name(mention.uri.parent, memory.type, fields)
-        copy.put(mention.uri, None)
+    fields = {**memory.fields, **left}
     version = memory.metadata.next_version
     metadata = {"abstract": None, "overview": None, "version": version, "updated_at": copy.context.now}
-    copy.store(replace(memory, body=body).changed(uri=place, fields=fields, metadata=metadata))
+    if not telling:
+        copy.store(replace(memory, body=body).changed(fields=fields, metadata=metadata))
+        return
+    fields, _ = with_name(memory.type, {name: value for name, value in fields.items() if name not in telling})
+    place = copy.free_name(mention.uri.parent, memory.type, fields)
+    copy.move(mention.uri, replace(memory, body=body).changed(uri=place, fields=fields, metadata=metadata))
 
 
 def _without_entries(text: str, starts: set[int], kind: RecordKind) -> str:

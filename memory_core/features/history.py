@@ -362,10 +362,10 @@ def _line(commit: Commit) -> str:
     verbs = ("moved", "archived", "restored", *_VERBS.values(), *_FORGOT.values(), *sorted(_CHANGED))
     named: dict[str, list[str]] = {verb: [] for verb in verbs}
     for step in memories:
-        if step.moved_from is not None:
+        if step.moved_from is not None and commit.kind != "forget":
             verb, moved = _moved(step.moved_from, step.uri)
             named[verb].append(moved)
-        elif step.uri not in left:
+        elif step.uri not in left or commit.kind == "forget":
             named[_verb(commit.kind, step)].append(_short(step.uri))
     clauses = []
     for verb, names in named.items():

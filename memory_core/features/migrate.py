@@ -343,8 +343,7 @@ class _Run:
         memory = self._place(conversion.memory, conversion.naming, memory_type)
         memory = replace(memory, unknown={**memory.unknown, MIGRATED_FROM: str(uri)})
         new = memory.uri
-        self._draft.put(uri, None)
-        self._draft.put(new, dump(memory))
+        self._draft.move(uri, parse(new, dump(memory), self._context.registry))
         self._keys.add((new.parent, memory_type.name, memory.key))
         keys = {name: str(memory.fields[name]) for name in memory_type.key_fields if name in memory.fields}
         self._renamed.append(Renamed(str(uri), str(new), memory_type.name, keys, conversion.why))

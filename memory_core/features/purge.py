@@ -109,25 +109,23 @@ def doomed(memory: Runebook, uri: str) -> Doomed:
             here = [each]
         files += here
         for file in dict.fromkeys((*here, *filter(history.sees, rows.below(each)))):
-            ending = _ending(rows.stays(file), is_there=file in here)
-            if not ending:  # no commit knows it
+            stays = rows.stays(file)
+            ended = [stay for stay in stays if stay.went_to is None]
+            if file in here:  # where one file is meant, it is the one that is there
+                ended = stays[-1:] if file == place else [*ended, *(stay for stay in stays[-1:] if stay.went_to)]
+            past = [stay for last in ended for stay in rows.before(last)]
+            if not stays:  # no commit knows it
                 erasures[file, 0] = Erasure(file, _tombstone(file))
-            for stay in (stay for last in ending for stay in rows.before(last)):
+            # What moved on is another by now; where all did, a name means what it was under that name.
+            for stay in past or (stays if file == place else ()):
                 if history.sees(stay.uri) and space_of(stay.uri) == space_of(file):
                     erasures[stay.uri, stay.first] = Erasure(stay.uri, _tombstone(stay.uri), stay.first, stay.end)
                     waiting += _segments_too(stay.uri) if stay.uri != file else ()
     if not erasures:
-        raise NotFound(f"there is nothing at {uri!r}, and history knows of nothing.", hint="Look with ls.")
+        raise NotFound(
+            f"there is nothing at {uri!r}, and history knows of nothing that ended there.", hint="Look with ls."
+        )
     return Doomed(tuple(files), tuple(erasures.values()))
-
-
-def _ending(stays: Sequence[Stay], *, is_there: bool) -> Sequence[Stay]:
-    """Those of a place that a purge of it means: of files that are there or ended there, not of those that moved on.
-
-    Where all moved on, their past under this name is meant.
-    """
-    ended = [stay for stay in stays if stay.went_to is None or (is_there and stay is stays[-1])]
-    return ended or stays
 
 
 def purge(memory: Runebook, request: PurgeRequest) -> CommitReceipt:
@@ -165,6 +163,10 @@ def _purge_files(memory: Runebook, uri: str, now: datetime | None) -> CommitRece
 
     receipt = memory.store.commit(removal, kind=KIND, now=moment)
     erased = _erased(memory, receipt, files.erasures)
+    rows = memory.store.ledger.past
+    if others := [str(file) for file in files.files if any(stay.went_to is None for stay in rows.stays(file))]:
+        note = f"history holds an earlier one of this name, which the same command erases, too: {', '.join(others)}"
+        erased = replace(erased, notes=(*erased.notes, note))
     memory.opened.pages.remove_below(memory.browser.visible(MemoryUri.parse(uri)))
     return erased
 
@@ -200,13 +202,19 @@ def _purge_commit(memory: Runebook, commit_id: str, now: datetime | None) -> Com
 
 def _brought(memory: Runebook, stays: Sequence[tuple[Stay, int]], undoing: Sequence[int]) -> Iterator[Erasure]:
     """What a commit brought to a file, wherever the file stayed from then on; a name that came with it goes, too."""
+    ledger = memory.store.ledger
     for stay, first in stays:
-        if stay.end is not None or memory.store.files.stat(stay.uri) is None:
+        touching = [seq for seq in ledger.past.seqs_of(stay.uri) if first <= seq < (stay.end or 2**62)]
+        undone = next((seq for seq in undoing if seq in touching), None)
+        if undone is not None and (change := ledger.change(undone, stay.uri)) and change.after_sha256 is not None:
+            yield Erasure(stay.uri, None, first, undone)  # what the undo left stays
+            return
+        if undone is not None or stay.end is not None or memory.store.files.stat(stay.uri) is None:
             yield Erasure(stay.uri, _tombstone(stay.uri) if first <= stay.first else None, first, stay.end)
-            continue
-        # What the undo left stays; where there was nothing to undo, what the newest commit left.
-        touching = [seq for seq in memory.store.ledger.past.seqs_of(stay.uri) if seq >= first]
-        yield Erasure(stay.uri, None, first, next((seq for seq in undoing if seq in touching), touching[-1]))
+        else:  # there was nothing to undo: what the newest commit left stays
+            yield Erasure(stay.uri, None, first, touching[-1])
+        if undone is not None:
+            return
 
 
 def _expect_undone(receipt: CommitReceipt, erased: Container[MemoryUri]) -> None:

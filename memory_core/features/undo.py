@@ -193,7 +193,7 @@ class _Plan:
             return False
         own = past.before(stays[-1])
         changed = next(stay for stay in reversed(stays) if stay.first <= row.seq)
-        return changed not in own and not past.where("seq = ? AND undoes IS NOT NULL", own[-1].first)
+        return changed not in own
 
     @cached_property
     def _moves(self) -> dict[MemoryUri, MemoryUri]:

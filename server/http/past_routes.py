@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from typing import Annotated, Any
 
 import anyio.to_thread
@@ -20,7 +20,7 @@ from memory_core.core.commit.conflicts import ABSENT
 from memory_core.core.errors import NotFound, RunebookError
 from memory_core.core.extract.extractor import ALL_LOGS
 from memory_core.core.index.documents import MESSAGES_NAME, memory_document
-from memory_core.core.memory.message import Message, numbered, transcript_line
+from memory_core.core.memory.message import Message, numbered, search_text, transcript_line
 from memory_core.core.memory.metadata import read_moment
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import CommitReceipt, as_json, text_sha256
@@ -152,8 +152,8 @@ _HOT_MEMORIES = 50
 _SECONDS_PER_DAY = 86_400.0
 _HEAT_SEGMENTS = 500
 _SHOWN_SEGMENTS = 200
-#: At most so many memories of a conversation are shown; they are compared with the last so many messages.
-_MEMORIES_MOST, _READ_MESSAGES = 100, 2_000
+#: At most so many memories of a conversation are shown; they are compared with its last messages and characters.
+_MEMORIES_MOST, _READ_MESSAGES, _READ_CHARS = 100, 2_000, 500_000
 
 
 @route(conversations, "GET", "/sessions", "SessionsAnswer", nulls=True)
@@ -221,6 +221,9 @@ def session_memories(memory: Reader, session_id: SessionId) -> Any:
     """The memories that come from a conversation, each with the lines that it most likely came from."""
     log, messages = _conversation(memory, session_id)
     read = list(deque(messages, _READ_MESSAGES))
+    held = accumulate(len(search_text(message)) for _, message in reversed(read))
+    kept = sum(chars <= _READ_CHARS for chars in held)
+    read = read[len(read) - kept :]
     words = words_said(read)
     scope = memory.projects.scope(None, None)
     found = []

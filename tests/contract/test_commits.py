@@ -260,9 +260,65 @@ def test_the_undo_of_an_edit_does_not_change_another_that_has_the_name_by_now(pl
     memory.run(ARCHIVE, ArchiveRequest([f"{NOTES}/vault.md"]))
     note(memory, "vault", "Another vault.")
     memory.commit(CommitRequest(operations={"edit_operations": [tags]}))
+    deleted_and_back(memory, f"{NOTES}/vault.md")
     refused = memory.run(UNDO, UndoRequest(edit.commit_id))
     assert "another file has its name" in str(refused.results[0].reason)
     assert "stone" in memory.read(ReadRequest(f"{NOTES}/vault.md")).content
+
+
+def deleted_and_back(memory: Runebook, uri: str) -> None:
+    gone = memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}))
+    assert memory.run(UNDO, UndoRequest(gone.commit_id)).status is Status.COMMITTED
+
+
+def test_a_memory_that_was_deleted_and_brought_back_is_purged_with_what_it_was_before(place: Place) -> None:
+    memory = place.open()
+    note(memory, "vault", "The swordfish opens the vault.")
+    replaced(memory, "notes", "The vault is old.", title="vault")
+    deleted_and_back(memory, f"{NOTES}/vault.md")
+    memory.run(ARCHIVE, ArchiveRequest([f"{NOTES}/vault.md"]))
+    memory.run(PURGE, PurgeRequest(AWAY))
+    assert "swordfish" not in rows(memory)
+
+
+def test_a_commit_is_purged_also_where_its_file_was_deleted_and_brought_back(place: Place) -> None:
+    memory = place.open()
+    note(memory, "vault", "The vault is old.")
+    told = replaced(memory, "notes", "The vault is old. The swordfish opens it.", title="vault")
+    deleted_and_back(memory, f"{NOTES}/vault.md")
+    memory.run(PURGE, PurgeRequest(commit=told.commit_id))
+    assert "swordfish" not in rows(memory)
+    assert body(memory, f"{NOTES}/vault.md") == "The vault is old."
+
+
+def test_a_purge_of_a_commit_that_was_undone_leaves_what_came_later(place: Place) -> None:
+    memory = place.open()
+    note(memory, "vault", "The vault is old.")
+    told = replaced(memory, "notes", "The vault is old. The swordfish opens it.", title="vault")
+    memory.run(UNDO, UndoRequest(told.commit_id))
+    memory.run(ARCHIVE, ArchiveRequest([f"{NOTES}/vault.md"]))
+    memory.run(RESTORE, ArchiveRequest([AWAY]))
+    replaced(memory, "notes", "The vault is very old.", title="vault")
+    last = replaced(memory, "notes", "The vault is older than that.", title="vault")
+    memory.run(PURGE, PurgeRequest(commit=told.commit_id))
+    assert "swordfish" not in rows(memory)
+    memory.run(UNDO, UndoRequest(last.commit_id))
+    assert body(memory, f"{NOTES}/vault.md") == "The vault is very old."
+
+
+def test_a_purge_of_a_directory_leaves_the_past_of_what_moved_out_of_it(place: Place) -> None:
+    memory = place.open()
+    note(memory, "vault", "A vault is a kind of roof.")
+    edited = replaced(memory, "notes", "A vault is a roof of stone.", title="vault")
+    note(memory, "tea", "The swordfish drinks tea.")
+    memory.run(ARCHIVE, ArchiveRequest([f"{NOTES}/vault.md", f"{NOTES}/tea.md"]))
+    memory.run(RESTORE, ArchiveRequest([AWAY]))
+    memory.run(PURGE, PurgeRequest(AWAY.rpartition("/")[0]))
+    assert "swordfish" not in rows(memory)
+    versions = history_of(memory).versions(f"{NOTES}/vault.md")
+    assert [version.diff.step.withheld for version in versions] == [None] * 4
+    memory.run(UNDO, UndoRequest(edited.commit_id))
+    assert body(memory, f"{NOTES}/vault.md") == "A vault is a kind of roof."
 
 
 def test_a_purge_of_what_a_conversation_brought_takes_its_segments_along(place: Place) -> None:

@@ -18,6 +18,7 @@ from memory_core.features import daily_logs, forgetting
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
 from memory_core.features.mentions import without
+from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
@@ -522,3 +523,25 @@ def test_one_commit_rewrites_a_bounded_amount_of_conversations_and_says_what_is_
     for place in places[1:]:
         memory.run(FORGET, ForgetRequest(uris=[place], confirm=1))
     assert not any("zanzibar" in (memory.store.text(MemoryUri.parse(place[:-2])) or "") for place in places)
+
+
+def cats_forgotten(memory: Runebook) -> tuple[str, str]:
+    """A memory whose name said it lost the sentence and got another name: the URI, and the commit that forgot."""
+    note(memory, "Lin has two cats", "Lin has two cats. Lin lives in Chengdu.")
+    commit = memory.run(FORGET, ForgetRequest("Lin has two cats", confirm=1)).commit_id
+    return f"{NOTES}/Lin lives in Chengdu.md", commit
+
+
+def test_what_was_forgotten_by_another_name_goes_with_a_purge(memory: Runebook) -> None:
+    uri, _ = cats_forgotten(memory)
+    memory.run(PURGE, PurgeRequest(uri))
+    rows = memory.store.ledger.database.connection().execute("SELECT * FROM changes").fetchall()
+    assert "two cats" not in str(rows)
+
+
+def test_a_forgetting_whose_old_name_is_taken_by_now_is_not_undone_by_half(memory: Runebook) -> None:
+    uri, commit = cats_forgotten(memory)
+    note(memory, "Lin has two cats", "Another one.")
+    refused = memory.run(UNDO, UndoRequest(commit))
+    assert refused.status is Status.REJECTED
+    assert "Lin lives in Chengdu." in memory.read(ReadRequest(uri)).content

@@ -20,6 +20,7 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.features import undo
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
+from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
@@ -335,6 +336,21 @@ def test_a_memory_that_was_renamed_by_hand_is_not_said_to_be_gone_and_goes_back_
     memory.run(UNDO, UndoRequest(receipt.commit_id))
     assert memory.find(FindRequest("猫喜欢鱼")).total == 0
     assert not [path for path in root.parent.rglob("*.md") if not path.name.startswith(".")]
+
+
+def test_a_file_that_was_away_for_a_moment_is_still_the_one_that_it_was(memory: Runebook) -> None:
+    note(memory, "Tea", "The swordfish drinks green tea.")
+    edit = replaced(memory, "notes", "Drinks green tea.", title="Tea")
+    path = memory.config.root / "user/default/memories/notes/Tea.md"
+    text = path.read_text(encoding="utf-8")
+    for away in (True, False):
+        path.unlink() if away else path.write_text(text, encoding="utf-8")
+        memory.store.adopt()
+    assert memory.run(UNDO, UndoRequest(edit.commit_id, dry_run=True)).results[0].action is Action.UPDATED
+    memory.run(ARCHIVE, ArchiveRequest([f"{NOTES}/Tea.md"]))
+    memory.run(PURGE, PurgeRequest("viking://archive/user/default/memories/notes/Tea.md"))
+    rows = memory.store.ledger.database.connection().execute("SELECT * FROM changes").fetchall()
+    assert "swordfish" not in str(rows)
 
 
 @pytest.mark.parametrize("how", ["deleted by hand", "forgotten"])

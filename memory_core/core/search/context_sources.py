@@ -59,8 +59,10 @@ def source_lines(
         words: Of each message by its line, where somebody asks for several memories; see ``words_said``.
     """
     wanted = distinct_words(text)
-    words = words_said(messages) if words is None else words
-    said = [(line, message, wanted & words[line]) for line, message in messages]
+    said = [
+        (line, message, wanted & (words[line] if words is not None else distinct_words(search_text(message))))
+        for line, message in messages  # one at a time: the words of a long conversation take hundreds of megabytes
+    ]
     said = [each for each in said if each[1].role in _SPEAKERS and each[2]]
     often = Counter(word for _, _, words in said for word in words)
     weights = {word: math.log(1.0 + len(said) / count) for word, count in often.items()}

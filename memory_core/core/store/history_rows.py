@@ -61,14 +61,14 @@ class Stay:
         uri: The place.
         first: The commit that brought it there.
         end: The commit that brought the next file there; None where there is none.
-        came_from: Where it was before, if it was moved there.
-        went_to: Where it was moved to, and the commit that did it; None where it ended there or is there still.
+        came_from: Where it was before, if it was moved or came back there, and the commit that took it away.
+        went_to: Where it was moved to or came back, and the commit that did it; None where it ended or is there still.
     """
 
     uri: MemoryUri
     first: int
     end: int | None
-    came_from: MemoryUri | None
+    came_from: tuple[MemoryUri, int] | None
     went_to: tuple[MemoryUri, int] | None
 
 
@@ -251,28 +251,51 @@ class PastTable(Table):
         return None if found is None else MemoryUri.parse(found)
 
     def stays(self, uri: MemoryUri) -> list[Stay]:
-        """The files that were at a place, one after the other, oldest first."""
+        """The files that were at a place, one after the other, oldest first.
+
+        A file that comes back with the text that it was deleted with, as by an undo, is the one that it was.
+        """
         rows = self._rows(
-            "SELECT seq, before_sha256, moved_from, purged FROM changes WHERE uri = ? ORDER BY seq, ordinal", str(uri)
+            "SELECT seq, before_sha256, after_sha256, moved_from, purged FROM changes WHERE uri = ? "
+            "ORDER BY seq, ordinal",
+            str(uri),
         )
-        moves = self._rows("SELECT seq, uri FROM changes WHERE moved_from = ? ORDER BY seq", str(uri))
-        begins = (at == 0 or moved or not (before or purged) for at, (_, before, moved, purged) in enumerate(rows))
-        firsts = [row for row, is_first in zip(rows, begins, strict=True) if is_first]
-        found = []
-        for (first, _, source, _), end in zip(firsts, [*(row[0] for row in firsts[1:]), None], strict=True):
-            gone = [move for move in moves if first < move[0] and (end is None or move[0] <= end)]
-            went_to = (MemoryUri.parse(gone[-1][1]), int(gone[-1][0])) if gone else None
-            came_from = None if source is None else MemoryUri.parse(source)
-            found.append(Stay(uri, int(first), None if end is None else int(end), came_from, went_to))
+        moves = [
+            (int(seq), MemoryUri.parse(place))
+            for seq, place in self._rows("SELECT seq, uri FROM changes WHERE moved_from = ? ORDER BY seq", str(uri))
+        ]
+        firsts: list[tuple[int, tuple[MemoryUri, int] | None]] = []
+        deleted: dict[str, int] = {}
+        for seq, before, after, source, purged in rows:
+            came_from = None if source is None else (MemoryUri.parse(source), int(seq))
+            if firsts and not source and (before or purged):
+                is_same = True
+            elif firsts and not source and (gone := deleted.get(after)) is not None:
+                came_from = (uri, gone)
+                is_same = firsts[-1][0] < gone and not any(firsts[-1][0] < at <= seq for at, _ in moves)
+            else:
+                is_same = False
+            if not is_same:
+                firsts.append((int(seq), came_from))
+            if before and not after:
+                deleted[before] = int(seq)
+        found: list[Stay] = []
+        ends = [*(first for first, _ in firsts[1:]), None] if firsts else []
+        for (first, came_from), end in zip(firsts, ends, strict=True):
+            gone_to = [(place, at) for at, place in moves if first < at and (end is None or at <= end)]
+            back = [
+                (uri, at) for at, source in firsts if source and source[0] == uri and first < source[1] < (end or at)
+            ]
+            found.append(Stay(uri, first, end, came_from, next(reversed(gone_to or back), None)))
         return found
 
     def before(self, stay: Stay) -> list[Stay]:
         """The stay, and those of the same file at earlier places, the newest first."""
         found = [stay]
         while (source := found[-1].came_from) is not None:
-            move = (found[-1].uri, found[-1].first)
-            earlier = next((each for each in self.stays(source) if each.went_to == move), None)
-            if earlier is None:
+            place, left = source
+            earlier = next((each for each in reversed(self.stays(place)) if each.first < left), None)
+            if earlier is None or earlier in found:
                 break
             found.append(earlier)
         return found

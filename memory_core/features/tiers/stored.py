@@ -163,13 +163,18 @@ class SessionSegments:
 _File = StoredSegment | DamagedSegment | None
 
 
+#: How a file looked when it was read, where that is sure; what it holds, and its characters.
+_Read = tuple[Looks | None, _File, int]
+
+
 @dataclass(frozen=True, slots=True)
 class _SessionFiles:
-    """What was found in the directories of a session, by name, and what it comes to."""
+    """What was found in the directories of a session, by name, what it comes to, and the files as they were read."""
 
     used: Mapping[str, _File]
     archived: Mapping[str, _File]
     found: SessionSegments
+    read: Mapping[MemoryUri, _Read]
 
     @property
     def names(self) -> frozenset[str]:
@@ -178,46 +183,65 @@ class _SessionFiles:
 
 
 class _SegmentReader:
-    """Reads the segments of one store's sessions, and remembers them; does not keep the store alive."""
+    """Reads the segments of one store's sessions, and remembers them; does not keep the store alive.
+
+    Many threads may ask: what is known of a session is replaced as a whole, never changed.
+    """
 
     def __init__(self) -> None:
-        self._files: dict[MemoryUri, tuple[Looks | None, _File, int]] = {}
         self._sessions: dict[MemoryUri, _SessionFiles] = {}
 
     def session(self, store: Store, log: MemoryUri) -> SessionSegments:
         """See ``segments_in``."""
-        places = (segments_of(log), archived_uri(segments_of(log)))
-        held = len(self._files) + len(self._sessions)
-        if held > _REMEMBERED or sum(chars for *_, chars in self._files.values()) > _REMEMBERED_CHARS:
-            self._files = {uri: file for uri, file in self._files.items() if uri.parent in places}
-            self._sessions = {each: found for each, found in self._sessions.items() if each == log}
         known = self._sessions.get(log)
+        read: dict[MemoryUri, _Read] = {}
+        before = {} if known is None else known.read
         # What the disk does not show yet, or not for sure, is asked for again.
         unsettled = store.ledger.unsettled_uris()
-        used, archived = (self._files_in(store, place, unsettled) for place in places)
+        places = (segments_of(log), archived_uri(segments_of(log)))
+        used, archived = (self._files_in(store, place, unsettled, before, read) for place in places)
         if known is not None and (used, archived) == (known.used, known.archived):
+            self._sessions[log] = replace(known, read=read)
             return known.found
         damaged = tuple(each for each in (*used.values(), *archived.values()) if isinstance(each, DamagedSegment))
-        session = _SessionFiles(used, archived, SessionSegments(_in_order(used), _in_order(archived), damaged))
+        session = _SessionFiles(used, archived, SessionSegments(_in_order(used), _in_order(archived), damaged), read)
         if known is not None and session.names == known.names:
             gone = known.found.gone
         else:
             gone = _gone(store, log, session.names)
-        self._sessions[log] = session = replace(session, found=replace(session.found, gone=gone))
+        session = replace(session, found=replace(session.found, gone=gone))
+        self._remember(log, session)
         return session.found
 
-    def _files_in(self, store: Store, directory: MemoryUri, unsettled: frozenset[str]) -> dict[str, _File]:
+    def _remember(self, log: MemoryUri, session: _SessionFiles) -> None:
+        self._sessions[log] = session
+        known = list(self._sessions.items())
+        files = sum(1 + len(each.read) for _, each in known)
+        chars = sum(chars for _, each in known for *_, chars in each.read.values())
+        for other, _ in known if files > _REMEMBERED or chars > _REMEMBERED_CHARS else ():
+            if other != log:
+                self._sessions.pop(other, None)
+
+    @staticmethod
+    def _files_in(
+        store: Store,
+        directory: MemoryUri,
+        unsettled: frozenset[str],
+        before: Mapping[MemoryUri, _Read],
+        read: dict[MemoryUri, _Read],
+    ) -> dict[str, _File]:
         """What the files of a directory hold, by name; those that look as they did are not read again."""
         names = store.ledger.directories.newest(directory, _NAMES)
         seen = store.files.looks_in(directory) if names else {}
         found: dict[str, _File] = {}
         for name in names:
             uri, look = directory.child(name), seen.get(name)
-            before = self._files.get(uri)
-            if before is None or look is None or before[0] != look or str(uri) in unsettled:
+            known = before.get(uri)
+            if known is None or look is None or known[0] != look or str(uri) in unsettled:
                 kept = look if look is not None and is_settled(look[2]) else None
-                before = self._files[uri] = (kept, *_read(store, uri))
-            found[name] = before[1]
+                known = (kept, *_read(store, uri))
+            read[uri] = known
+            found[name] = known[1]
         return found
 
 

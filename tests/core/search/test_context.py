@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ import pytest
 
 from memory_core.core.config import RetrieveConfig
 from memory_core.core.errors import InvalidInput
+from memory_core.core.memory.message import Message
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import ContextPack, FindResult, merge_results
-from memory_core.core.search.context_sources import recall
+from memory_core.core.search.context_sources import recall, source_lines
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.stores import by_hand, remember, words_only, written
@@ -718,3 +720,18 @@ def test_a_memory_that_is_a_list_stands_below_its_address(memory: Runebook) -> N
     assert "- - " not in text
     assert "/shopping.md, " in text
     assert ":\n  - 牛奶 milk\n  - bread\n" in f"{text}\n"
+
+
+def test_the_words_of_a_conversation_are_read_message_by_message() -> None:
+    def peak(count: int) -> int:
+        texts = (" ".join(f"word{at}x{word}" for word in range(2_000)) for at in range(count))
+        messages = [(at, Message(role="user", text=text)) for at, text in enumerate(texts)]
+        tracemalloc.start()
+        try:
+            assert [line for line, _ in source_lines("It was word0x7.", messages)] == [0]
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(1)  # imports modules
+    assert peak(40) < 3 * peak(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import pytest
 from memory_core.core.memory.requests import FindRequest, RetrieveRequest
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.local import Store
 from memory_core.features import FEATURES
 from memory_core.features.tiers import overflow, stored
 from memory_core.features.tiers.segment import Segment, SegmentExchange, dump_segment
@@ -230,4 +232,27 @@ def test_beyond_so_many_characters_the_segments_of_the_session_at_hand_are_remem
         for session in ("s1", "s2", "s1"):
             first, again = (segments_in(memory.store, log_of(session)) for _ in range(2))
             assert again is first
-            assert {uri.parts[2] for uri in stored._readers[memory.store]._files} == {session}
+            assert {log.parent.name for log in stored._readers[memory.store]._sessions} == {session}
+
+
+def test_a_session_is_remembered_though_another_is_read_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "_REMEMBERED_CHARS", 1)
+    with opened(tmp_path) as memory:
+        for session in ("s1", "s2"):
+            say(memory, *TEMPLES, *PAYMENTS, session=session)
+        time.sleep(0.1)  # what was written just now is read again
+        segments_in(memory.store, log_of("s2"))
+        read = stored._read
+
+        def meanwhile(store: Store, uri: MemoryUri) -> Any:
+            monkeypatch.setattr(stored, "_read", read)
+            thread = threading.Thread(target=segments_in, args=(store, log_of("s2")))
+            thread.start()
+            thread.join()
+            return read(store, uri)
+
+        monkeypatch.setattr(stored, "_read", meanwhile)
+        first = segments_in(memory.store, log_of("s1"))
+        assert segments_in(memory.store, log_of("s1")) is first
