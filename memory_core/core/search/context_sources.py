@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -58,15 +59,16 @@ def source_lines(
         messages: Of the conversation, with their line numbers.
         words: Of each message by its line, where somebody asks for several memories; see ``words_said``.
     """
-    wanted = distinct_words(text)
-    said = [
-        (line, message, wanted & (words[line] if words is not None else distinct_words(search_text(message))))
-        for line, message in messages  # one at a time: the words of a long conversation take hundreds of megabytes
-    ]
-    said = [each for each in said if each[1].role in _SPEAKERS and each[2]]
-    often = Counter(word for _, _, words in said for word in words)
-    weights = {word: math.log(1.0 + len(said) / count) for word, count in often.items()}
-    scored = [(sum(weights[word] for word in words), line, message) for line, message, words in said]
+    numbers = {word: number for number, word in enumerate(distinct_words(text))}
+    said: list[tuple[int, Message, array[int]]] = []
+    for line, message in messages:  # one at a time, and as numbers: the words of a long conversation take gigabytes
+        own = distinct_words(search_text(message)) if words is None else words[line]
+        held = array("I", (numbers[word] for word in own if word in numbers))
+        if held and message.role in _SPEAKERS:
+            said.append((line, message, held))
+    often = Counter(number for _, _, held in said for number in held)
+    weights = {number: math.log(1.0 + len(said) / count) for number, count in often.items()}
+    scored = [(sum(weights[number] for number in held), line, message) for line, message, held in said]
     best = max((score for score, _, _ in scored), default=0.0)
     near = sorted((each for each in scored if each[0] >= _NEAR * best), key=lambda each: (-each[0], each[1]))
     return sorted(((line, message) for _, line, message in near[:_LINES]), key=lambda each: each[0])

@@ -722,13 +722,15 @@ def test_a_memory_that_is_a_list_stands_below_its_address(memory: Runebook) -> N
     assert ":\n  - 牛奶 milk\n  - bread\n" in f"{text}\n"
 
 
-def test_the_words_of_a_conversation_are_read_message_by_message() -> None:
+@pytest.mark.parametrize("quotes", [False, True])
+def test_the_words_of_a_conversation_are_read_message_by_message(quotes: bool) -> None:
     def peak(count: int) -> int:
-        texts = (" ".join(f"word{at}x{word}" for word in range(2_000)) for at in range(count))
+        texts = (" ".join(f"word{0 if quotes else at}x{word}" for word in range(2_000)) for at in range(count))
         messages = [(at, Message(role="user", text=text)) for at, text in enumerate(texts)]
+        said = messages[0][1].text if quotes else "It was word0x7."
         tracemalloc.start()
         try:
-            assert [line for line, _ in source_lines("It was word0x7.", messages)] == [0]
+            assert source_lines(said, messages)[0][0] == 0
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
