@@ -405,6 +405,9 @@ def _no_commit(commit_id: str) -> NotFound:
 #: Commits and versions of one page; the command line goes further back.
 _COMMITS = 200
 _VERSIONS = 50
+#: So many characters of changes are on one page; of the rest it names the files.
+_PAGE_CHARS = 2_000_000
+_TOO_LONG = "(What changed is left out: the page is long.)"
 _SCOPES = frozenset(scope.value for scope in Scope)
 _ABOUT = "what changed, when and by whom: read it for the latest commits"
 
@@ -412,8 +415,11 @@ _ABOUT = "what changed, when and by whom: read it for the latest commits"
 def _commit_page(commit: Commit, diffs: Iterable[FileDiff]) -> str:
     """What a commit did and changed, as Markdown."""
     lines = [f"# Commit {commit.commit_id}", "", *_facts(commit), ""]
+    chars = 0
     for diff in diffs:
-        lines += [f"## {_diff_title(diff)}", "", *_body(diff), ""]
+        body = _body(diff) if chars < _PAGE_CHARS else [_TOO_LONG]
+        chars += sum(map(len, body))
+        lines += [f"## {_diff_title(diff)}", "", *body, ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -432,20 +438,22 @@ def commit_line(commit: Commit) -> str:
 
 def _past_of(history: History, uri: str) -> str:
     try:
-        versions = list(history.versions(uri, _VERSIONS))
+        return "\n".join(_versions(uri, history.versions(uri, _VERSIONS))).rstrip("\n") + "\n"
     except NotFound:
         commits = history.commits(uri, _COMMITS, files_most=0)
         if not commits:
             raise
         return _listing(f"# History below {uri}, newest first", commits)
-    return "\n".join(_versions(uri, versions)).rstrip("\n") + "\n"
 
 
 def _versions(uri: str, versions: Iterable[Version]) -> Iterator[str]:
     yield from (f"# History of {uri}, newest first", "")
-    for version in versions:
+    chars = 0
+    for version in versions:  # one at a time: of a long conversation each holds it twice
+        body = _body(version.diff) if chars < _PAGE_CHARS else [_TOO_LONG]
+        chars += sum(map(len, body))
         yield from (f"## Commit {version.commit.commit_id}", "", *_facts(version.commit), "")
-        yield from (_diff_title(version.diff), "", *_body(version.diff), "")
+        yield from (_diff_title(version.diff), "", *body, "")
 
 
 def _listing(title: str, commits: Sequence[Commit]) -> str:
@@ -586,13 +594,13 @@ def history(memory: Runebook, request: HistoryRequest) -> list[Commit]:
     if request.uri is None:
         return found
     try:
-        versions = list(past.versions(request.uri, _LIMIT_COMMITS if request.before is not None else request.limit))
+        versions = past.versions(request.uri, _LIMIT_COMMITS if request.before is not None else request.limit)
+        commits = [_of_file(version) for version in versions]
     except NotFound:  # a directory
         if not found and request.before is None:
             raise
         return found
     before = None if request.before is None else past.resolve(request.before).seq
-    commits = [_of_file(version) for version in versions]
     return [commit for commit in commits if before is None or commit.seq < before][: request.limit]
 
 

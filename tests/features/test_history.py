@@ -14,8 +14,18 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ListReq
 from memory_core.core.memory.results import Action, ChangeSet, FileChange
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.forgetting import FORGET, ForgetRequest
-from memory_core.features.history import DIFF, CommitDiff, DiffRequest, FileDiff, History, history_of
+from memory_core.features.history import (
+    DIFF,
+    HISTORY,
+    CommitDiff,
+    DiffRequest,
+    FileDiff,
+    History,
+    HistoryRequest,
+    history_of,
+)
 from memory_core.features.imports.import_plan import EarlierImports
+from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook
 from tests.stores import note, replaced, said
 
@@ -92,6 +102,22 @@ def test_long_conversations_that_one_commit_changes_are_read_one_after_the_other
         lambda: [len(version.diff.after) for version in history.versions(places[0][:-2])],
     ):
         assert peak(read) < 8 * len(text)
+
+
+def test_the_page_of_a_long_conversation_holds_one_version_at_a_time(
+    memory: Runebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "abcd efg " * 60_000
+    said(memory, text)
+    for number in range(8):
+        again = said(memory, f"Once more, {number}.")
+        memory.run(UNDO, UndoRequest(again.commit_id))
+    memory.indexer.follow(None)  # or it reads them meanwhile
+    page = "viking://history/session/default/s1/messages.jsonl"
+    assert peak(lambda: memory.read(ReadRequest(page, limit=50))) < 14 * len(text)
+    assert peak(lambda: memory.run(HISTORY, HistoryRequest(page.replace("history/", "")))) < 14 * len(text)
+    monkeypatch.setattr("memory_core.features.history._PAGE_CHARS", 1)
+    assert memory.read(ReadRequest(page)).content.count("is left out: the page is long") == 16
 
 
 @pytest.mark.parametrize("kind", ["commit", "import"])
