@@ -268,9 +268,10 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
     results += [shown[str(change.uri)] for change in copy.changes() if str(change.uri) in shown]
     rewritten = 0
     for log, parts in _by_file(mention for mention in going if mention.line is not None).items():
-        before = snapshot.text(log) if rewritten < _LOGS_CHARS else ""
-        if not before:
-            refused = "it is gone meanwhile." if before is None else _TOO_MUCH
+        is_too_much = rewritten >= _LOGS_CHARS
+        before = None if is_too_much else snapshot.text(log)
+        if before is None:
+            refused = _TOO_MUCH if is_too_much else "it is gone meanwhile."
             results += [_result(replace(part, refused=refused)) for part in parts]
             continue
         kind = features.kind_of(log)

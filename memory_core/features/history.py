@@ -9,9 +9,9 @@ and each of its lines behind a diff's mark, so none can pose as a heading or as 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from memory_core.core.command import Arg, Command
 from memory_core.core.errors import InvalidInput, NotFound
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from memory_core.core.store.ledger import ChangeRow
     from memory_core.core.store.local import Store
     from memory_core.runebook import Runebook
+
+T = TypeVar("T")
 
 _HISTORY_URI = f"{SCHEME}history"
 #: As a commit's id: the newest one.
@@ -415,12 +417,18 @@ _ABOUT = "what changed, when and by whom: read it for the latest commits"
 def _commit_page(commit: Commit, diffs: Iterable[FileDiff]) -> str:
     """What a commit did and changed, as Markdown."""
     lines = [f"# Commit {commit.commit_id}", "", *_facts(commit), ""]
-    chars = 0
-    for diff in diffs:
-        body = _body(diff) if chars < _PAGE_CHARS else [_TOO_LONG]
-        chars += sum(map(len, body))
+    for diff, body in _with_bodies(diffs, lambda diff: diff):
         lines += [f"## {_diff_title(diff)}", "", *body, ""]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _with_bodies(found: Iterable[T], diff_of: Callable[[T], FileDiff]) -> Iterator[tuple[T, Sequence[str]]]:
+    """Each with its lines on a page, one at a time: of a long conversation each holds it twice."""
+    chars = 0
+    for each in found:
+        body = _body(diff_of(each)) if chars < _PAGE_CHARS else [_TOO_LONG]
+        chars += sum(map(len, body))
+        yield each, body
 
 
 def _diff_title(diff: FileDiff) -> str:
@@ -448,10 +456,7 @@ def _past_of(history: History, uri: str) -> str:
 
 def _versions(uri: str, versions: Iterable[Version]) -> Iterator[str]:
     yield from (f"# History of {uri}, newest first", "")
-    chars = 0
-    for version in versions:  # one at a time: of a long conversation each holds it twice
-        body = _body(version.diff) if chars < _PAGE_CHARS else [_TOO_LONG]
-        chars += sum(map(len, body))
+    for version, body in _with_bodies(versions, lambda version: version.diff):
         yield from (f"## Commit {version.commit.commit_id}", "", *_facts(version.commit), "")
         yield from (_diff_title(version.diff), "", *body, "")
 

@@ -101,12 +101,13 @@ def doomed(memory: Runebook, uri: str) -> Doomed:
     waiting = [place, *_segments_too(place)]
     while waiting:
         each = waiting.pop(0)
-        here = []
+        here: dict[MemoryUri, None] = {}
         if memory.store.files.is_dir(each):
             walked = (entry.uri for entry in memory.store.files.walk(each))
-            here = [file for file in walked if not file.is_summary or memory.store.look(file)[0] is not None]
+            kept = (file for file in walked if not file.is_summary or memory.store.look(file)[0] is not None)
+            here = dict.fromkeys(kept)
         elif memory.store.files.stat(each) is not None:
-            here = [each]
+            here = {each: None}
         files += here
         for file in dict.fromkeys((*here, *filter(history.sees, rows.below(each)))):
             stays = rows.stays(file)
@@ -204,7 +205,8 @@ def _brought(memory: Runebook, stays: Sequence[tuple[Stay, int]], undoing: Seque
     """What a commit brought to a file, wherever the file stayed from then on; a name that came with it goes, too."""
     ledger = memory.store.ledger
     for stay, first in stays:
-        touching = [seq for seq in ledger.past.seqs_of(stay.uri) if first <= seq < (stay.end or 2**62)]
+        touching = [seq for seq in ledger.past.seqs_of(stay.uri) if seq >= first]
+        touching = [seq for seq in touching if stay.end is None or seq < stay.end]
         undone = next((seq for seq in undoing if seq in touching), None)
         if undone is not None and (change := ledger.change(undone, stay.uri)) and change.after_sha256 is not None:
             yield Erasure(stay.uri, None, first, undone)  # what the undo left stays
@@ -266,8 +268,10 @@ def _erased(memory: Runebook, receipt: CommitReceipt, erasures: Sequence[Erasure
 
 
 def _result(erasure: Erasure) -> OperationResult:
-    what = "erased for good; history knows it by this name"
-    note = "texts of earlier commits are erased for good" if erasure.tombstone is None else what
+    if erasure.tombstone is None:
+        note = "texts of earlier commits are erased for good"
+    else:
+        note = "erased for good; history knows it by this name"
     return OperationResult(KIND, str(erasure.tombstone or erasure.uri), Action.DELETED, note=note)
 
 

@@ -295,10 +295,9 @@ def _store(arguments: argparse.Namespace, settings: EarlySettings, event: HookEv
     if not (makes_store and holds_something):
         return
     if settings.values["private_mode"]:
-        if not settings.root.is_dir():
-            return
-        talk = hook_notes.talk_of(event.session_id, event.transcript, str(settings.values["user_space"]))
-        hook_notes.note_passed_over(settings.state, talk)
+        if settings.root.is_dir():
+            talk = hook_notes.talk_of(event.session_id, event.transcript, str(settings.values["user_space"]))
+            hook_notes.note_passed_over(settings.state, talk)
         return
     whose = (str(settings.values["user_space"]), str(settings.values["agent_space"]))
     note = hook_notes.leave(settings.state, event.name, event.host, event.given, whose)

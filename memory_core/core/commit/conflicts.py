@@ -163,14 +163,15 @@ def at_their_places(snapshot: Snapshot, seen: Mapping[str, str]) -> Mapping[str,
         seen: SHA-256 of each file's text, by URI.
     """
     found = dict(seen)
-    for uri, sha256 in seen.items():
+    there = {str(row.uri) for row in snapshot.ledger.files_of(seen)}
+    for uri in (uri for uri in seen if uri not in there):
         place: MemoryUri | None = MemoryUri.parse(uri)
         passed = set[MemoryUri]()
         while place is not None and place not in passed and snapshot.ledger.file(place) is None:
             passed.add(place)
             place = snapshot.ledger.past.moved_to(place, 0)
         if place is not None:
-            found.setdefault(str(place), sha256)
+            found.setdefault(str(place), seen[uri])
     return found
 
 

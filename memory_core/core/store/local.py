@@ -348,7 +348,10 @@ class Store:
             yield item
 
     def _rehearse(self, plan: Plan) -> None:
-        """Plan while others may write, to know how long they would wait; what a plan remembers makes them wait less."""
+        """Plan while others may write, to know how long they would wait; what a plan remembers makes them wait less.
+
+        Where the first time takes too long, a second one tells how long they wait then.
+        """
         for _ in range(2):
             started = time.thread_time()
             plan(Snapshot(self))

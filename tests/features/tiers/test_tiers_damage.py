@@ -221,38 +221,37 @@ def test_messages_of_a_damaged_archived_segment_stay_at_rest() -> None:
     assert kind.resting_lines(uri, text.replace('"pages": [', '"pages": [,')) == (log_of(), [(0, 1), (2, 3)])
 
 
-def test_beyond_so_many_characters_the_segments_of_the_session_at_hand_are_remembered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def two_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runebook]:
+    """``s1`` and ``s2``, of which one alone is remembered."""
     monkeypatch.setattr(stored, "_REMEMBERED_CHARS", 1)
     with opened(tmp_path) as memory:
         for session in ("s1", "s2"):
             say(memory, *TEMPLES, *PAYMENTS, session=session)
         time.sleep(0.1)  # what was written just now is read again
-        for session in ("s1", "s2", "s1"):
-            first, again = (segments_in(memory.store, log_of(session)) for _ in range(2))
-            assert again is first
-            assert {log.parent.name for log in stored._readers[memory.store]._sessions} == {session}
+        yield memory
+
+
+def test_beyond_so_many_characters_the_segments_of_the_session_at_hand_are_remembered(two_sessions: Runebook) -> None:
+    for session in ("s1", "s2", "s1"):
+        first, again = (segments_in(two_sessions.store, log_of(session)) for _ in range(2))
+        assert again is first
+        assert {log.parent.name for log in stored._readers[two_sessions.store]._sessions} == {session}
 
 
 def test_a_session_is_remembered_though_another_is_read_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    two_sessions: Runebook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored, "_REMEMBERED_CHARS", 1)
-    with opened(tmp_path) as memory:
-        for session in ("s1", "s2"):
-            say(memory, *TEMPLES, *PAYMENTS, session=session)
-        time.sleep(0.1)  # what was written just now is read again
-        segments_in(memory.store, log_of("s2"))
-        read = stored._read
+    segments_in(two_sessions.store, log_of("s2"))
+    read = stored._read
 
-        def meanwhile(store: Store, uri: MemoryUri) -> Any:
-            monkeypatch.setattr(stored, "_read", read)
-            thread = threading.Thread(target=segments_in, args=(store, log_of("s2")))
-            thread.start()
-            thread.join()
-            return read(store, uri)
+    def meanwhile(store: Store, uri: MemoryUri) -> Any:
+        monkeypatch.setattr(stored, "_read", read)
+        thread = threading.Thread(target=segments_in, args=(store, log_of("s2")))
+        thread.start()
+        thread.join()
+        return read(store, uri)
 
-        monkeypatch.setattr(stored, "_read", meanwhile)
-        first = segments_in(memory.store, log_of("s1"))
-        assert segments_in(memory.store, log_of("s1")) is first
+    monkeypatch.setattr(stored, "_read", meanwhile)
+    first = segments_in(two_sessions.store, log_of("s1"))
+    assert segments_in(two_sessions.store, log_of("s1")) is first
