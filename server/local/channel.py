@@ -388,7 +388,10 @@ def listening_socket(state: Path, backlog: int) -> tuple[socket.socket, str]:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with _short_path(path) as name:
+                with suppress(OSError):  # Linux makes the file with these rights; other systems refuse
+                    os.fchmod(listener.fileno(), 0o600)
                 listener.bind(name)
+            path.chmod(0o600)
             listener.listen(backlog)
             return listener, path.name
         except OSError:  # the path is too long, or the folder is on a disk that holds no sockets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from memory_core.runebook import open_memory
 from tests.browser.conftest import serving_page, watched_page
 from tests.browser.story import AGENT, HOSTILE_NAME, USER, tell
 from tests.server.bearers import issue
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -400,7 +402,8 @@ def test_code_and_tables_wider_than_a_phone_scroll_inside_their_memory(visit: Vi
         shown = sees(page, part)
         shown.locator("table").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
-        assert shown.locator("pre").evaluate("each => each.scrollWidth > each.clientWidth"), view
+        code_scrolls = partial(shown.locator("pre").evaluate, "each => each.scrollWidth > each.clientWidth")
+        assert soon(code_scrolls), view  # the preview is drawn anew once it has come from the server
 
 
 def test_hostile_text_is_shown_and_does_nothing(page: Page) -> None:

@@ -40,6 +40,42 @@ def test_a_memory_shows_its_new_text_and_what_was_opened_stays_open(tab: Page, o
     assert "oolong" in tab.get_by_test_id("raw").inner_text()
 
 
+def test_a_version_that_was_opened_is_not_drawn_again_for_what_changes_elsewhere(tab: Page, own_site: Site) -> None:
+    row(tab, "Tea").locator("a").click()
+    version = tab.get_by_test_id("version").first
+    version.locator("summary").first.click()
+    version.get_by_test_id("diff").wait_for()
+    version.evaluate("each => { each.seen = true; }")
+    with tab.expect_response("**/versions/**"):
+        commit(own_site.home, "Other", "Something else.")
+    tab.wait_for_timeout(500)
+    assert version.evaluate("each => each.seen === true && each.open")
+
+
+def test_a_version_that_was_opened_shows_what_it_changed_at_once_when_the_memory_is_drawn_again(
+    tab: Page, own_site: Site
+) -> None:
+    row(tab, "Tea").locator("a").click()
+    version = tab.get_by_test_id("version").last
+    version.locator("summary").first.click()
+    version.get_by_test_id("diff").wait_for()
+    tab.evaluate(
+        """() => new MutationObserver(() => {
+          const opened = document.querySelector('[data-testid=version][open]');
+          if (opened && !opened.querySelector('[data-testid=diff]')) document.body.dataset.empty = 'yes';
+        }).observe(document.querySelector('main'), { subtree: true, childList: true, attributes: true })"""
+    )
+    for number, said in enumerate(("And oolong after lunch.", "And mint at night."), start=2):
+        commit(own_site.home, "Tea", said)
+        tab.get_by_test_id("body").filter(has_text=said).wait_for()
+        version.get_by_test_id("diff").wait_for()
+        assert [tab.get_by_test_id("version").nth(at).evaluate("each => each.open") for at in range(number)] == [
+            *[False] * (number - 1),
+            True,
+        ]
+    assert tab.evaluate("document.body.dataset.empty") is None
+
+
 def test_what_is_changed_while_the_view_is_read_again_stays(tab: Page, own_site: Site) -> None:
     row(tab, "Tea").locator("a").click()
     tab.get_by_test_id("pin").wait_for()

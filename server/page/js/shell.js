@@ -205,6 +205,7 @@ function same(one, other) {
     const copy = box.cloneNode(true);
     for (const node of copy.querySelectorAll('.just-changed')) node.classList.remove('just-changed');
     for (const node of copy.querySelectorAll('details[open]')) node.removeAttribute('open');
+    for (const node of copy.querySelectorAll('[data-when-open]')) node.replaceChildren(); // built by who opens it
     for (const node of copy.querySelectorAll('[class=""]')) node.removeAttribute('class');
     return [...copy.childNodes];
   };
@@ -215,12 +216,16 @@ function same(one, other) {
 /** Scroll position, focus and opened details of the view, to be restored in the next one. */
 function whereabouts() {
   const y = window.scrollY;
-  const nameOf = (node) => [node.closest('[data-uri]')?.dataset.uri, node.closest('[data-testid]')?.dataset.testid, node.getAttribute('href'), node.firstChild?.textContent].join('\n');
+  const nameOf = (node) => [node.closest('[data-uri]')?.dataset.uri, node.closest('[data-commit]')?.dataset.commit, node.closest('[data-testid]')?.dataset.testid, node.getAttribute('href'), node.firstChild?.textContent].join('\n');
   const find = (selector, name) => [...main.querySelectorAll(selector)].find((node) => nameOf(node) === name);
   const focused = main.contains(document.activeElement) && document.activeElement !== main ? nameOf(document.activeElement) : null;
   const opened = [...main.querySelectorAll('details')].filter((node) => node.open).map((node) => nameOf(node.querySelector('summary')));
   return { restore() {
-    for (const name of opened) find('summary', name)?.parentElement.setAttribute('open', '');
+    for (const name of opened) {
+      const details = find('summary', name)?.parentElement;
+      details?.setAttribute('open', '');
+      details?.dispatchEvent(new Event('toggle')); // by itself it comes later, and what is built then moves the page
+    }
     if (focused) find('a, button, summary, [tabindex]', focused)?.focus({ preventScroll: true });
     window.scrollTo(0, y);
   } };

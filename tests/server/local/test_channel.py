@@ -198,6 +198,7 @@ def test_a_socket_lies_in_the_users_own_folder_whatever_its_path_and_goes_with_i
         path = state / FOLDER_NAME / listener.announcement.socket_name
         assert path.is_socket() is sys.platform.startswith("linux")  # elsewhere so long a path cannot be bound
         assert path.parent.stat().st_mode & 0o777 == 0o700
+        assert [file for file in path.parent.iterdir() if file.stat().st_mode & 0o077] == []
         assert submit(state, "ping", {}, PATIENCE_SECONDS) is not None
     assert list((state / FOLDER_NAME).iterdir()) == []
 

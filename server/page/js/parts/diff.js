@@ -117,7 +117,7 @@ function lines(rows, open) {
 }
 
 function folded(rows, changed, expand) {
-  const part = h('tbody', {});
+  const part = h('tbody', { dataset: { whenOpen: '' } });
   const box = h('details', {}, h('summary', { 'data-testid': 'diff-fields' }, t('diff.fields', { count: changed })));
   const head = h('tr', { class: 'diff-skipped diff-fields' }, h('td', { colspan: '4' }, box));
   box.addEventListener('toggle', () => part.replaceChildren(head, ...(box.open ? rows.slice(0, FIRST_ROWS).map((row) => line(row, expand)) : [])));

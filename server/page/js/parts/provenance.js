@@ -65,8 +65,8 @@ export function versions(path, signal, told) {
 }
 
 function version({ commit, action, rows }) {
-  const holder = h('div', { class: 'version-diff' });
-  const box = h('details', { class: 'version', dataset: { testid: 'version' } },
+  const holder = h('div', { class: 'version-diff', dataset: { whenOpen: '' } });
+  const box = h('details', { class: 'version', dataset: { testid: 'version', commit: commit.commit_id } },
     h('summary', {},
       h('span', { class: `action-mark ${action}` }, named(`did.${action}`, action)),
       when(commit.at), h('span', { class: 'muted' }, authorName(commit)),
