@@ -4,9 +4,10 @@
 done, so whatever ends a hook, the next hook or server stores what it left; storing a conversation twice stores it once.
 ``private``: a time of which nothing is kept. A hook is a process of its own and knows nothing of a server's connection,
 so a server that is told to keep nothing notes since when, until when and in which folder; what a transcript holds of
-that time and folder is passed over. Where the settings say so, what a conversation holds by then is. A server that
-ended meanwhile ended its private mode; whether one of another container did cannot be asked, and after a week it counts
-as ended. Imports little: a host waits.
+that time and folder is passed over. A server that ended meanwhile ended its private mode; whether one of another
+container did cannot be asked, and after a week it counts as ended.
+``passed-over``: until when nothing of one conversation is kept, because private mode was on by the settings. A host may
+go on with a conversation after years, so these stay. Imports little: a host waits.
 """
 
 from __future__ import annotations
@@ -104,10 +105,10 @@ class PrivateTimes:
     """
 
     def __init__(self, state: Path, folder: str, talk: str = "") -> None:
-        times = _private_times(state)
-        self._times = [
-            (since, until) for since, until, where, only in times if _same(where, folder) and only in ("", talk)
-        ]
+        self._times = [(since, until) for since, until, where in _private_times(state) if _same(where, folder)]
+        if talk:
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                self._times.append((0.0, float(_read(_passed_over(state, talk))["until"])))
 
     @property
     def is_on(self) -> bool:
@@ -172,18 +173,22 @@ def note_passed_over(state: Path, talk: str) -> None:
 
     Where that cannot be written it is logged.
     """
-    place = _folder(state, "private")
+    path = _passed_over(state, talk)
     try:
-        make_private(place)
-        write_json(place / f"talk-{talk}.json", {"since": 0.0, "until": time.time(), "folder": "", "talk": talk})
+        make_private(path.parent)
+        write_json(path, {"until": time.time()})
     except OSError as error:
         import logging  # not on the way of a hook
 
         logging.getLogger(__name__).warning("what was said in private mode cannot be passed over: %s", error)
 
 
-def _private_times(state: Path) -> Iterator[tuple[float, float, str, str]]:
-    """Since when, until when (in seconds since 1970; infinite while it lasts), in which folder, of which talk alone."""
+def _passed_over(state: Path, talk: str) -> Path:
+    return _folder(state, "passed-over") / f"{talk}.json"
+
+
+def _private_times(state: Path) -> Iterator[tuple[float, float, str]]:
+    """Since when, until when (in seconds since 1970; infinite while it lasts), and in which folder."""
     for path in _notes(state, "private"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             note = _read(path)
@@ -194,7 +199,7 @@ def _private_times(state: Path) -> Iterator[tuple[float, float, str, str]]:
             if until < time.time() - _PRIVATE_SECONDS:
                 path.unlink()
             else:
-                yield float(note["since"]), until, str(note["folder"]), str(note.get("talk", ""))
+                yield float(note["since"]), until, str(note["folder"])
 
 
 def _same(folder: str, other: str) -> bool:

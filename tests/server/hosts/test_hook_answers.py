@@ -20,7 +20,7 @@ from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
 from server.hosts import hook_answers, hook_notes
 from server.hosts.hook_answers import TEXT_LIMIT_CHARS, HookAnswer, answer, skill_named, take_in
-from server.hosts.hook_notes import PrivateTimes, note_private
+from server.hosts.hook_notes import PrivateTimes, note_passed_over, note_private, talk_of
 from server.local.channel import this_node
 from tests.server.hosts import host_events
 from tests.server.hosts.host_events import SESSION, claude, said, talk, write
@@ -375,6 +375,17 @@ def test_what_was_said_while_private_mode_was_set_is_passed_over_once_it_is_off(
         write(tmp_path / "t.jsonl", records)
         answer(view, "pre-compact", given, resident=False)
     assert [message["content"] for message in log(own, "p3")] == ["word 0", "word 2"]
+
+
+def test_what_was_said_while_private_mode_was_set_is_passed_over_years_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said_at = datetime.now(UTC).isoformat()
+    note_passed_over(tmp_path, talk_of("p4", "", "default"))
+    later = time.time() + 3 * 365 * 86_400
+    monkeypatch.setattr("server.hosts.hook_notes.time.time", lambda: later)
+    assert PrivateTimes(tmp_path, "/w", talk_of("p4", "", "default")).cover(said_at)
+    assert not PrivateTimes(tmp_path, "/w", talk_of("p5", "", "default")).cover(said_at)
 
 
 def test_while_private_mode_is_on_a_prompt_leaves_no_trace(own: Runebook, tmp_path: Path) -> None:
