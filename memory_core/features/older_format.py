@@ -98,9 +98,7 @@ def understand(memory_type: MemoryType, uri: MemoryUri, text: str) -> Reading:
     # What a reader makes up for a file without key is not what the file says.
     memory = replace(memory, fields={name: memory.fields[name] for name in file.trailer or {} if name in memory.fields})
     body, remarks = memory.body, []
-    content = (file.trailer or {}).get(CONTENT)
-    if not memory_type.template_mode and not body.strip() and isinstance(content, str) and content.strip():
-        body = content
+    if not memory_type.template_mode and not file.body.strip() and body.strip():
         remarks.append("the text was in the trailer")
     fields, kept = _coerced(memory_type, memory.fields)
     remarks += [f"{name} is no {kind}; kept as it was" for name, kind in kept]

@@ -11,16 +11,17 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.errors import RunebookError
-from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.core.store.issued_tokens import SharedSpace
+from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.organize import ORGANIZE, OrganizeRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, RESTORE, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.features.moving import exported, imported
-from tests.stores import handed_in, said, words_only, write
+from tests.stores import added, body, by_hand, edited_by_hand, handed_in, only, said, words_only, write
 
 #: Names that meet in one file name, or fold to one, and the field that each type keeps its name in.
 NAMES = ("Tea?", "Tea:", "登录", "登錄")
@@ -194,3 +195,47 @@ def test_what_nobody_removed_is_there_after_eighty_steps_of_any_kind(tmp_path: P
         for _ in range(STEPS):
             everyday.step()
         assert everyday.alive
+
+
+PLAIN_TYPE = """
+name: recipes
+description: Dishes.
+directory: viking://user/{user_space}/memories/recipes
+filename_template: "{dish}.md"
+fields:
+  - {name: dish, merge_op: immutable}
+  - {name: content, merge_op: patch}
+"""
+RENDERED_TYPE = f"""{PLAIN_TYPE}
+content_template: "# {{dish}}\\n\\n{{content}}\\n"
+"""
+
+
+def test_what_a_body_corrected_by_hand_does_not_show_is_found_and_forgotten_and_outlasts_the_template(
+    tmp_path: Path,
+) -> None:
+    config = words_only(tmp_path / "home", schema_dirs=(tmp_path / "types",))
+    by_hand(tmp_path, "types/recipes.yaml", RENDERED_TYPE)
+    with open_memory(config) as memory:
+        uri = only(added(memory, "recipes", "Mash three bananas.", dish="Bread")).uri
+        edited_by_hand(memory, uri, "# Bread\n\nMash three", "# Bread\n\nMash ripe")
+        added(memory, "recipes", "Rex must not eat the walnuts.", dish="Bread")
+        assert [hit.uri for hit in memory.find(FindRequest("walnuts Rex")).memories] == [uri]
+        assert "walnuts" in memory.retrieve(RetrieveRequest("Rex, Bread")).text
+        found = memory.run(FORGET, ForgetRequest(query="Rex must not eat the walnuts."))
+        assert [place.uri for place in found.results] == [uri]
+    by_hand(tmp_path, "types/recipes.yaml", PLAIN_TYPE)
+    with open_memory(config) as memory:
+        memory.run(ORGANIZE, OrganizeRequest([uri], pinned=True))
+        assert body(memory, uri).startswith("# Bread\n\nMash ripe bananas.")
+        assert body(memory, uri).rstrip().endswith("Rex must not eat the walnuts.")
+        assert [hit.uri for hit in memory.find(FindRequest("walnuts Rex")).memories] == [uri]
+
+
+def test_content_that_somebody_wrote_into_a_trailer_is_read_and_stays(tmp_path: Path) -> None:
+    trailer = '<!-- MEMORY_FIELDS\n{"title": "one", "content": "Shown.\\n\\nHidden zebra."}\n-->\n'
+    with open_memory(words_only(tmp_path)) as memory:
+        by_hand(tmp_path, "user/default/memories/notes/one.md", f"Shown.\n\n{trailer}")
+        (hit,) = memory.find(FindRequest("zebra")).memories
+        memory.run(ORGANIZE, OrganizeRequest([hit.uri], pinned=True))
+        assert body(memory, hit.uri).strip() == "Shown.\n\nHidden zebra."

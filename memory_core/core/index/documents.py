@@ -19,7 +19,7 @@ from memory_core.core.index.encoder import passages, turn_passage, unmarked
 from memory_core.core.index.tokenizer import date_words
 from memory_core.core.memory.evidence import support_of
 from memory_core.core.memory.memory import Memory, parse
-from memory_core.core.memory.memory_type import CONTENT, MemoryTypeRegistry
+from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import Message, search_text, transcript_line
 from memory_core.core.memory.metadata import CONTESTING
 from memory_core.core.memory.uri import MemoryUri, Scope
@@ -148,7 +148,7 @@ def _other_texts(memory: Memory) -> list[str]:
     return [
         str(value)
         for field, value in memory.fields.items()
-        if isinstance(value, str) and field != CONTENT and field not in keys and value not in memory.body
+        if isinstance(value, str) and field not in keys and value not in memory.body
     ]
 
 

@@ -1,13 +1,15 @@
 """A memory: fields, body, metadata and links of one file, parsed once and carried as itself.
 
 ``parse`` reads a text, ``dump`` writes it; ``dump(parse(uri, text, types)) == text`` for every text that ``dump``
-wrote. Simple mode: the body *is* the field ``content``, which
-follows the texts beside it (``template``). Template mode: the body is rendered from the fields, and a
-body that no longer is what was rendered is a hand edit, which stays. Keys that nobody declared stay too.
+wrote. Simple mode: the body *is* the field ``content``, which follows the texts beside it (``template``); content that
+a trailer holds all the same, from a time when the type had a template, is read as its last paragraphs. Template mode:
+the body is rendered from the fields, and a body that no longer is what was rendered is a hand edit, which stays. Keys
+that nobody declared stay too.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import partial
@@ -25,6 +27,7 @@ from memory_core.core.memory.uri import MemoryUri, Scope
 
 _RENDERED = "rendered_sha256"
 _NAME_CHARS = 60
+_PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
 @frozen
@@ -147,12 +150,27 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     if memory_type.key_fields and not any(str(fields.get(key, "")).strip() for key in memory_type.key_fields):
         fields |= stem_keys(memory_type, uri.name.removesuffix(".md"))
     edited = memory_type.template_mode and shown is None and bool(parts.body.strip())
-    return made(
-        fields if memory_type.template_mode else {**fields, CONTENT: parts.body},
+    read = made(
+        fields,
         Metadata(metadata),
         {name: value for name, value in trailer.items() if name not in declared and name not in metadata},
         hand_edited=edited and digest != body_digest(parts.body),
     )
+    if memory_type.template_mode:
+        return read
+    body = _with_content(parts.body, fields.get(CONTENT))
+    return replace(read, fields={**fields, CONTENT: body}, body=body)
+
+
+def _with_content(body: str, content: Any) -> str:
+    """A body, and below it the paragraphs of the content beside it that it does not show."""
+    if not isinstance(content, str) or not content.strip():
+        return body
+    if " ".join(content.split()) in " ".join(body.split()):
+        return body
+    shown = {" ".join(part.split()) for part in _PARAGRAPHS.split(body)}
+    hidden = [part for part in _PARAGRAPHS.split(content.strip()) if " ".join(part.split()) not in shown]
+    return "\n\n".join([*([body.rstrip()] if body.strip() else []), *hidden]) if hidden else body
 
 
 def new_memory(

@@ -560,13 +560,15 @@ class PieceReader:
 def _with_fields(memory: Memory) -> str:
     """The body, and below it the fields that it does not show: the state of a task, the solution of a case."""
     body = memory.body.strip()
-    if memory.type is None or memory.type.template_mode:
+    if memory.type is None or (memory.type.template_mode and not memory.hand_edited):
         return body
+    told = str if memory.type.template_mode else str | int | float  # its numbers are what a person left out
+    hidden = memory.type.key_fields if memory.type.template_mode else (CONTENT, *memory.type.key_fields)
     lines = [
         f"{field.name}: {value}"
         for field in memory.type.fields
-        if field.name not in (CONTENT, *memory.type.key_fields)
-        and isinstance(value := memory.fields.get(field.name), str | int | float)
+        if field.name not in hidden
+        and isinstance(value := memory.fields.get(field.name), told)
         and str(value).strip()
         and f"\n{value}\n" not in f"\n{body}\n"
     ]
