@@ -363,14 +363,15 @@ def aside(memory: Runebook) -> dict[str, str]:
     path.write_text(path.read_text("utf-8").replace("Tool: label", "Tool: label\n\nMine: the red one. Hauptstraße 5!"))
     loose = root / "user/default/memories/loose/paper.md"
     loose.parent.mkdir()
-    loose.write_text("Deliver to Hauptstraße 5. The bell is broken.\n", "utf-8")
+    said = '<!-- MEMORY_FIELDS\n{"abstract": "To deliver: Hauptstraße 5, the b…", "from": "a page"}\n-->'
+    loose.write_text(f"Deliver to Hauptstraße 5. The bell is broken.\n\n{said}\n", "utf-8")
     return {
         f"{facts}/.abstract.md": "Wi-Fi",
         f"{facts}/.overview.md": "The yard is open",
         "viking://user/default/rolling_summary.md": "Grows roses",
         "viking://archive/user/default/memories/notes/Cellar.md": "The cellar is dry",
         tool: "Mine: the red one.",
-        "viking://user/default/memories/loose/paper.md": "The bell is broken",
+        "viking://user/default/memories/loose/paper.md": 'The bell is broken.\n\n<!-- MEMORY_FIELDS\n{\n  "from": ',
     }
 
 
