@@ -57,8 +57,8 @@ _NAMED_MOST = 40
 _SEARCHES_MOST = 8
 #: So many hits of each of these searches are read.
 _HITS_MOST = 50
-#: What a sentence names is looked for in so many of its first characters.
-_NAMED_CHARS = 1_000
+#: Of a sentence so many first characters are searched for, compared in meaning, and looked through for names.
+_BEGINNING_CHARS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class _Search:
         near = (clause for clause, score in scores.items() if score >= _NEAR_SHARE * best)
         needles = list(dict.fromkeys(name for clause in near for name in _exact_references(clause)))[:_NAMED_MOST]
         wholes = [words for sentence in named if len(words := distinct_words(sentence)) >= _LEAST_WORDS]
-        queries = [*(f'"{needle}"' for needle in needles), *named]
+        queries = [*(f'"{needle}"' for needle in needles), *(each[:_BEGINNING_CHARS] for each in named)]
         given = (self.about(replace(wanted, query=query, limit=_HITS_MOST)) for query in queries[:_SEARCHES_MOST])
         mentions = {(each.uri, each.line): each for some in (*given, unsearched) for each in some}
         for mention in mentions.values():
@@ -295,7 +295,7 @@ class _Search:
 
 def _exact_references(text: str) -> list[str]:
     """What a text names exactly: addresses, numbers, codes, mail and web addresses."""
-    return [found.group().strip() for found in _pattern("names").finditer(text[:_NAMED_CHARS])]
+    return [found.group().strip() for found in _pattern("names").finditer(text[:_BEGINNING_CHARS])]
 
 
 def name_tells(name: str, said: Sequence[str]) -> bool:
@@ -378,7 +378,7 @@ def _closeness(memory: Runebook, asked: str, said: Sequence[str]) -> Mapping[str
         return near
     question = read_question(asked, memory.retriever.owner_names())
     try:
-        vectors = embedder.embed([simplified(each) for each in near])
+        vectors = embedder.embed([simplified(each[:_BEGINNING_CHARS]) for each in near])
         ways = embedder.embed([simplified(way) for way in question.ways], query=True)
     except EmbeddingFailed:
         return near

@@ -311,7 +311,8 @@ def _store(arguments: argparse.Namespace, settings: EarlySettings, event: HookEv
         return
     answer = answer or _opened(arguments, event)
     if left_out := answer.get("notes"):
-        report(settings.state, event.name, f"{len(left_out)} messages were not stored: {left_out[0]}")
+        more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
+        report(settings.state, event.name, f"not all messages were stored: {left_out[0]}{more}")
     if answer.get("due"):
         _begin_taking_in(arguments)
     else:

@@ -392,7 +392,7 @@ def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
             stored += done.messages
             left_out += [f"{left.place}: {left.reason}" for left in done.left_out]
             if len(kept) < len(item.messages):
-                left_out.append(f"{len(item.messages) - len(kept)} of a time in which private mode was on")
+                left_out.append(f"{len(item.messages) - len(kept)} are of a time in which private mode was on")
         memory.follow_index()
     return HookAnswer(stored=stored, notes=tuple(left_out))
 

@@ -310,6 +310,13 @@ def test_a_retry_of_a_confirmed_request_gets_the_first_receipt(memory: Runebook)
     assert memory.run(FORGET, request).commit_id == first.commit_id
 
 
+def test_a_sentence_longer_than_any_question_is_forgotten(memory: Runebook) -> None:
+    note(memory, "Vault", "The zebra vault: " + "动物园里的钥匙" * 5_000)
+    preview, _ = forgotten(memory, "zebra vault")
+    assert [result.uri for result in preview.results] == [f"{NOTES}/Vault.md"]
+    assert f"{NOTES}/Vault.md" not in uris(memory)
+
+
 def test_a_word_is_forgotten_where_it_stands_for_itself(memory: Runebook) -> None:
     assert without("- Tea\n- Teapot is blue", ["Tea"]) == "- Teapot is blue"
     memory.commit(CommitRequest("Drinks tea. The team meets on Monday. Lives in Oslo.", memory_type="profile"))
