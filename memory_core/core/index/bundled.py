@@ -5,8 +5,8 @@ checked by hash and unpacked once, into a file of the user's cache that every pr
 opening takes milliseconds. The file is disposable. Where it is cut or damaged, which the vector of a known word tells,
 it is made anew; where nothing can be written, a process keeps the same arrays in memory.
 
-Promises the package's tokens exactly, and its vectors but for the rounding of sums: what the network computes of a
-token alone is remembered, since most tokens of a text have been seen before.
+Promises the package's tokens exactly, up to ``TOKENS_MOST`` of a text, and its vectors but for the rounding of sums:
+what the network computes of a token alone is remembered, since most tokens of a text have been seen before.
 
 The network, over the tokens of a text: an 8-bit embedding and its projection to three branches; in each two
 convolutions (over 2, 3 and 5 tokens) with residuals; the normalised sum of all is projected, and four dense layers
@@ -64,6 +64,8 @@ _TABLES = 17  # the embedding was quantised in so many parts; a token's part is 
 _WINDOWS = ((2, 0), (3, 1), (5, 2))
 _REACH = 2
 _BATCH_TOKENS = 384
+#: Of one text; more than a passage or a question has, unless a character stands for many (``\ufdfa`` for 18).
+TOKENS_MOST = 2_048
 _REMEMBERED_TOKENS = 1_024
 
 _UNKNOWN, _BEGIN, _END = 0, 1, 2
@@ -104,11 +106,12 @@ class Tokenizer:
         """Numbers of the pieces, between those of beginning and end."""
         found = [_BEGIN]
         for word in self.normalized(text).split(_SPACE)[1:]:
+            if len(found) >= TOKENS_MOST:
+                break
             found += self._word(_SPACE + word) if len(word) < _WORD_CHARS else self._cut(_SPACE + word)
         if len(found) == 1:
             found.append(_UNKNOWN)
-        found.append(_END)
-        return found
+        return [*found[: TOKENS_MOST - 1], _END]
 
     def normalized(self, text: str) -> str:
         """The text in compatible composed characters, each word after a ``_SPACE``."""

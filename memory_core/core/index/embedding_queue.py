@@ -19,7 +19,9 @@ import json
 import sqlite3
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_core.core.errors import EmbeddingFailed, StoreBusy
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 #: A search embeds so many waiting passages itself, and for so long at most; more are left to the background.
 SMALL_BACKLOG = 256
 _BEFORE_SEARCH_SECONDS = 1.0
+#: Before it looks at the time again: under a second of a slow processor, whatever the characters are.
+_BEFORE_SEARCH_CHARS = 32_000
 #: A search waits so long for whoever writes the catalog.
 _WRITER_SECONDS = 0.2
 _BATCH_SECONDS = 0.25
@@ -413,11 +417,17 @@ class PassageEmbedding:
         spaces: Sequence[str] | None = None,
         **patience: float,
     ) -> bool:
-        """One batch; False when nothing waits. Another thread's turn is waited for until the deadline."""
+        """One batch, of some spaces a smaller one; False when nothing waits.
+
+        Another thread's turn is waited for until the deadline.
+        """
         if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
             return True
         try:
             passages = newest(self._catalog.connection(), fingerprint, self._batch, spaces)
+            if spaces is not None:
+                sizes = accumulate(len(passage.text) for passage in passages)
+                passages = passages[: max(1, bisect_right(list(sizes), _BEFORE_SEARCH_CHARS))]
             if not passages:
                 return False
             started = time.monotonic()

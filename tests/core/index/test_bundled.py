@@ -85,6 +85,15 @@ def test_tokens_are_the_packages(package: Any, model: BundledModel, text: str) -
     assert model._tokenizer.tokens(text) == package._tokenizer.encode(text)
 
 
+@pytest.mark.parametrize("text", ["\ufdfa" * 1_500, "\u3316" * 2_000, "词" * 9_000])
+def test_a_text_has_only_so_many_tokens_whatever_its_characters_stand_for(
+    package: Any, model: BundledModel, text: str
+) -> None:
+    tokens = model._tokenizer.tokens(text)
+    assert len(tokens) == bundled.TOKENS_MOST
+    assert tokens[:-1] == package._tokenizer.encode(text)[: bundled.TOKENS_MOST - 1]
+
+
 def test_a_text_that_is_no_unicode_still_has_a_vector(model: BundledModel) -> None:
     assert np.isfinite(model.encode(["half a pair \ud83d"])).all()
 

@@ -281,6 +281,26 @@ def test_a_search_does_not_wait_until_somebody_elses_texts_are_indexed(
     assert queue.before_search(OWN, time.monotonic() + 60) == 0
 
 
+def test_a_search_that_embeds_what_waits_looks_at_the_time_after_a_few_texts(
+    memory: Runebook, loaded: BundledEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding_queue, "_BEFORE_SEARCH_SECONDS", 60.0)
+    memory.indexer.embedder = None
+    said = [f"{number} " + "很长的一段话" * 240 for number in range(48)]
+    handed_in(memory, write=[write("notes", title=text[:2], content=text) for text in said])
+    memory.indexer.follow(None)
+    model, sizes = counting(loaded), list[int]()
+    embed = model.embed
+    monkeypatch.setattr(
+        model, "embed", lambda texts, **more: sizes.append(sum(map(len, texts))) or embed(texts, **more)
+    )
+    queue = PassageEmbedding(memory.indexer.catalog, model)
+    queue._batch = 256
+    assert queue.before_search(OWN, time.monotonic() + 60) == 0
+    assert sum(sizes) >= 48 * 1_440
+    assert max(sizes) <= 32_000
+
+
 # A search while much waits
 
 
