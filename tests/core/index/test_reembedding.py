@@ -52,6 +52,7 @@ class CountingEmbedder(BundledEmbedder):
     def __init__(self) -> None:
         super().__init__()
         self.texts = 0
+        self.sizes_chars: list[int] = []
         self.allowed = threading.Event()
         self.allowed.set()
 
@@ -59,6 +60,7 @@ class CountingEmbedder(BundledEmbedder):
         if len(texts) > 1:
             self.allowed.wait(120)  # never for good: a test that fails must end
         self.texts += len(texts)
+        self.sizes_chars.append(sum(map(len, texts)))
         return super().embed(texts, query=query)
 
 
@@ -289,16 +291,12 @@ def test_a_search_that_embeds_what_waits_looks_at_the_time_after_a_few_texts(
     said = [f"{number} " + "很长的一段话" * 240 for number in range(48)]
     handed_in(memory, write=[write("notes", title=text[:2], content=text) for text in said])
     memory.indexer.follow(None)
-    model, sizes = counting(loaded), list[int]()
-    embed = model.embed
-    monkeypatch.setattr(
-        model, "embed", lambda texts, **more: sizes.append(sum(map(len, texts))) or embed(texts, **more)
-    )
+    model = counting(loaded)
     queue = PassageEmbedding(memory.indexer.catalog, model)
     queue._batch = 256
     assert queue.before_search(OWN, time.monotonic() + 60) == 0
-    assert sum(sizes) >= 48 * 1_440
-    assert max(sizes) <= 32_000
+    assert sum(model.sizes_chars) >= 48 * 1_440
+    assert max(model.sizes_chars) <= 32_000
 
 
 # A search while much waits
