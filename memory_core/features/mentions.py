@@ -8,9 +8,11 @@ however it was asked. Reads, and changes nothing.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.errors import EmbeddingFailed, RunebookError
@@ -59,6 +61,10 @@ _SEARCHES_MOST = 8
 _HITS_MOST = 50
 #: Of a sentence so many first characters are searched for, compared in meaning, and looked through for names.
 _BEGINNING_CHARS = 1_000
+#: So many sentences are compared in meaning, those of the best mentions first, and the others by words alone.
+_MEANT_MOST = 4_000
+#: So many characters of them, which takes a few seconds.
+_MEANT_CHARS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,13 +383,16 @@ def _closeness(memory: Runebook, asked: str, said: Sequence[str]) -> Mapping[str
     if embedder is None or not said or not embedder.ready():
         return near
     question = read_question(asked, memory.retriever.owner_names())
+    meant = list(near)[:_MEANT_MOST]
+    sizes = accumulate(min(len(each), _BEGINNING_CHARS) for each in meant)
+    meant = meant[: max(1, bisect_right(list(sizes), _MEANT_CHARS))]
     try:
-        vectors = embedder.embed([simplified(each[:_BEGINNING_CHARS]) for each in near])
+        vectors = embedder.embed([simplified(each[:_BEGINNING_CHARS]) for each in meant])
         ways = embedder.embed([simplified(way) for way in question.ways], query=True)
     except EmbeddingFailed:
         return near
     zero = embedder.scale.zero
-    for each, cosine in zip(near, (vectors @ ways.T).max(axis=1), strict=True):
+    for each, cosine in zip(meant, (vectors @ ways.T).max(axis=1), strict=True):
         near[each] = max(near[each], (float(cosine) - zero) / (1.0 - zero))
     return near
 

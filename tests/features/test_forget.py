@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, TreeRequest
@@ -315,6 +316,28 @@ def test_a_sentence_longer_than_any_question_is_forgotten(memory: Runebook) -> N
     preview, _ = forgotten(memory, "zebra vault")
     assert [result.uri for result in preview.results] == [f"{NOTES}/Vault.md"]
     assert f"{NOTES}/Vault.md" not in uris(memory)
+
+
+def test_sentences_are_compared_in_meaning_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_memory(Config(home=tmp_path)) as memory:
+        note(memory, "Vault", "The zebra vault. " + " ".join(f"Line {number} of it." for number in range(10_000)))
+        note(memory, "Long", "The zebra vault " + "动物园里的钥匙" * 5_000)
+        memory.indexer.follow(None)
+        embedder = memory.indexer.embedder
+        assert embedder is not None
+        assert embedder.ready(60.0)
+        given: list[Sequence[str]] = []
+        embed = embedder.embed
+
+        def count(texts: Sequence[str], **more: bool) -> Any:
+            given.append(texts)
+            return embed(texts, **more)
+
+        monkeypatch.setattr(embedder, "embed", count)
+        preview, _ = forgotten(memory, "zebra vault")
+    assert {result.uri for result in preview.results} == {f"{NOTES}/Vault.md", f"{NOTES}/Long.md"}
+    assert max(map(len, given)) <= 4_000
+    assert max(len(text) for texts in given for text in texts) <= 2_000
 
 
 def test_a_word_is_forgotten_where_it_stands_for_itself(memory: Runebook) -> None:
