@@ -181,8 +181,9 @@ def text_without(uri: MemoryUri, text: str, gone: Sequence[str]) -> str | None:
     body = without(parts.body, gone)
     trailer = None if parts.trailer is None else dict(_value_without(parts.trailer, gone))
     if trailer is not None and body != parts.body:
-        for made in ("abstract", "overview"):  # of the body, in other words or cut short
-            trailer.pop(made, None)
+        trailer.pop("abstract", None)  # made of the body, in other words or cut short
+        if str(trailer.get("overview", "")).strip() not in body:
+            del trailer["overview"]
     if trailer is not None and trailer.get("rendered_sha256") == body_digest(parts.body):
         trailer["rendered_sha256"] = body_digest(body)
     return join(body, trailer) if body.strip() else None

@@ -18,10 +18,11 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.features import daily_logs, forgetting
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
-from memory_core.features.mentions import without
+from memory_core.features.mentions import text_without, without
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
+from memory_core.features.upkeep.log_summary import MonthSummary, dump_summary, read_summary
 from memory_core.runebook import Runebook, open_memory
 from tests.counting import bytecodes, is_linear
 from tests.stores import by_hand, edit, files_below, handed_in, note, said, trailer, words_only, written
@@ -423,6 +424,19 @@ def test_pages_summaries_the_archive_and_what_a_person_wrote_lose_the_sentence_o
     told.run(UNDO, UndoRequest("last"))
     told.indexer.follow(None)  # a page's list is made of what is indexed
     assert {uri: told.read(ReadRequest(uri)).content for uri in others} == before
+
+
+def test_a_months_summary_keeps_the_rest_of_its_overview_and_nothing_in_other_words() -> None:
+    said, kept = "Maria gave the code 4711.", "The build of step 12 failed."
+    summary = MonthSummary(month="2026-09", overview=f"{said} {kept}").showing(
+        {"2026-09-14": f"- [2026-09-14](viking://user/default/logs/2026-09-14.md)\n  - 19:49 {said}\n  - 19:50 {kept}"}
+    )
+    place = MemoryUri.parse("viking://user/default/logs/summaries/2026-09.md")
+    left = text_without(place, dump_summary(summary, "2026-10-01T00:00:00+00:00"), [said])
+    assert left is not None
+    assert "4711" not in left
+    read = read_summary("2026-09", None, left)
+    assert (read.overview, read.edited) == (kept, False)
 
 
 def test_what_only_a_page_says_is_found_and_forgotten(memory: Runebook) -> None:
