@@ -15,7 +15,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ListReq
 from memory_core.core.memory.uri import MemoryUri
 from tests.features.moving import PAYMENTS, opened, run
 from tests.kept import kept_files
-from tests.stores import entity, said
+from tests.stores import by_hand, entity, said
 
 USER = "viking://user/default/memories"
 CAFE = f"{USER}/entities/Café Zürich.md"
@@ -148,6 +148,16 @@ def test_a_ledger_moved_without_its_files_records_no_deletion_and_says_so(
     arrived, original = kept_files(tmp_path / "copy"), kept_files(home)
     kept = {name for name in original if not name.endswith((".abstract.md", ".overview.md"))}
     assert {name: arrived[name] for name in kept} == {name: original[name] for name in kept}
+
+
+def test_pages_written_meanwhile_are_no_files_that_stayed(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / ".state", tmp_path / "copy" / ".state")
+    for name in ("user", "user/default", "user/default/memories"):
+        by_hand(tmp_path / "copy", f"{name}/.overview.md", "About these.\n")
+        by_hand(tmp_path / "copy", f"{name}/.abstract.md", "These.\n")
+    with opened(tmp_path / "copy") as memory:
+        memory.store.adopt()
+        assert MemoryUri.parse(PAYMENTS) in memory.store.bring_back_vanished()
 
 
 def test_files_that_follow_their_ledger_later_are_simply_there_again(home: Path, tmp_path: Path) -> None:

@@ -98,9 +98,11 @@ class Vanished:
         )
 
     def _present(self) -> Iterator[str]:
-        """The files that are there, as they are met."""
+        """The files that are there, as they are met; not the pages of directories, which are written by themselves."""
         for scope in Scope:
-            yield from _files_below(self._files.root / scope.value)
+            for path in _files_below(self._files.root / scope.value):
+                if not os.path.basename(path).startswith("."):  # noqa: PTH119 - as text
+                    yield path
 
     def bring_back(self, lock: StoreLock) -> list[MemoryUri]:
         """Write the files anew as the ledger has them; those that are there again are left as they are.
