@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.errors import ContentRejected, InvalidInput
-from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import Action, ChangeSet, Status
 from memory_core.core.store.local import Snapshot
 from memory_core.features.organize import ORGANIZE, OrganizeRequest, tag_name
@@ -140,3 +140,11 @@ def test_a_refused_secret_is_told_by_the_argument_that_holds_it(memory: Runebook
         memory.run(ORGANIZE, OrganizeRequest([tea], tags=["green", token]))
     with pytest.raises(ContentRejected, match=r"^project holds"):
         memory.run(ORGANIZE, OrganizeRequest([tea], project=token))
+
+
+def test_tags_that_a_person_wrote_as_text_are_found_and_stay(memory: Runebook) -> None:
+    trailer = '<!-- MEMORY_FIELDS\n{"title": "one", "memory_type": "notes", "tags": "alpha, #beta，茶"}\n-->\n'
+    stores.by_hand(memory.config.root, "user/default/memories/notes/one.md", f"Shown.\n\n{trailer}")
+    (hit,) = memory.find(FindRequest("beta")).memories
+    memory.run(ORGANIZE, OrganizeRequest([hit.uri], pinned=True))
+    assert stores.trailer(memory, hit.uri)["tags"] == ["alpha", "beta", "茶"]

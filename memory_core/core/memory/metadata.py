@@ -240,8 +240,10 @@ class Metadata(Mapping[str, Any]):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Its tags as text."""
+        """Its tags; a text by hand names them with commas between."""
         stated = self._stated.get("tags")
+        if isinstance(stated, str):
+            return tuple(tag for each in stated.replace("，", ",").split(",") if (tag := each.strip("# ")))
         return tuple(str(tag) for tag in stated) if isinstance(stated, list) else ()
 
     @property
