@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 _SHOWN_CHARS = 120
 #: A commit writes so many characters of conversations anew, and one more: it holds each twice, and so does its undo.
 _LOGS_CHARS = 16 * 1024**2
+#: The note where what matches is very long.
+_MORE = "there is more than one request takes: forget this first, then ask the same again"
 _TOO_MUCH = "one commit does not write so much of conversations anew; forget the rest by another one."
 #: How long the index may take to know what is to be forgotten; what it does not know then is not found.
 _INDEX_SECONDS = 5.0
@@ -95,8 +97,8 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
         return first
     memory.store.adopt(memory.spaces)  # what people wrote and nothing has noticed yet is found, too
     behind = memory.follow_index(_INDEX_SECONDS)
-    unseen = () if behind is None else (behind.note(),)
-    mentions = _mentions(memory, request)
+    mentions, is_all = _mentions(memory, request)
+    unseen = [*([] if is_all else [_MORE]), *([] if behind is None else [behind.note()])]
     chosen = frozenset(request.uris) if (request.query or "").strip() and request.uris is not None else None
     able = [mention for mention in mentions if mention.refused is None]
     going = able if chosen is None else [mention for mention in able if mention.address in chosen]
@@ -140,22 +142,22 @@ def _result(mention: Mention) -> OperationResult:
     return OperationResult(KIND_FORGET, mention.address, Action.DELETED, note=note)
 
 
-def _mentions(memory: Runebook, request: ForgetRequest) -> list[Mention]:
-    """What a request means, the best first."""
+def _mentions(memory: Runebook, request: ForgetRequest) -> tuple[list[Mention], bool]:
+    """What a request means, the best first, and whether that is all."""
     query = (request.query or "").strip()
     if not query:
-        return _named(memory, request)
+        return _named(memory, request), True
     if request.target_uri:
         memory.browser.visible(MemoryUri.parse(request.target_uri))
     scope = memory.projects.scope(request.project, request.here)
     wanted = FindRequest(query, request.target_uri, request.limit, filter=request.filter, now=request.now)
-    found = find_mentions(memory, wanted, scope, conversations=request.include_conversations)
+    found, is_all = find_mentions(memory, wanted, scope, conversations=request.include_conversations)
     mentions = {each.address: each for each in found}
     for each in () if request.target_uri or request.filter else mentioning(memory, query):
         if scope.finds(each.assignment.project, private=each.private):
             seen = text_sha256(memory.store.text(each.uri) or "")
             mentions.setdefault(str(each.uri), Mention(each.uri, None, each.title, seen_sha256=seen))
-    return list(mentions.values())
+    return list(mentions.values()), is_all
 
 
 def _named(memory: Runebook, request: ForgetRequest) -> list[Mention]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.errors import EmbeddingFailed, RunebookError
@@ -65,6 +65,10 @@ _BEGINNING_CHARS = 1_000
 _MEANT_MOST = 4_000
 #: So many characters of them, which takes a few seconds.
 _MEANT_CHARS = 200_000
+#: So many characters of mentions are looked at together.
+_TOGETHER_CHARS = 500_000
+#: Mentions of so many characters are enough for one request; the next one finds what is beyond.
+_FOUND_CHARS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +106,10 @@ class Mention:
         return str(self.uri) if self.line is None else f"{self.uri}#{self.line}"
 
 
-def find_mentions(memory: Runebook, wanted: FindRequest, scope: ProjectScope, *, conversations: bool) -> list[Mention]:
-    """Every mention of what is asked, the best first.
+def find_mentions(
+    memory: Runebook, wanted: FindRequest, scope: ProjectScope, *, conversations: bool
+) -> tuple[list[Mention], bool]:
+    """Every mention of what is asked, the best first, and whether these are all: of very long ones only the first.
 
     Args:
         memory: The store.
@@ -114,14 +120,19 @@ def find_mentions(memory: Runebook, wanted: FindRequest, scope: ProjectScope, *,
     search = _Search(memory, scope, conversations=conversations)
     asked = _pattern("request").sub("", wanted.query).strip() or wanted.query
     mentions = search.about(replace(wanted, query=asked))
-    unsearched: list[Mention] = []
-    archived: list[Mention] = []
-    if not wanted.target_uri and not wanted.filter:
-        unsearched, archived = list(search.unsearched(archived=False)), list(search.unsearched(archived=True))
-        mentions = search.with_profile([*mentions, *unsearched])
-    near, named = _nearest(memory, asked, mentions, archived)
-    unsearched += archived
-    return _joined([*near, *search.again(wanted, asked, named, unsearched)])
+    everywhere = not wanted.target_uri and not wanted.filter
+    if everywhere:
+        mentions = search.with_profile(mentions)
+
+    def unsearched() -> Iterator[Mention]:  # read anew each time: it may be more than memory holds
+        for archived in (False, True) if everywhere else ():
+            yield from search.unsearched(archived=archived)
+
+    near = _Nearest(_Closeness(memory, asked))
+    near.look_at(chain(mentions, unsearched()))
+    again = search.again(wanted, asked, near.named(), unsearched)
+    found = list(_first(_FOUND_CHARS, chain(near.mentions(), again)))
+    return _joined(found), near.is_all and sum(len(each.text) for each in found) < _FOUND_CHARS
 
 
 def texts_of(memory: Memory) -> dict[str, str]:
@@ -248,7 +259,7 @@ class _Search:
                 yield Mention(uri, None, split(text).body, seen_sha256=text_sha256(text))
 
     def again(
-        self, wanted: FindRequest, asked: str, named: Sequence[str], unsearched: Sequence[Mention]
+        self, wanted: FindRequest, asked: str, named: Sequence[str], unsearched: Callable[[], Iterable[Mention]]
     ) -> Iterator[Mention]:
         """Further mentions: what says the same as sentences that were found, or names what they name.
 
@@ -256,18 +267,21 @@ class _Search:
             wanted: Where is searched.
             asked: What is asked. Of a sentence only the clauses that come near to it count for what it names.
             named: The sentences.
-            unsearched: Mentions that are looked through beside those that searches give.
+            unsearched: Gives mentions that are looked through beside those that searches give.
         """
         clauses = [clause for sentence in named for clause in _pattern("clause").split(sentence) if clause.strip()]
-        scores = _closeness(self._memory, asked, clauses)
+        scores = _Closeness(self._memory, asked).of(clauses)
         best = max(scores.values(), default=0.0)
         near = (clause for clause, score in scores.items() if score >= _NEAR_SHARE * best)
         needles = list(dict.fromkeys(name for clause in near for name in _exact_references(clause)))[:_NAMED_MOST]
         wholes = [words for sentence in named if len(words := distinct_words(sentence)) >= _LEAST_WORDS]
         queries = [*(f'"{needle}"' for needle in needles), *(each[:_BEGINNING_CHARS] for each in named)]
         given = (self.about(replace(wanted, query=query, limit=_HITS_MOST)) for query in queries[:_SEARCHES_MOST])
-        mentions = {(each.uri, each.line): each for some in (*given, unsearched) for each in some}
-        for mention in mentions.values():
+        known: set[tuple[MemoryUri, int | None]] = set()
+        for mention in chain(chain.from_iterable(given), unsearched() if needles or wholes else ()):
+            if (mention.uri, mention.line) in known:
+                continue
+            known.add((mention.uri, mention.line))
             telling = tuple(each for each in sentences(mention.text) if _sentence_tells(each, needles, wholes))
             if telling:
                 yield _with(mention, telling)
@@ -319,29 +333,85 @@ def _sentence_tells(sentence: str, needles: Sequence[str], wholes: Sequence[froz
     return any(len(words & whole) >= _SAME_SHARE * len(whole) for whole in wholes)
 
 
-def _nearest(
-    memory: Runebook, asked: str, mentions: Sequence[Mention], archived: Sequence[Mention]
-) -> tuple[list[Mention], list[str]]:
+class _Nearest:
     """The mentions with the sentences that say what was asked, and of these the nearest, which are looked for again.
 
-    What is archived may be very much: it is compared by words alone.
+    Args:
+        closeness: To what was asked. What is archived may be very much: it is compared by words alone.
     """
-    units = [(each, sentences(each.text)) for each in mentions]
-    put_away = [(each, sentences(each.text)) for each in archived]
-    scores = dict(_closeness_in_words(memory, asked, [sentence for _, own in put_away for sentence in own]))
-    scores |= _closeness(memory, asked, [sentence for _, own in units for sentence in own])
-    best = max(scores.values(), default=0.0)
-    kept: list[Mention] = []
-    for each, own in (*units, *put_away):
-        share = _NEAR_SHARE if len(own) > 1 or each.score is None else _WHOLE_SHARE
-        unsearched = _LEAST_ARCHIVED if each.uri.scope is Scope.ARCHIVE else _LEAST_UNSEARCHED
-        least = share * best if each.score is not None else max(share * best, unsearched)
-        telling = tuple(sentence for sentence in own if scores[sentence] >= least > 0)
-        if telling:
-            kept.append(_with(each, telling))
-    named = sorted(scores, key=lambda sentence: -scores[sentence])[:_NAMED_MOST]
-    told = {sentence for each in kept for sentence in each.sentences or sentences(each.text)}
-    return kept, [sentence for sentence in named if sentence in told and scores[sentence] >= _NEAR_SHARE * best > 0]
+
+    def __init__(self, closeness: _Closeness) -> None:
+        self.is_all = True
+        self._closeness = closeness
+        self._best = 0.0
+        #: Of each mention that may count, how many sentences it has, and how near those are that may.
+        self._near: list[tuple[Mention, int, dict[str, float]]] = []
+
+    def look_at(self, mentions: Iterable[Mention]) -> None:
+        """Look at mentions, some at a time, until they are more than one request takes."""
+        left_chars = _FOUND_CHARS
+        for some in _together(mentions):
+            units = [(each, sentences(each.text)) for each in some]
+            put_away = [own for each, own in units if each.uri.scope is Scope.ARCHIVE]
+            here = [own for each, own in units if each.uri.scope is not Scope.ARCHIVE]
+            scores = self._closeness.in_words(list(chain.from_iterable(put_away)))
+            scores |= self._closeness.of(list(chain.from_iterable(here)))
+            self._best = max(self._best, max(scores.values(), default=0.0))
+            for each, own in units:
+                least = self._least(each, len(own))
+                near = {sentence: score for sentence in own if (score := scores[sentence]) >= least > 0}
+                if near:
+                    self._near.append((each, len(own), near))
+                    left_chars -= len(each.text)
+            if left_chars <= 0:
+                self.is_all = False
+                return
+
+    def mentions(self) -> Iterator[Mention]:
+        """Those that say it."""
+        for each, count, near in self._near:
+            telling = tuple(sentence for sentence, score in near.items() if score >= self._least(each, count))
+            if telling:
+                yield _with(each, telling)
+
+    def named(self) -> list[str]:
+        """The sentences that come nearest."""
+        least = _NEAR_SHARE * self._best
+        near: dict[str, float] = {}
+        for each, count, own in self._near:
+            if max(own.values()) >= self._least(each, count):
+                near |= own
+        nearest = sorted(near, key=lambda sentence: -near[sentence])[:_NAMED_MOST]
+        return [sentence for sentence in nearest if near[sentence] >= least > 0]
+
+    def _least(self, mention: Mention, count: int) -> float:
+        """How near a sentence must come, of a mention that has so many."""
+        share = _NEAR_SHARE if count > 1 or mention.score is None else _WHOLE_SHARE
+        unsearched = _LEAST_ARCHIVED if mention.uri.scope is Scope.ARCHIVE else _LEAST_UNSEARCHED
+        return share * self._best if mention.score is not None else max(share * self._best, unsearched)
+
+
+def _together(mentions: Iterable[Mention]) -> Iterator[list[Mention]]:
+    """The mentions in their order, some at a time."""
+    some: list[Mention] = []
+    size_chars = 0
+    for each in mentions:
+        some.append(each)
+        size_chars += len(each.text)
+        if size_chars >= _TOGETHER_CHARS:
+            yield some
+            some, size_chars = [], 0
+    if some:
+        yield some
+
+
+def _first(chars: int, mentions: Iterable[Mention]) -> Iterator[Mention]:
+    """The mentions until they hold so many characters."""
+    for each in mentions:
+        yield each
+        chars -= len(each.text)
+        if chars <= 0:
+            return
 
 
 def _with(mention: Mention, telling: tuple[str, ...]) -> Mention:
@@ -364,38 +434,49 @@ def _joined(mentions: Iterable[Mention]) -> list[Mention]:
     return list(joined.values())
 
 
-def _closeness_in_words(memory: Runebook, asked: str, said: Sequence[str]) -> dict[str, float]:
-    """How near each sentence comes to what was asked, in [0, 1], by its words.
+class _Closeness:
+    """How near sentences come to what was asked, in [0, 1].
 
     What people ask of their owner (an address, a job) counts as a word that stands wherever it is told of.
     """
-    question = read_question(asked, memory.retriever.owner_names())
-    wanted = frozenset(_stem(word) for word in distinct_words(question.rest) if len(word) > 1 or word.isascii())
-    whole = simplified(asked).casefold()
-    return {
-        each: 1.0 if _stands_in(whole, simplified(each).casefold()) else _share(each, wanted, question) for each in said
-    }
 
+    def __init__(self, memory: Runebook, asked: str) -> None:
+        self._question = read_question(asked, memory.retriever.owner_names())
+        words = distinct_words(self._question.rest)
+        self._wanted = frozenset(_stem(word) for word in words if len(word) > 1 or word.isascii())
+        self._whole = simplified(asked).casefold()
+        embedder = memory.indexer.embedder
+        self._embedder = embedder if embedder is not None and embedder.ready() else None
+        self._left, self._left_chars = _MEANT_MOST, _MEANT_CHARS
 
-def _closeness(memory: Runebook, asked: str, said: Sequence[str]) -> Mapping[str, float]:
-    """How near each sentence comes to what was asked, in [0, 1]: in words, or in meaning where a model is there."""
-    near = _closeness_in_words(memory, asked, said)
-    embedder = memory.indexer.embedder
-    if embedder is None or not said or not embedder.ready():
+    def in_words(self, said: Sequence[str]) -> dict[str, float]:
+        """By their words."""
+        return {
+            each: 1.0
+            if _stands_in(self._whole, simplified(each).casefold())
+            else _share(each, self._wanted, self._question)
+            for each in said
+        }
+
+    def of(self, said: Sequence[str]) -> dict[str, float]:
+        """In words; or in meaning, where a model is there, until so much was compared that it takes seconds."""
+        near = self.in_words(said)
+        meant = list(near)[: self._left]
+        sizes = list(accumulate(min(len(each), _BEGINNING_CHARS) for each in meant))
+        meant = meant[: bisect_right(sizes, self._left_chars)]
+        if self._embedder is None or not meant:
+            return near
+        self._left -= len(meant)
+        self._left_chars -= sizes[len(meant) - 1]
+        try:
+            vectors = self._embedder.embed([simplified(each[:_BEGINNING_CHARS]) for each in meant])
+            ways = self._embedder.embed([simplified(way) for way in self._question.ways], query=True)
+        except EmbeddingFailed:
+            return near
+        zero = self._embedder.scale.zero
+        for each, cosine in zip(meant, (vectors @ ways.T).max(axis=1), strict=True):
+            near[each] = max(near[each], (float(cosine) - zero) / (1.0 - zero))
         return near
-    question = read_question(asked, memory.retriever.owner_names())
-    meant = list(near)[:_MEANT_MOST]
-    sizes = accumulate(min(len(each), _BEGINNING_CHARS) for each in meant)
-    meant = meant[: max(1, bisect_right(list(sizes), _MEANT_CHARS))]
-    try:
-        vectors = embedder.embed([simplified(each[:_BEGINNING_CHARS]) for each in meant])
-        ways = embedder.embed([simplified(way) for way in question.ways], query=True)
-    except EmbeddingFailed:
-        return near
-    zero = embedder.scale.zero
-    for each, cosine in zip(meant, (vectors @ ways.T).max(axis=1), strict=True):
-        near[each] = max(near[each], (float(cosine) - zero) / (1.0 - zero))
-    return near
 
 
 def _share(sentence: str, wanted: frozenset[str], question: OwnersQuestion) -> float:

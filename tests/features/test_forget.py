@@ -15,7 +15,7 @@ from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, TreeRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.features import daily_logs, forgetting
+from memory_core.features import daily_logs, forgetting, mentions
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
 from memory_core.features.mentions import text_without, without
@@ -317,6 +317,26 @@ def test_a_sentence_longer_than_any_question_is_forgotten(memory: Runebook) -> N
     preview, _ = forgotten(memory, "zebra vault")
     assert [result.uri for result in preview.results] == [f"{NOTES}/Vault.md"]
     assert f"{NOTES}/Vault.md" not in uris(memory)
+
+
+def test_what_is_more_than_one_request_takes_goes_by_several(memory: Runebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mentions, "_TOGETHER_CHARS", 500)
+    monkeypatch.setattr(mentions, "_FOUND_CHARS", 2_000)
+    rest = " ".join(f"Line {number} of the rest." for number in range(30))
+    for number in range(10):
+        note(memory, f"Vault {number}", f"The zebra code is 4711. {rest}")
+    memory.run(ARCHIVE, ArchiveRequest([f"{NOTES}/Vault {number}.md" for number in range(5, 10)]))
+    taken = list[int]()
+    while not taken or taken[-1]:
+        preview, receipt = forgotten(memory, "the zebra code")
+        taken.append(len(preview.results))
+        is_more = "more than one request takes" in " ".join(preview.notes)
+        assert is_more is ("more than one request takes" in " ".join(receipt.notes))
+        assert is_more or sum(taken) >= 8
+    assert max(taken) <= 4
+    assert sum(taken) == 10
+    left = [text for path, text in files_below(memory.config.root) if path.suffix == ".md" and b"Line 7" in text]
+    assert (len(left), b"4711" in b"".join(left)) == (10, False)
 
 
 def test_sentences_are_compared_in_meaning_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
