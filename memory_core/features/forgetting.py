@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 _SHOWN_CHARS = 120
 #: A commit writes so many characters of conversations anew, and one more: it holds each twice, and so does its undo.
 _LOGS_CHARS = 16 * 1024**2
+_STAYS = "its words cannot be taken out alone; edit it, or forget it whole by its URI."
 #: The note where what matches is very long.
 _MORE = "there is more than one request takes: forget this first, then ask the same again"
 _TOO_MUCH = "one commit does not write so much of conversations anew; forget the rest by another one."
@@ -251,18 +252,20 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
     files = [mention for mention in going if mention.line is None]
     other = [mention for mention in files if not mention.sentences and _is_other(mention, copy.text(mention.uri))]
     files = [mention for mention in files if mention not in other]
-    operations = MemoryOperations()
+    operations, stuck = MemoryOperations(), list[Mention]()
     for mention in files:
         uri, memory = mention.uri, copy.memory(mention.uri)
         goes = not mention.sentences and (uri.is_proposal or uri.scope is Scope.ARCHIVE)
         plain = memory is not None and mention.sentences and memory.type is None
         if goes or plain or uri.is_summary or features.kind_of(uri) is not None:
             text = copy.text(uri)
-            copy.put(
-                uri, text_without(uri, text, mention.sentences) if text is not None and mention.sentences else None
-            )
-        else:
-            _operate(operations, mention, copy)
+            left = text_without(uri, text, mention.sentences) if text is not None and mention.sentences else None
+            if text is not None and left == text:
+                stuck.append(mention)
+            copy.put(uri, left)
+        elif not _operate(operations, mention, copy):
+            stuck.append(mention)
+    files = [mention for mention in files if mention not in stuck]
     decided = plan(operations, snapshot, context) if len(operations) else ChangeSet()
     shown = {mention.address: _result(mention) for mention in files}
     changes = [*decided.changes, *copy.changes()]
@@ -294,6 +297,7 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
         results += map(_result, parts)
     changed = "it says something else meanwhile; look again without confirm."
     results += [_result(replace(mention, refused=changed)) for mention in other]
+    results += [_result(replace(mention, refused=_STAYS)) for mention in stuck]
     notes = (*decided.notes, *_left_in_archive(going, snapshot.text))
     return replace(decided, changes=tuple(changes), results=tuple(results), notes=notes)
 
@@ -303,17 +307,20 @@ def _is_other(mention: Mention, text: str | None) -> bool:
     return text is not None and text_sha256(text) != mention.seen_sha256
 
 
-def _operate(operations: MemoryOperations, mention: Mention, copy: WorkingCopy) -> None:
+def _operate(operations: MemoryOperations, mention: Mention, copy: WorkingCopy) -> bool:
     """Add what takes a memory, or sentences of it, out; or change it here, where an edit of its fields is not enough.
 
     A name that says it becomes another one. A rendered body that a person edited, and what is archived, lose the
     sentences and stay.
+
+    Returns:
+        Whether anything goes.
     """
     gone = DeleteOp(uri=str(mention.uri), reason="forgotten on request")
     memory = copy.memory(mention.uri)
     if memory is None or not mention.sentences or memory.type is None:
         operations.delete_operations.append(gone)
-        return
+        return True
     left = {name: without(text, mention.sentences) for name, text in texts_of(memory).items()}
     body = left.pop("", memory.body)
     keys = {name: str(memory.fields.get(name, "")) for name in memory.type.key_fields}
@@ -321,17 +328,19 @@ def _operate(operations: MemoryOperations, mention: Mention, copy: WorkingCopy) 
     here = memory.damage is None and (memory.hand_edited or mention.uri.scope is Scope.ARCHIVE)
     if not telling and not here:
         changed = {name: text for name, text in left.items() if text != memory.fields[name]}
-        operations.edit_operations.append(EditOp(uri=str(mention.uri), patches=changed))
-        return
+        if changed:
+            operations.edit_operations.append(EditOp(uri=str(mention.uri), patches=changed))
+        return bool(changed)
     fields = {**memory.fields, **left}
     version = memory.metadata.next_version
     metadata = {"abstract": None, "overview": None, "version": version, "updated_at": copy.context.now}
     if not telling:
         copy.store(replace(memory, body=body).changed(fields=fields, metadata=metadata))
-        return
+        return body != memory.body or fields != memory.fields
     fields, _ = with_name(memory.type, {name: value for name, value in fields.items() if name not in telling})
     place = copy.free_name(mention.uri.parent, memory.type, fields)
     copy.move(mention.uri, replace(memory, body=body).changed(uri=place, fields=fields, metadata=metadata))
+    return True
 
 
 def _without_entries(text: str, starts: set[int], kind: RecordKind) -> str:

@@ -25,7 +25,7 @@ from memory_core.core.memory.trailer import body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope, profile_of
 from memory_core.core.search.owner import OwnersQuestion, read_question
 from memory_core.core.text.analysis import distinct_words, index_tokens
-from memory_core.core.text.language import sentences
+from memory_core.core.text.language import sentence_spans, sentences
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.word_table import word_pattern
 
@@ -40,6 +40,7 @@ _ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|s|y|ies)$")
 #: Where a sentence was, at the begin of a line and inside it.
 _FIRST_GAP = re.compile(r"^([ \t]*(?:(?:[-*+•]|\d+[.)])[ \t]+)?)\x00[ \t]*")
 _GAP = re.compile(r"(?<![ \t])[ \t]*+\x00(?=[ \t]|$)|\x00")
+_LIST_MARK = re.compile(r"(?:[-*+•]|\d+[.)])[ \t]+")
 _TOKEN = re.compile(r"\w+")
 _PLACE = re.compile(r"(?P<file>.+\.(?:jsonl|md))#(?P<line>\d{1,9})")
 #: A sentence is meant if it comes so near to what was asked as this share of the nearest one.
@@ -152,12 +153,17 @@ def texts_of(memory: Memory) -> dict[str, str]:
 
 
 def without(text: str, gone: Iterable[str]) -> str:
-    """A text without these sentences; a list item or line that they leave empty goes, too."""
+    """A text without these of its sentences; a list item or line that they leave empty goes, too."""
+    going = {_LIST_MARK.sub("", sentence) for sentence in gone}
     pieces, kept_to = [], 0
-    for start, end in sorted(span for sentence in dict.fromkeys(gone) for span in _places_of(sentence, text)):
-        if end > kept_to:
+    for start, end in sentence_spans(text):
+        mark = _LIST_MARK.match(text, start, end)
+        start = start if mark is None else mark.end()
+        if text[start:end] in going:
             pieces += [text[kept_to:start], "\x00"]
             kept_to = end
+    if not pieces:
+        return text
     text = "".join(pieces) + text[kept_to:]
     lines = [line for line in text.split("\n") if "\x00" not in line or _pattern("words").search(line)]
     kept = "\n".join(_GAP.sub("", _FIRST_GAP.sub(r"\1", line)) for line in lines)
@@ -206,8 +212,7 @@ def _value_without(value: Any, gone: Sequence[str]) -> Any:
         return {name: _value_without(each, gone) for name, each in value.items()}
     if isinstance(value, list):
         return [_value_without(each, gone) for each in value]
-    holds = isinstance(value, str) and any(_stands_in(sentence, value) for sentence in gone)
-    return without(value, gone) if holds else value
+    return without(value, gone) if isinstance(value, str) else value
 
 
 class _Search:

@@ -25,7 +25,7 @@ from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.features.upkeep.log_summary import MonthSummary, dump_summary, read_summary
 from memory_core.runebook import Runebook, open_memory
 from tests.counting import bytecodes, is_linear
-from tests.stores import by_hand, edit, files_below, handed_in, note, said, trailer, words_only, written
+from tests.stores import body, by_hand, edit, files_below, handed_in, note, said, trailer, words_only, written
 
 NOTES = "viking://user/default/memories/notes"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -212,11 +212,42 @@ def test_every_place_that_says_it_loses_that_sentence_and_nothing_else(
         ("Tea.\n\nI live here.\n\nRoses.", "Tea.\n\nRoses."),
         ("- I live here.\n- Roses.", "- Roses."),
         ("1. I live here. Roses.", "1. Roses."),
-        ("喜欢茶。I live here.喜欢花。", "喜欢茶。喜欢花。"),
+        ("喜欢茶。I live here. 喜欢花。", "喜欢茶。 喜欢花。"),
+        ("喜欢茶！I live here.\n喜欢花。", "喜欢茶！\n喜欢花。"),
+        ("Does it hold: I live here. I live here.", "Does it hold: I live here."),
     ],
 )
 def test_a_text_closes_where_a_sentence_was(text: str, left: str) -> None:
     assert without(text, ["I live here."]) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "gone", "left"),
+    [
+        ("- Tea\n- Tea Board of India\n- Beer", "- Tea", "- Tea Board of India\n- Beer"),
+        ("- 盐\n- 盐城的工厂明天开工", "- 盐", "- 盐城的工厂明天开工"),
+        ("狗\n狗年出生的员工", "狗", "狗年出生的员工"),
+    ],
+)
+def test_the_same_words_within_another_sentence_stay(text: str, gone: str, left: str) -> None:
+    assert without(text, [gone]) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "left"),
+    [
+        ("診斷結果是乙型肝炎。HIV 檢測為陰性。", "診斷結果是乙型肝炎", "HIV 檢測為陰性。"),
+        ("钥匙在红盒子里！3号楼在左边。", "钥匙在红盒子里", "3号楼在左边。"),
+        ("The code is swordfish!Do call Anna.", "the code is swordfish", "Do call Anna."),
+        ("Ask Dr.\u00a0Wolpert about the swordfish. Call Anna.", "Wolpert swordfish", "Call Anna."),
+        ("Ask Dr.  Hamann about the swordfish. Call Anna.", "Hamann swordfish", "Call Anna."),
+    ],
+)
+def test_a_sentence_goes_as_it_stands(memory: Runebook, text: str, query: str, left: str) -> None:
+    note(memory, "List", text)
+    _, receipt = forgotten(memory, query)
+    assert [result.action for result in receipt.results] == [Action.UPDATED]
+    assert body(memory, f"{NOTES}/List.md").strip() == left
 
 
 def test_some_of_the_places_may_be_chosen(told: Runebook) -> None:
@@ -452,7 +483,7 @@ def test_a_months_summary_keeps_the_rest_of_its_overview_and_nothing_in_other_wo
         {"2026-09-14": f"- [2026-09-14](viking://user/default/logs/2026-09-14.md)\n  - 19:49 {said}\n  - 19:50 {kept}"}
     )
     place = MemoryUri.parse("viking://user/default/logs/summaries/2026-09.md")
-    left = text_without(place, dump_summary(summary, "2026-10-01T00:00:00+00:00"), [said])
+    left = text_without(place, dump_summary(summary, "2026-10-01T00:00:00+00:00"), [said, f"- 19:49 {said}"])
     assert left is not None
     assert "4711" not in left
     read = read_summary("2026-09", None, left)

@@ -92,18 +92,23 @@ def prose(text: str) -> str:
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text in order, each with its mark; a line break ends one, an abbreviation's point does not."""
-    found: list[list[str]] = []
-    end = 0
+    return [text[start:end] for start, end in sentence_spans(text)]
+
+
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """Where the sentences of a text begin and end, without the space around them."""
+    found: list[tuple[int, int]] = []
+    before, read_to = "", 0
     for match in _SENTENCE.finditer(text):
         piece = match.group().strip()
         if not piece:
             continue
-        if found and "\n" not in text[end : match.start() + 1] and _goes_on(found[-1][-1], piece):
-            found[-1].append(piece)
-        else:
-            found.append([piece])
-        end = match.end()
-    return [" ".join(pieces) for pieces in found]
+        start = match.end() - len(match.group().lstrip())
+        if found and "\n" not in text[read_to : match.start() + 1] and _goes_on(before, piece):
+            start = found.pop()[0]
+        found.append((start, match.end() - len(match.group()) + len(match.group().rstrip())))
+        before, read_to = piece, match.end()
+    return found
 
 
 def _goes_on(before: str, piece: str) -> bool:
