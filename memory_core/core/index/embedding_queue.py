@@ -5,9 +5,9 @@ first used; from then on every passage without a vector of its own waits for it,
 models may be in use at once, each by another process: none takes anything from another. Vectors are kept when
 texts and models go (``vectors``), so going back to a model costs nothing for what it has embedded before.
 
-A few passages are embedded right before a search, many in the background, newest first, by one process at a time, in
-batches of about a quarter of a second so that a query is never long behind one. Until all have vectors, a search goes
-by words and by the vectors there are, and says how far that is.
+A few passages of its own spaces are embedded right before a search, many in the background, newest first, by one
+process at a time, in batches of about a quarter of a second so that a query is never long behind one. Until all have
+vectors, a search goes by words and by the vectors there are, and says how far that is.
 
 Promises: what waits is exactly what has no vector of that model, at most one row for each passage and model.
 """
@@ -58,6 +58,8 @@ _NO_VECTOR = (
 )
 #: No limit.
 _ALL = 2**62
+#: What waits of some spaces is looked for among so many of all, the newest: what others wait for keeps nobody.
+_LOOKED_THROUGH = 20_000
 #: The row of ``meta`` that counts texts which needed no vector.
 _REUSED = "vectors_reused"
 _MODEL = "(SELECT id FROM models WHERE fingerprint = ?)"
@@ -200,14 +202,12 @@ def newest(
         connection: To the index.
         fingerprint: Of the model.
         limit: Passages at most.
-        spaces: Only those of these spaces; it then reads all that wait.
+        spaces: Only those of these spaces, among the newest ``_LOOKED_THROUGH``.
     """
-    within, values = _within(spaces)
+    waiting, values = _waiting(fingerprint, spaces)
     rows = connection.execute(
-        "SELECT p.id, p.space, p.uri, p.part, p.text, p.content_sha256 FROM waiting w "
-        f"JOIN passages p ON p.id = w.passage_id WHERE w.model_id = {_MODEL}{within} "
-        "ORDER BY w.passage_id DESC LIMIT ?",
-        (fingerprint, *values, limit),
+        f"SELECT p.id, p.space, p.uri, p.part, p.text, p.content_sha256 {waiting} ORDER BY p.id DESC LIMIT ?",
+        (*values, limit),
     )
     return [Passage(*row) for row in rows]
 
@@ -215,21 +215,25 @@ def newest(
 def backlog(
     connection: sqlite3.Connection, fingerprint: str, limit: int = _ALL, spaces: Sequence[str] | None = None
 ) -> int:
-    """How many passages wait for this model, of all spaces or of some; counting ends at ``limit``."""
-    within, values = _within(spaces)
-    joined = "JOIN passages p ON p.id = w.passage_id " if within else ""
-    row = connection.execute(
-        f"SELECT count(*) FROM (SELECT 1 FROM waiting w {joined}WHERE w.model_id = {_MODEL}{within} LIMIT ?)",
-        (fingerprint, *values, limit),
-    ).fetchone()
+    """How many passages wait for this model, of all spaces or of some; counting ends at ``limit``.
+
+    Of some spaces those count that are among the newest ``_LOOKED_THROUGH``.
+    """
+    waiting, values = _waiting(fingerprint, spaces)
+    row = connection.execute(f"SELECT count(*) FROM (SELECT 1 {waiting} LIMIT ?)", (*values, limit)).fetchone()
     return int(row[0])
 
 
-def _within(spaces: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
-    """A condition over ``passages p`` that lets only some spaces pass, and its value; none for None."""
+def _waiting(fingerprint: str, spaces: Sequence[str] | None) -> tuple[str, tuple[str | int, ...]]:
+    """The passages ``p`` that wait for a model, of all spaces or of some, as the end of a statement with its values."""
+    of_model = f"FROM waiting w JOIN passages p ON p.id = w.passage_id WHERE w.model_id = {_MODEL}"
     if spaces is None:
-        return "", ()
-    return " AND p.space IN (SELECT value FROM json_each(?))", (json.dumps(list(spaces)),)
+        return of_model, (fingerprint,)
+    newest = f"SELECT passage_id FROM waiting WHERE model_id = {_MODEL} ORDER BY passage_id DESC LIMIT ?"
+    return (
+        f"FROM ({newest}) w JOIN passages p ON p.id = w.passage_id WHERE p.space IN (SELECT value FROM json_each(?))",
+        (fingerprint, _LOOKED_THROUGH, json.dumps(list(spaces))),
+    )
 
 
 def settle(connection: sqlite3.Connection, passages: Iterable[Passage], fingerprint: str) -> None:
@@ -303,7 +307,7 @@ class PassageEmbedding:
         return Progress(max(0, total - backlog(connection, fingerprint)), total)
 
     def before_search(self, spaces: Sequence[str], deadline: float) -> int:
-        """Embed what waits of some spaces, where little waits at all, until ``deadline`` (``time.monotonic`` seconds).
+        """Embed what waits of some spaces, where it is little, until ``deadline`` (``time.monotonic`` seconds).
 
         Returns:
             How many passages are not searched by meaning yet; of a long queue those of other spaces count, too.
@@ -321,7 +325,7 @@ class PassageEmbedding:
             return passage_count(connection)
         fingerprint = self._register(embedder, wait_seconds=_WRITER_SECONDS)
         waiting = backlog(connection, fingerprint, SMALL_BACKLOG + 1)
-        if not 0 < waiting <= SMALL_BACKLOG:
+        if not waiting or backlog(connection, fingerprint, SMALL_BACKLOG + 1, spaces) > SMALL_BACKLOG:
             return waiting
         deadline = min(deadline, time.monotonic() + _BEFORE_SEARCH_SECONDS)
         # Whoever has nothing waiting does not wait for another thread's turn either.
@@ -330,7 +334,7 @@ class PassageEmbedding:
                 self._embed_some(embedder, fingerprint, deadline, spaces, wait_seconds=_WRITER_SECONDS)
             except StoreBusy:  # what others changed is indexed just now
                 break
-        return left
+        return left if waiting <= SMALL_BACKLOG else waiting
 
     def all(self, report: Callable[[Progress], None]) -> Progress:
         """Embed everything that waits, loading the model first however long that takes.

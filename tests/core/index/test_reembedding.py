@@ -299,6 +299,22 @@ def test_a_search_that_embeds_what_waits_looks_at_the_time_after_a_few_texts(
     assert max(model.sizes_chars) <= 32_000
 
 
+def test_what_others_wait_for_keeps_nobody_from_vectors_of_their_own(
+    memory: Runebook, loaded: BundledEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding_queue, "SMALL_BACKLOG", 10)
+    memory.indexer.embedder = None
+    remember(memory, 5)
+    with memory.indexer.catalog.writing() as connection:
+        for number in range(30):
+            place = f"viking://user/somebody/memories/notes/{number}.md"
+            embedding_queue.put(connection, 1, "user/somebody", place, 0, str(number), str(number))
+    model = counting(loaded)
+    queue = PassageEmbedding(memory.indexer.catalog, model)
+    assert queue.before_search(OWN, time.monotonic() + 60) > 10  # not all is searched by meaning
+    assert (model.texts, stored(memory, model.fingerprint)) == (5, 5)
+
+
 # A search while much waits
 
 
