@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.runebook import open_memory
 from tests.browser.conftest import commit
+from tests.stores import words_only
 
 if TYPE_CHECKING:
     from playwright.sync_api import APIResponse, Page, Route
@@ -97,6 +100,23 @@ def test_what_is_changed_while_the_view_is_read_again_stays(tab: Page, own_site:
         ((route, response),) = answers
         route.fulfill(response=response)
     tab.get_by_test_id("pin").get_by_text("Unpin").wait_for()
+
+
+def test_a_summary_that_is_being_written_does_not_overwrite_anothers_whatever_is_drawn_anew(
+    tab: Page, own_site: Site
+) -> None:
+    tab.watch.expected.add(412)  # type: ignore[attr-defined]
+    tab.evaluate("() => { location.hash = '#/summary?edit=1' }")
+    tab.get_by_test_id("field-summary").fill("What I write.")
+    with open_memory(words_only(own_site.home)) as memory:
+        memory.commit(CommitRequest("Allergic to nuts.", memory_type="rolling_summary"))
+    tab.get_by_test_id("language").click()
+    tab.get_by_role("heading", name="概要").first.wait_for()
+    assert tab.get_by_test_id("field-summary").input_value() == "What I write."
+    tab.get_by_test_id("save").click()
+    tab.get_by_test_id("beside").filter(has_text="Allergic to nuts.").wait_for()
+    tab.get_by_test_id("save").click()  # now it was seen
+    tab.get_by_test_id("body").filter(has_text="What I write.").wait_for()
 
 
 def test_changes_that_follow_at_once_are_made_one_after_the_other(tab: Page, own_site: Site) -> None:

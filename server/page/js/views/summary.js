@@ -43,14 +43,15 @@ async function clear() {
 }
 
 function writing(now, signal) {
-  let seen = now.sha256;
   const kept = drafts.get(DRAFT);
-  const dirty = () => field.value.trim() !== now.text.trim();
+  const draft = kept ?? { text: now.text, seen: now }; // of the version that it was begun on, also where the view is drawn anew
+  const dirty = () => field.value.trim() !== draft.seen.text.trim();
   const preview = h('div', { class: 'card page', dataset: { testid: 'preview' } }, rendered(now.html));
   const beside = h('div');
   const live = livePreview(preview, async (abort) => rendered((await send('POST', '/preview', { markdown: field.value }, { signal: abort })).html));
-  const field = h('textarea', { id: 'summary-text', rows: 16, value: kept ?? now.text, dataset: { testid: 'field-summary' }, on: { input: () => {
-    if (dirty()) drafts.set(DRAFT, field.value);
+  const field = h('textarea', { id: 'summary-text', rows: 16, value: draft.text, dataset: { testid: 'field-summary' }, on: { input: () => {
+    draft.text = field.value;
+    if (dirty()) drafts.set(DRAFT, draft);
     else drafts.delete(DRAFT);
     keep.disabled = !dirty();
     live.soon();
@@ -61,12 +62,12 @@ function writing(now, signal) {
   async function save() {
     if (!dirty()) return leave();
     try {
-      const answer = await send('PUT', '/rolling-summary', { text: field.value }, { etag: seen });
+      const answer = await send('PUT', '/rolling-summary', { text: field.value }, { etag: draft.seen.sha256 });
       await leave();
       receiptToast(answer.receipt, { undone: show });
     } catch (error) {
       if (error.status !== 412 || !error.data.summary) { complain(beside, error); return; }
-      seen = error.data.summary.sha256;
+      draft.seen = error.data.summary;
       toast(t('conflict.title'), { kind: 'bad', detail: t('conflict.text') });
       fill(beside, h('section', { class: 'card stack tight', dataset: { testid: 'beside' } }, h('h2', {}, t('conflict.beside')), rendered(error.data.summary.html)));
     }
