@@ -139,7 +139,7 @@ async function call(method, url, body, { etag, signal } = {}) {
   const headers = { Accept: 'application/json' };
   if (key()) headers.Authorization = `Bearer ${key()}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
-  if (etag) headers['If-Match'] = etag.startsWith('"') ? etag : `"${etag}"`;
+  if (etag !== undefined) headers['If-Match'] = etag.startsWith('"') ? etag : `"${etag}"`;
   const init = { method, headers, signal, cache: 'no-store', credentials: 'omit' };
   if (body !== undefined) init.body = JSON.stringify(body);
   try {
