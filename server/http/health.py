@@ -16,7 +16,6 @@ from starlette.datastructures import Headers
 from memory_core.core.errors import RunebookError
 from server.http.authentication import respond
 from server.http.fair_share import EVENT_STREAM
-from server.protocol.turns import LISTEN
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -66,7 +65,7 @@ class Health:
         running = object()
         self._running.add(running)
         complete = answered = False
-        streams = scope["method"] == "GET" or Headers(scope=scope).get("mcp-method") == LISTEN
+        streams = scope["method"] == "GET"
 
         async def received() -> Message:
             nonlocal complete

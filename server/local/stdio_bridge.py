@@ -45,9 +45,7 @@ _HANDSHAKE = "initialize"
 _READY = "notifications/initialized"
 _CANCELLED = "notifications/cancelled"
 _CALL = "tools/call"
-_LISTEN = "subscriptions/listen"
-#: Of these the last one counts, and of each resource.
-_STANDING = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
+#: The id of a handshake that is said again, and whose answer is for nobody.
 _AGAIN = "runebook-again"
 
 #: By then a server must be there, or be starting, or this process becomes one.
@@ -86,7 +84,6 @@ class Conversation:
         self._handshake: bytes | None = None
         self._handshake_id: Any = None
         self._ready: bytes | None = None
-        self._standing: dict[str, bytes] = {}
         self._open: dict[str, tuple[str, bytes]] = {}
         self._private_asked: dict[str, bool] = {}
         self._asked: set[str] = set()
@@ -94,8 +91,8 @@ class Conversation:
 
     @property
     def owes(self) -> bool:
-        """Whether the host waits for an answer that does not only come at the end."""
-        return any(method != _LISTEN for method, _ in self._open.values())
+        """Whether the host waits for an answer."""
+        return bool(self._open)
 
     def from_host(self, line: bytes) -> bytes | None:
         """Note a line of the host's; what of it goes to the server, None for nothing."""
@@ -115,8 +112,6 @@ class Conversation:
             return line
         if method == _HANDSHAKE:
             self._handshake, self._handshake_id, self._ready = line, number, None
-        elif method in _STANDING:
-            self._standing[f"{method.partition('/')[0]} {value_at(message, ('params', 'uri'))}"] = line
         elif method == _CALL:
             switch = as_switch(value_at(message, ("params", "arguments", "private_mode")))
             if switch is not None:
@@ -132,7 +127,7 @@ class Conversation:
         method, number = message.get("method"), message.get("id")
         if isinstance(method, str):
             return self._to_host(message, line)
-        if isinstance(number, str) and number.startswith(_AGAIN):
+        if number == _AGAIN:
             return None
         if number == self._handshake_id and "error" in message:
             self._handshake = self._handshake_id = None  # refused: this client speaks otherwise
@@ -158,19 +153,12 @@ class Conversation:
         return Lost(answers, again)
 
     def greeting(self) -> list[bytes]:
-        """Lines for a new server before all others.
-
-        Answers to them are dropped, except one that the host still waits for.
-        """
-        lines = []
-        if self._handshake is not None:
-            owed = _key(self._handshake_id) in self._open
-            lines.append(self._handshake if owed else _renumbered(self._handshake, 0))
-        if self._ready is not None:
-            lines += [self._ready] if lines else []
-            standing = [line for line in self._standing.values() if _key(json.loads(line).get("id")) not in self._open]
-            lines += [_renumbered(line, index) for index, line in enumerate(standing, start=1)]
-        return lines
+        """Lines for a new server before all others; the answer is dropped, unless the host still waits for it."""
+        if self._handshake is None:
+            return []
+        owed = _key(self._handshake_id) in self._open
+        handshake = self._handshake if owed else _written({**json.loads(self._handshake), "id": _AGAIN})
+        return [handshake] if self._ready is None else [handshake, self._ready]
 
     def _told(self, number: Any) -> str:
         """What a host is told for the number of a question of the present server."""
@@ -199,11 +187,6 @@ class Conversation:
 
 def _written(message: dict[str, Any]) -> bytes:
     return json.dumps(message).encode()
-
-
-def _renumbered(line: bytes, index: int) -> bytes:
-    """A request said again, whose answer is for nobody."""
-    return _written({**json.loads(line), "id": f"{_AGAIN}-{index}"})
 
 
 def _key(number: Any) -> str:

@@ -112,6 +112,7 @@ def build_server(
         tools=list(build_tools(session)),
         lifespan=lifespan,
         log_level="WARNING",
+        subscriptions=False,  # nothing here publishes a change, and the SDK announces them by default
         middleware=[
             scrub_results,
             prompt_faults,

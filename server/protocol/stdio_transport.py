@@ -50,7 +50,7 @@ from pydantic import BaseModel
 
 from server.protocol.json_frames import Refusal, encode_frame, parse_frame, scrub
 from server.protocol.stdio_pipes import Line, LinePipe
-from server.protocol.turns import LISTEN, take_one
+from server.protocol.turns import take_one
 from server.terminal import termination_signals
 
 _logger = logging.getLogger(__name__)
@@ -247,8 +247,7 @@ class _Owed:
 
     def received(self, message: JSONRPCMessage) -> None:
         if isinstance(message, JSONRPCRequest):
-            if message.method != LISTEN:
-                self._by_us[message.id] += 1
+            self._by_us[message.id] += 1
         elif isinstance(message, JSONRPCNotification):
             if message.method == "notifications/cancelled":  # never answered
                 self._answered((message.params or {}).get("requestId"))

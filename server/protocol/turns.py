@@ -16,18 +16,12 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.shared.exceptions import MCPError
-from mcp.types import INVALID_PARAMS, INVALID_REQUEST
 
 Key = TypeVar("Key")
 #: Requests of a bearer of a token that run, wait for their turn, or whose answers are not read yet; and of the owner,
 #: who may be several programs.
 OPEN_LIMIT, OWNER_OPEN_LIMIT = 16, 64
 _LONG_SECONDS = 0.3
-#: A request that lasts as long as its connection: what changes is told on it.
-LISTEN = "subscriptions/listen"
-#: So many addresses one of them may name.
-_ADDRESSES_LIMIT = 1_000
 #: Requests of a bearer of a token that are worked at, those that take long included.
 _AT_WORK_LIMIT = 3
 
@@ -171,7 +165,6 @@ class Share:
         self._bearer = bearer
         self._limit = OPEN_LIMIT if bearer else OWNER_OPEN_LIMIT
         self._open = 0
-        self._subscriptions = 0
         self._room = asyncio.Event()
         self._room.set()
 
@@ -200,21 +193,6 @@ class Share:
     async def turn(self) -> Turn:
         """See ``Turns.next``."""
         return await self._turns.next(self._bearer)
-
-    @contextmanager
-    def subscription(self) -> Iterator[None]:
-        """A subscription is open in the body; it is no work, so it has a count of its own.
-
-        Raises:
-            MCPError: If too many are.
-        """
-        if self._subscriptions >= self._limit:
-            raise MCPError(INVALID_REQUEST, f"{self._limit} subscriptions are open. Next: close one of them first.")
-        self._subscriptions += 1
-        try:
-            yield
-        finally:
-            self._subscriptions -= 1
 
 
 class Answers:
@@ -271,11 +249,9 @@ def through(answers: Answers | None, held: TurnHolder | None = None) -> Iterator
 
 async def in_turn(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
     """Server middleware that lets a request wait for its bearer's turn, and counts its answer until it is read."""
-    answers, held = _answers.get(), _held.get()
-    if answers is None:
+    answers = _answers.get()
+    if answers is None or _held.get() is not None:
         return await call_next(ctx)
-    if held is not None:
-        return await (_subscribed(answers, held, ctx, call_next) if ctx.method == LISTEN else call_next(ctx))
     answers.share.count(1)
     held = TurnHolder()
     before = _held.set(held)
@@ -292,20 +268,6 @@ async def in_turn(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> H
         answers.share.count(-1)
         if is_answered:
             answers.made()
-
-
-async def _subscribed(
-    answers: Answers, held: TurnHolder, ctx: ServerRequestContext[Any, Any], call_next: CallNext
-) -> HandlerResult:
-    """Serve a subscription, which takes nobody's turn while it waits for changes."""
-    wanted = (ctx.params or {}).get("notifications")
-    named = wanted.get("resourceSubscriptions") if isinstance(wanted, dict) else None
-    if isinstance(named, list) and len(named) > _ADDRESSES_LIMIT:
-        raise MCPError(INVALID_PARAMS, f"resourceSubscriptions names more than {_ADDRESSES_LIMIT:,}. Next: name fewer.")
-    with answers.share.subscription():
-        held.give_back()
-        answers.read()
-        return await call_next(ctx)
 
 
 @asynccontextmanager

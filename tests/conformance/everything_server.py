@@ -20,6 +20,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.prompts.base import Prompt, UserMessage
 from mcp.server.mcpserver.tools import Tool
+from mcp.server.subscriptions import ListenHandler
 from mcp.types import (
     AudioContent,
     Completion,
@@ -32,6 +33,7 @@ from mcp.types import (
     ResourceTemplateReference,
     SetLevelRequestParams,
     SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
     TextContent,
     TextResourceContents,
     UnsubscribeRequestParams,
@@ -212,6 +214,8 @@ def add_resources(server: AnyServer) -> None:
     lowlevel = server._lowlevel_server
     lowlevel.add_request_handler("resources/subscribe", SubscribeRequestParams, subscribe)
     lowlevel.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, unsubscribe)
+    listening = ListenHandler(server._subscriptions)  # what the fixtures' notices go to
+    lowlevel.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, listening)
     lowlevel.add_request_handler("logging/setLevel", SetLevelRequestParams, set_level)
 
 

@@ -14,10 +14,16 @@ ENVELOPE = {
     "io.modelcontextprotocol/clientInfo": {"name": "fuzz 模糊", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-#: ``subscriptions/listen`` is left out: it ends with the connection.
 METHODS = (
     *("initialize", "ping", "server/discover", "tools/list", "tools/call", "resources/list", "resources/read"),
-    *("resources/templates/list", "resources/subscribe", "prompts/list", "prompts/get", "completion/complete"),
+    *(
+        "resources/templates/list",
+        "resources/subscribe",
+        "subscriptions/listen",
+        "prompts/list",
+        "prompts/get",
+        "completion/complete",
+    ),
     *(
         "logging/setLevel",
         "sampling/createMessage",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
-import json
 import socket
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +13,6 @@ import pytest
 from server.http.connections import Connections
 from server.protocol.turns import (
     _AT_WORK_LIMIT,
-    LISTEN,
     OPEN_LIMIT,
     Answers,
     Share,
@@ -28,7 +25,7 @@ from tests.server.bearers import HEADERS, OPENING, PATIENCE_SECONDS, issue, send
 from tests.waiting import in_a_loop, soon
 
 if TYPE_CHECKING:
-    from tests.server.conftest import HttpServer, StartHttp
+    from tests.server.conftest import StartHttp
 
 # Turns
 
@@ -161,55 +158,6 @@ def test_silent_connections_keep_nobody_out(tmp_path: Path, start_http: StartHtt
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port), PATIENCE_SECONDS))
         for _ in range(5):
             assert send(server, "POST", "/mcp", OPENING, token).status == 200
-
-
-# Subscriptions
-
-_META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
-
-
-def newest(method: str, **params: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    """A request of the newest protocol, and the headers that it needs."""
-    named = {"mcp_protocol_version": "2026-07-28", "mcp_method": method} | (
-        {"mcp_name": params["name"]} if "name" in params else {}
-    )
-    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params | {"_meta": _META}}, named
-
-
-def subscribed(server: HttpServer, token: str, *uris: str) -> tuple[http.client.HTTPConnection, str]:
-    """An open subscription, and the first message on it."""
-    body, headers = newest(LISTEN, notifications={"resourceSubscriptions": uris})
-    named = HEADERS | {name.replace("_", "-"): value for name, value in headers.items()}
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_SECONDS)
-    connection.request("POST", "/mcp", json.dumps(body), named | {"authorization": f"Bearer {token}"})
-    answer = connection.getresponse()
-    while b"{" not in (line := answer.readline()):
-        assert line, answer.status
-    return connection, line.decode()
-
-
-def test_open_subscriptions_keep_nobody_from_working_and_have_a_limit(tmp_path: Path, start_http: StartHttp) -> None:
-    token = issue(tmp_path / "home", "anna")
-    server = start_http()
-    body, headers = newest("tools/call", name="find", arguments={"query": "tea"})
-    with ExitStack() as stack:
-        for _ in range(OPEN_LIMIT):
-            connection, first = subscribed(server, token, "viking://user/anna/memories")
-            stack.callback(connection.close)
-            assert "subscriptions/acknowledged" in first
-            assert send(server, "POST", "/mcp", body, token, **headers).message()["result"]["isError"] is False
-        connection, refused = subscribed(server, token)
-        connection.close()
-        assert "close one of them first" in refused
-    assert soon(lambda: "acknowledged" in _closed(subscribed(server, token)))
-    many = [f"viking://user/anna/memories/{number}" for number in range(1_001)]
-    assert "name fewer" in _closed(subscribed(server, token, *many))
-
-
-def _closed(opened: tuple[http.client.HTTPConnection, str]) -> str:
-    connection, first = opened
-    connection.close()
-    return first
 
 
 # Unread answers

@@ -80,18 +80,13 @@ def test_calls_under_way_fail_with_what_to_do_and_what_changes_nothing_is_asked_
     assert greeted.lost() == ([], [])
 
 
-def test_the_next_server_is_told_what_the_first_one_was_and_its_answers_go_to_nobody(greeted: Conversation) -> None:
-    for number, level in ((2, "info"), (3, "error")):
-        greeted.from_host(line(request(number, "logging/setLevel", level=level)))
-        greeted.from_server(line(result(number)))
+def test_the_next_server_is_told_what_the_first_one_was_and_its_answer_goes_to_nobody(greeted: Conversation) -> None:
     greeted.lost()
-    handshake, ready, level_again = map(read, greeted.greeting())
+    handshake, ready = map(read, greeted.greeting())
     assert handshake == {**HANDSHAKE, "id": handshake["id"]}
     assert handshake["id"] != 1  # the host may use it for another request by now
     assert ready == READY
-    assert level_again["params"] == {"level": "error"}
-    for again in (handshake, level_again):
-        assert greeted.from_server(line(result(again["id"]))) is None
+    assert greeted.from_server(line(result(handshake["id"]))) is None
 
 
 def test_a_handshake_that_was_not_answered_yet_is_answered_by_the_next_server() -> None:
@@ -169,13 +164,6 @@ def test_a_question_taken_back_is_taken_back_under_the_number_that_the_host_know
     assert greeted.lost() == ([], [])  # it is not taken back twice
 
 
-def test_a_request_that_is_answered_at_the_end_only_is_not_waited_for(greeted: Conversation) -> None:
-    listening = line(request(2, "subscriptions/listen"))
-    greeted.from_host(listening)
-    assert not greeted.owes
-    assert greeted.lost() == ([], [listening])
-
-
 class Host:
     """A host that says some lines, and leaves once it is let go."""
 
@@ -228,12 +216,13 @@ def servers_met(home: Path, host: Host, serve: Callable[[int, Channel], None]) -
     return met
 
 
-def test_a_server_that_takes_its_leave_is_not_replaced_for_a_subscription_alone(tmp_path: Path) -> None:
-    host = Host(line(request(1, "subscriptions/listen")))
+def test_a_server_that_takes_its_leave_is_not_replaced_for_a_host_that_waits_for_nothing(tmp_path: Path) -> None:
+    host = Host(line(request(1, "ping")))
 
     def serve(number: int, channel: Channel) -> None:
         if number == 1:
-            assert read(channel.receive(1_000))["method"] == "subscriptions/listen"
+            assert read(channel.receive(1_000))["method"] == "ping"
+            channel.send(line(result(1)))
         channel.send(GOODBYE)
         host.may_leave.set()
 
