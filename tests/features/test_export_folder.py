@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.undo import UNDO, UndoRequest
 from tests.features.moving import PAYMENTS, opened, run
 from tests.kept import kept_files
-from tests.stores import by_hand, entity, said
+from tests.stores import body, by_hand, entity, said
 
 USER = "viking://user/default/memories"
 CAFE = f"{USER}/entities/Café Zürich.md"
@@ -148,6 +150,35 @@ def test_a_ledger_moved_without_its_files_records_no_deletion_and_says_so(
     arrived, original = kept_files(tmp_path / "copy"), kept_files(home)
     kept = {name for name in original if not name.endswith((".abstract.md", ".overview.md"))}
     assert {name: arrived[name] for name in kept} == {name: original[name] for name in kept}
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+def test_a_commit_to_a_file_that_vanished_with_all_others_goes_on_with_its_text(
+    home: Path, tmp_path: Path, *, noticed: bool
+) -> None:
+    with opened(home) as memory:
+        memory.commit(CommitRequest("First entry 第一条.", memory_type="daily_logs"))
+    shutil.copytree(home / ".state", tmp_path / "copy" / ".state")
+    with opened(tmp_path / "copy") as memory:
+        if noticed:
+            memory.store.adopt()
+        before = {uri: memory.store.ledger.text_at(MemoryUri.parse(uri)) for uri in (PAYMENTS, LOG)}
+        said(memory, "And then to Kyoto.", session_id="trip")
+        memory.commit(CommitRequest("Second entry.", memory_type="daily_logs"))
+        changed = entity(memory, "支付系统", "It moved to Kyoto.")
+        for uri, text in before.items():
+            assert text is not None
+            now = memory.read(ReadRequest(uri)).content
+            assert "Kyoto" in now
+            assert text.partition("\n")[0] in now
+        (day,) = (tmp_path / "copy/user/default/logs").glob("2*.md")
+        assert ("第一条" in day.read_text("utf-8"), "Second" in day.read_text("utf-8")) == (True, True)
+        memory.store.adopt()
+        assert [row.kind for row in memory.store.ledger.history() if row.kind == "external"] == []
+        memory.run(UNDO, UndoRequest(changed.commit_id))
+        assert body(memory, PAYMENTS) == split(str(before[PAYMENTS])).body
+        memory.store.bring_back_vanished()
+        assert b"stored text" not in run(memory.config.root, "doctor").stdout
 
 
 def test_pages_written_meanwhile_are_no_files_that_stayed(home: Path, tmp_path: Path) -> None:

@@ -264,13 +264,19 @@ class Store:
             return self.ledger.text_at(uri)
         if uri.is_summary:
             self.make_pages(uri)
-        return self.files.look(uri, strict=True)[0]
+        text = self.files.look(uri, strict=True)[0]
+        return self.ledger.text_at(uri) if text is None and self.adoption.vanished.holds(uri) else text
 
     def look(self, uri: MemoryUri) -> tuple[str | None, Seen]:
-        """What the ledger keeps of the file's text, and how the file on disk looks that a commit would replace."""
+        """What the ledger keeps of the file's text, and how the file on disk looks that a commit would replace.
+
+        A file that vanished with all others is what it was: a commit to it writes it anew.
+        """
         if uri in self._delivery.undelivered:
             return self.ledger.text_at(uri), self.files.look(uri)[1]
         text, seen = self.files.look(uri, strict=True)
+        if text is None and self.adoption.vanished.holds(uri):
+            return self.ledger.text_at(uri), seen
         return recorded(uri, text), seen
 
     def foresee(self, uri: MemoryUri, memory_type: str, key: str) -> Foreseen | None:  # noqa: ARG002
@@ -489,10 +495,11 @@ class Store:
         """What people did to the files that a commit is about to change, as its plan saw them."""
         found: list[FileChange] = []
         for change in changes:
-            known = self.ledger.sha256_of(change.uri)
-            vanished = change.before is None and self.adoption.vanished.holds(change.uri)
-            if change.before_sha256 != known and change.uri not in self._delivery.undelivered and not vanished:
-                found.append(self.adoption.step_to(change.uri, change.before))
+            if change.before_sha256 == self.ledger.sha256_of(change.uri) or change.uri in self._delivery.undelivered:
+                continue
+            if change.before is None and not self.adoption.vanished.sifted([change.uri]):
+                raise Overtaken  # it vanished with nearly all others: what the ledger has of it is planned on
+            found.append(self.adoption.step_to(change.uri, change.before))
         return found
 
     def _after_delivery(self, receipt: CommitReceipt, delivered: Delivered) -> CommitReceipt:
