@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.store.issued_tokens import SharedSpace
+from memory_core.runebook import open_memory
 from tests.browser.conftest import Site, watched_page
 from tests.server.bearers import issue, revoke, send
 from tests.server.conftest import HttpServer
+from tests.stores import words_only
 
 pytestmark = pytest.mark.slow
 
@@ -52,3 +55,34 @@ def test_a_shared_space_is_chosen_and_left_again(browser: Browser, team: Site) -
         page.reload()
         page.wait_for_function("() => sessionStorage.getItem('runebook.space') === null")
         page.get_by_role("heading", level=1).wait_for()
+
+
+def test_what_is_typed_stays_in_its_space_where_a_change_of_space_is_taken_back(browser: Browser, team: Site) -> None:
+    anna = issue(team.home, "anna 2", user_space="anna", agent_space="anna", shared=[SharedSpace("team")])
+    site = Site(team.origin, anna, team.home)
+    with watched_page(browser, site) as (page, _):
+        page.goto(site.address)
+        page.get_by_test_id("new").click()
+        page.get_by_test_id("field-content").fill("What nobody of the team may read.")
+        page.get_by_label("Space").select_option("team (shared)")
+        page.get_by_test_id("leave-dialog-no").click()
+        assert page.get_by_label("Space").input_value() == ""
+        page.get_by_test_id("save").click()
+        page.get_by_test_id("body").filter(has_text="What nobody of the team").wait_for()
+    files = [path for path in team.home.rglob("*.md") if "nobody of the team" in path.read_text("utf-8")]
+    assert {path.relative_to(team.home).parts[1] for path in files} == {"anna"}
+
+
+def test_tabs_of_two_spaces_are_each_told_of_their_own(browser: Browser, team: Site) -> None:
+    anna = issue(team.home, "anna 2", user_space="anna", agent_space="anna", shared=[SharedSpace("team")])
+    site = Site(team.origin, anna, team.home)
+    with watched_page(browser, site) as (page, _):
+        page.goto(site.address)
+        page.get_by_test_id("new").wait_for()
+        other = page.context.new_page()
+        other.goto(site.address)
+        other.get_by_label("Space").select_option("team (shared)")
+        other.get_by_test_id("memory-row").filter(has_text="swordfish").wait_for()
+        with open_memory(words_only(team.home)) as memory:
+            memory.view("team", "team").commit(CommitRequest("The herring wakes.", memory_type="notes"))
+        other.get_by_test_id("memory-row").filter(has_text="herring").wait_for()

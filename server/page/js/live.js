@@ -2,7 +2,7 @@
 // "waiting" (detail: how many proposals wait). One visible tab of a browser reads the stream and tells the others, for a
 // browser opens few connections to one server; a hidden tab reads nothing, and asks what it missed when it is seen again.
 
-import { changesAnswered, follow, isOwn, key } from './api.js';
+import { changesAnswered, follow, isOwn, key, space } from './api.js';
 import { about } from './state.js';
 
 const FIRST_PAUSE_MS = 1_000;
@@ -33,7 +33,7 @@ function start() {
   stop();
   reading = new AbortController();
   const { signal } = reading;
-  const name = `runebook.live ${key() ?? ''}`; // tabs with the same rights; no other origin can see it
+  const name = `runebook.live ${key() ?? ''} ${space() ?? ''}`; // tabs that see the same; no other origin can see it
   const tabs = new BroadcastChannel(name);
   tabs.addEventListener('message', ({ data }) => take(data));
   signal.addEventListener('abort', () => tabs.close());

@@ -47,7 +47,7 @@ export function href(path, query = {}) {
 
 /** Go there. With {replace: true} no step is added to the browser's history; the view is drawn anew either way. */
 export async function go(hash, { replace = false } = {}) {
-  if (!(await free())) return;
+  if (!(await mayLeave())) return;
   if (hash === location.hash) {
     await show();
     return;
@@ -68,7 +68,8 @@ export function setGuard(ask) {
   guard = ask;
 }
 
-async function free() {
+/** Whether the view may be left: one with something typed asks first, and is not asked again. */
+export async function mayLeave() {
   if (!guard) return true;
   const may = await guard();
   if (may) guard = null;
@@ -114,7 +115,7 @@ export function startRouter(render) {
     const wanted = location.hash;
     if (guard) {
       history.replaceState(null, '', shown);
-      if (!(await free())) return;
+      if (!(await mayLeave())) return;
       history.pushState(null, '', wanted);
     }
     await show();

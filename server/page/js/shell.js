@@ -4,7 +4,7 @@ import { changesAnswered, changesSent, get, setSpace, space } from './api.js';
 import { fill, h, icon } from './dom.js';
 import { language, number, setLanguage, t } from './i18n.js';
 import { waiting } from './live.js';
-import { go, guarded, href, place, renew, show, startRouter } from './router.js';
+import { go, guarded, href, mayLeave, place, renew, show, startRouter } from './router.js';
 import { about, setTheme, theme } from './state.js';
 import { showHelp } from './parts/dialogs.js';
 import { empty, failure, loading } from './parts/states.js';
@@ -128,8 +128,11 @@ async function drawSpaces() {
   const choice = h('select', { id: 'space', dataset: { testid: 'space' } }, spaces.map((each, at) =>
     h('option', { value: at === 0 ? '' : each.space, selected: each.space === here },
       at === 0 ? t('space.own') : t(each.writable ? 'space.shared' : 'space.read', { space: each.space }))));
-  choice.addEventListener('change', () => {
-    setSpace(choice.value);
+  choice.addEventListener('change', async () => {
+    const wanted = choice.value;
+    choice.value = here === spaces[0].space ? '' : here; // until it is left, what is typed belongs there
+    if (!(await mayLeave())) return;
+    setSpace(wanted);
     location.hash = '#/';
     location.reload();
   });
