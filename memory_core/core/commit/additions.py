@@ -28,6 +28,8 @@ _LABEL_CHARS = 40
 _SENTENCE_END = re.compile(r"[.!?。！？…:;,，；、：]$")
 #: Sentences of either text that are compared, and those that are named.
 _COMPARED, _NAMED = 100, 5
+#: What is told by marks or case alone: an option, "and" and "or" in code, a unit or a name such as mW.
+_TOLD_BY_MARKS = re.compile(r"(?<![\w-])--?[^\W\d_]\w*|(?<=\s)[&|]+(?=\s)|(?<!\w)[a-z]+[A-Z]\w*")
 #: A word that marks are part of: a path, a name in code, a number with a unit's sign.
 _WORD_ENDS, _MARKED = re.compile(r"[\s,;]+"), re.compile(r"\w[-/\\_.*+()\[\]:=]+\w")
 #: Of a paragraph, lines that are compared one by one.
@@ -149,7 +151,7 @@ def _sentences(block: str) -> list[str]:
 def _key(text: str) -> str:
     """Equal for texts that say the same: their words, and to the letter what has marks inside, such as a path."""
     marked = (word.rstrip(".:)]") for word in _WORD_ENDS.split(text) if _MARKED.search(word))
-    return "\0".join((signature(text), *map(str.casefold, marked)))
+    return "\0".join((signature(text), *map(str.casefold, marked), *_TOLD_BY_MARKS.findall(text)))
 
 
 def _is_short(text: str) -> bool:

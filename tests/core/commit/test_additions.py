@@ -254,6 +254,15 @@ def adds_text(declared: MemoryField) -> bool:
     return declared.type is FieldType.STRING and declared.merge_op is MergeOp.PATCH
 
 
+@pytest.mark.parametrize(
+    ("standing", "given"),
+    [("`rm -r`", "`rm r`"), ("run --force", "run force"), ("A & B", "A | B"), ("5 mW power", "5 MW power")],
+)
+def test_marks_that_tell_two_texts_apart_make_the_second_one_new(standing: str, given: str) -> None:
+    assert with_added(standing, given) == f"{standing}\n\n{given}"
+    assert with_added(given, standing) == f"{given}\n\n{standing}"
+
+
 @st.composite
 def fields_of(draw: st.DrawFn, memory_type: MemoryType) -> dict[str, Any]:
     """Fields of a type: texts, counts, a state, and a name under the key or under the one that people give it."""
