@@ -23,7 +23,7 @@ from memory_core.core.memory.evidence import taken_back
 from memory_core.core.memory.memory import identify, parse_as
 from memory_core.core.memory.memory_type import MemoryType, MergeOp
 from memory_core.core.memory.message import parse_lines
-from memory_core.core.memory.metadata import CONFIDENCE, LINKS, Metadata, share_of
+from memory_core.core.memory.metadata import CONFIDENCE, LINKS, SHOWN_FIELDS, Metadata, share_of
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.requests import CommitRequest, Now
 from memory_core.core.memory.results import (
@@ -53,7 +53,7 @@ _HINT = "Read the file, then change it by hand or with operations."
 _ABSENT: Any = object()
 _DIGITS = 4
 #: Every change sets these fields; a comparison ignores them.
-_INCIDENTAL = frozenset({"version", "updated_at", "rendered_sha256"})
+_INCIDENTAL = frozenset({"version", "updated_at", "rendered_sha256", SHOWN_FIELDS})
 #: Other memories' commits write these here: a new memory with other links is still the memory that was created.
 _WRITTEN_BY_OTHERS = frozenset({LINKS, CONFIDENCE})
 #: Derived from other fields: the current value stays.

@@ -13,6 +13,7 @@ import pytest
 from memory_core.core.errors import RunebookError
 from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.issued_tokens import SharedSpace
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.organize import ORGANIZE, OrganizeRequest
@@ -21,7 +22,7 @@ from memory_core.features.upkeep.archive import ARCHIVE, RESTORE, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.features.moving import exported, imported
-from tests.stores import added, body, by_hand, edited_by_hand, handed_in, only, said, words_only, write
+from tests.stores import added, body, by_hand, edited_by_hand, handed_in, only, said, trailer, words_only, write
 
 #: Names that meet in one file name, or fold to one, and the field that each type keeps its name in.
 NAMES = ("Tea?", "Tea:", "登录", "登錄")
@@ -232,10 +233,41 @@ def test_what_a_body_corrected_by_hand_does_not_show_is_found_and_forgotten_and_
         assert [hit.uri for hit in memory.find(FindRequest("walnuts Rex")).memories] == [uri]
 
 
-def test_content_that_somebody_wrote_into_a_trailer_is_read_and_stays(tmp_path: Path) -> None:
-    trailer = '<!-- MEMORY_FIELDS\n{"title": "one", "content": "Shown.\\n\\nHidden zebra."}\n-->\n'
+def test_content_that_somebody_wrote_into_a_trailer_stays_there(tmp_path: Path) -> None:
+    written = '<!-- MEMORY_FIELDS\n{"title": "one", "content": "Shown.\\n\\nHidden zebra."}\n-->\n'
     with open_memory(words_only(tmp_path)) as memory:
-        by_hand(tmp_path, "user/default/memories/notes/one.md", f"Shown.\n\n{trailer}")
-        (hit,) = memory.find(FindRequest("zebra")).memories
-        memory.run(ORGANIZE, OrganizeRequest([hit.uri], pinned=True))
-        assert body(memory, hit.uri).strip() == "Shown.\n\nHidden zebra."
+        by_hand(tmp_path, "user/default/memories/notes/one.md", f"Shown.\n\n{written}")
+        uri = "viking://user/default/memories/notes/one.md"
+        memory.run(ORGANIZE, OrganizeRequest([uri], pinned=True))
+        assert (body(memory, uri).strip(), trailer(memory, uri)["content"]) == ("Shown.", "Shown.\n\nHidden zebra.")
+
+
+CORRECTED = [
+    ("cases", {"case_name": "Flood", "problem": "The cellar is wet.", "solution": "Open valve seven fully."}),
+    ("tools", {"tool_name": "saw", "best_for": "Cutting wood.", "recommendation": "Open valve seven fully."}),
+    ("recipes", {"dish": "Bread", "content": "Open valve seven fully."}),
+]
+
+
+@pytest.mark.parametrize(("memory_type", "fields"), CORRECTED, ids=lambda each: str(each)[:8])
+@pytest.mark.parametrize("corrected", ["NEVER open it.", ""])
+def test_what_a_person_corrected_in_the_text_is_not_told_or_written_again(
+    tmp_path: Path, memory_type: str, fields: dict[str, str], corrected: str
+) -> None:
+    by_hand(tmp_path, "types/recipes.yaml", RENDERED_TYPE)
+    with open_memory(words_only(tmp_path / "home", schema_dirs=(tmp_path / "types",))) as memory:
+        uri = only(memory.commit(CommitRequest(memory_type=memory_type, fields=fields))).uri
+        file = memory.store.files.path_for(MemoryUri.parse(uri))
+        text, _, rest = file.read_text(encoding="utf-8").partition("<!--")
+        file.write_text(text.replace("Open valve seven fully.", corrected) + "<!--" + rest, encoding="utf-8")
+        for _ in range(2):
+            assert not memory.find(FindRequest("valve seven")).memories
+            assert (
+                "valve seven fully" not in memory.retrieve(RetrieveRequest(f"{fields[next(iter(fields))]} valve")).text
+            )
+            memory.run(ORGANIZE, OrganizeRequest([uri], pinned=True))
+        assert "valve seven fully" not in body(memory, uri)
+    by_hand(tmp_path, "types/recipes.yaml", PLAIN_TYPE)
+    with open_memory(words_only(tmp_path / "home", schema_dirs=(tmp_path / "types",))) as memory:
+        memory.run(ORGANIZE, OrganizeRequest([uri], tags=["x"]))
+        assert "valve seven fully" not in body(memory, uri)

@@ -2,7 +2,7 @@
 
 ``parse`` reads a text, ``dump`` writes it; ``dump(parse(uri, text, types)) == text`` for every text that ``dump``
 wrote. Simple mode: the body *is* the field ``content``, which follows the texts beside it (``template``); content that
-a trailer holds all the same, from a time when the type had a template, is read as its last paragraphs. Template mode:
+was stored below a body corrected by hand, when the type had a template, is read as its last paragraphs. Template mode:
 the body is rendered from the fields, and a body that no longer is what was rendered is a hand edit, which stays. Keys
 that nobody declared stay too.
 """
@@ -16,12 +16,13 @@ from functools import partial
 from typing import Any
 
 from memory_core.core.frozen import frozen
-from memory_core.core.memory.memory_type import CONTENT, FieldValue, MemoryType, MemoryTypeRegistry
-from memory_core.core.memory.metadata import RESERVED_KEYS, Metadata
+from memory_core.core.memory.field_values import plain
+from memory_core.core.memory.memory_type import CONTENT, FieldType, FieldValue, MemoryType, MemoryTypeRegistry
+from memory_core.core.memory.metadata import RESERVED_KEYS, SHOWN_FIELDS, Metadata
 from memory_core.core.memory.names import key_of, stem_keys
 from memory_core.core.memory.project import project_key, stored_project, told_project
 from memory_core.core.memory.results import FileProblem
-from memory_core.core.memory.template import behind, followed, render
+from memory_core.core.memory.template import behind, followed, is_telling, render
 from memory_core.core.memory.trailer import Parts, body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 
@@ -94,6 +95,13 @@ class Memory:
         said = (self.metadata.text(name) for name in ("abstract", "summary"))
         return next((line for line in said if line is not None and line.strip()), self.body)
 
+    @property
+    def removed(self) -> frozenset[str]:
+        """The text fields that a person took out of the body, or corrected there: they no longer say what is so."""
+        shown = self.metadata.get(SHOWN_FIELDS)
+        names = shown if isinstance(shown, list) else []
+        return frozenset(str(name) for name in names if _text(self.fields, name) not in self.body)
+
     def changed(
         self,
         *,
@@ -150,24 +158,22 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     if memory_type.key_fields and not any(str(fields.get(key, "")).strip() for key in memory_type.key_fields):
         fields |= stem_keys(memory_type, uri.name.removesuffix(".md"))
     edited = memory_type.template_mode and shown is None and bool(parts.body.strip())
-    read = made(
-        fields,
-        Metadata(metadata),
-        {name: value for name, value in trailer.items() if name not in declared and name not in metadata},
-        hand_edited=edited and digest != body_digest(parts.body),
-    )
-    if memory_type.template_mode:
-        return read
-    body = _with_content(parts.body, fields.get(CONTENT))
-    return replace(read, fields={**fields, CONTENT: body}, body=body)
+    unknown = {name: value for name, value in trailer.items() if name not in declared and name not in metadata}
+    body = parts.body
+    if not memory_type.template_mode:
+        content, shown = fields.get(CONTENT, ""), metadata.get(SHOWN_FIELDS)
+        if " ".join(str(content).split()) not in " ".join(body.split()):
+            if isinstance(shown, list) and CONTENT not in shown:
+                body = _with_content(body, str(content))
+            else:  # a person corrected it in the body, or wrote both
+                unknown[CONTENT] = content
+        fields = {**fields, CONTENT: body}
+    read = made(fields, Metadata(metadata), unknown, hand_edited=edited and digest != body_digest(parts.body))
+    return read if body is parts.body else replace(read, body=body)
 
 
-def _with_content(body: str, content: Any) -> str:
+def _with_content(body: str, content: str) -> str:
     """A body, and below it the paragraphs of the content beside it that it does not show."""
-    if not isinstance(content, str) or not content.strip():
-        return body
-    if " ".join(content.split()) in " ".join(body.split()):
-        return body
     shown = {" ".join(part.split()) for part in _PARAGRAPHS.split(body)}
     hidden = [part for part in _PARAGRAPHS.split(content.strip()) if " ".join(part.split()) not in shown]
     return "\n\n".join([*([body.rstrip()] if body.strip() else []), *hidden]) if hidden else body
@@ -200,13 +206,35 @@ def _with_fields(memory: Memory, fields: Mapping[str, FieldValue]) -> Memory:
     """The memory with other fields, and the body that follows from them; a rendered body edited by hand stays."""
     if memory.type is None:
         return replace(memory, fields=fields, body=str(fields.get(CONTENT) or ""))
+    metadata: dict[str, Any] = {}
+    body = memory.body
     if not memory.type.template_mode:
         fields = followed(memory.type, memory.fields, fields)
-        return replace(memory, fields=fields, body=str(fields.get(CONTENT) or ""))
-    if memory.hand_edited:
-        return replace(memory, fields=fields)
-    body = render(memory.type, fields)
-    return replace(memory, fields=fields, body=body, metadata=memory.metadata.changed({_RENDERED: body_digest(body)}))
+        body = str(fields.get(CONTENT) or "")
+    elif not memory.hand_edited:
+        body = render(memory.type, fields)
+        metadata[_RENDERED] = body_digest(body)
+    shown = _shown(memory, memory.type, fields, body)
+    metadata[SHOWN_FIELDS] = shown if shown or memory.type.template_mode else None
+    return replace(memory, fields=fields, body=body, metadata=memory.metadata.changed(metadata))
+
+
+def _shown(before: Memory, memory_type: MemoryType, fields: Mapping[str, FieldValue], body: str) -> list[str]:
+    """The text fields that a body shows, and those that a person took out of it before and nobody changed since."""
+    removed = {name for name in before.removed if fields.get(name) == before.fields.get(name)}
+    return [
+        declared.name
+        for declared in memory_type.fields
+        if declared.type is FieldType.STRING
+        and declared.name not in memory_type.key_fields
+        and (declared.name != CONTENT or memory_type.template_mode)
+        and is_telling(text := _text(fields, declared.name))
+        and (text in body or declared.name in removed)
+    ]
+
+
+def _text(fields: Mapping[str, FieldValue], name: str) -> str:
+    return plain(fields.get(name, "")).strip()
 
 
 def identify(types: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[str, str]:

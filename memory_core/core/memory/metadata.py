@@ -81,6 +81,8 @@ CONFIDENCE = "confidence"
 EXPIRES_AT = "expires_at"
 LINKS = "links"
 PINNED = "pinned"
+#: The text fields that the body showed when they were stored: what it does not show any more, a person took out of it.
+SHOWN_FIELDS = "shown_fields"
 
 #: In the order of the trailer.
 METADATA = (
@@ -104,6 +106,7 @@ METADATA = (
     MetadataField(ARCHIVED, Kind.SYSTEM),
     MetadataField(LINKS, Kind.SYSTEM),
     MetadataField("rendered_sha256", Kind.SYSTEM),
+    MetadataField(SHOWN_FIELDS, Kind.SYSTEM),
 )
 #: Of a ``source``: when it was recorded what had been said on another day.
 RECORDED_AT = "recorded_at"

@@ -87,7 +87,7 @@ def unshown(
     told = {name: plain(after.get(name, "")).strip() for name in names if after.get(name) != before.get(name)}
     if not memory_type.template_mode:
         # a label such as a task's state was never part of the text
-        told = {name: text for name, text in told.items() if _is_telling(text) and plain(before.get(name, "")).strip()}
+        told = {name: text for name, text in told.items() if is_telling(text) and plain(before.get(name, "")).strip()}
     return [name for name, text in told.items() if text not in body]
 
 
@@ -111,7 +111,7 @@ def _exchanged(content: str, old: str, new: str) -> str:
         lines = content.split("\n")
         lines[first : first + old.count("\n") + 1] = [new]
         return "\n".join(lines)
-    return content.replace(old, new) if _is_telling(old) and content.count(old) == 1 else content
+    return content.replace(old, new) if is_telling(old) and content.count(old) == 1 else content
 
 
 def _framed(text: str) -> str:
@@ -119,7 +119,8 @@ def _framed(text: str) -> str:
     return _LINE.sub(r"\1\n\2\n\3", text)
 
 
-def _is_telling(text: str) -> bool:
+def is_telling(text: str) -> bool:
+    """Whether a text is too long to stand in another one by chance."""
     return len(text.encode("utf-8")) >= _TELLING_BYTES
 
 

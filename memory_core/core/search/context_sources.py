@@ -25,7 +25,7 @@ from memory_core.core.memory.exchange import Speaker, opener_of, speaker_of, sta
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import CONTENT, MemoryTypeRegistry
 from memory_core.core.memory.message import Message, parse_lines, search_text, transcript_line
-from memory_core.core.memory.metadata import CONTESTING, outdoes
+from memory_core.core.memory.metadata import CONTESTING, SHOWN_FIELDS, outdoes
 from memory_core.core.memory.names import key_of, summary_line
 from memory_core.core.memory.project import ProjectScope, project_key
 from memory_core.core.memory.results import Rival
@@ -558,19 +558,25 @@ class PieceReader:
 
 
 def _with_fields(memory: Memory) -> str:
-    """The body, and below it the fields that it does not show: the state of a task, the solution of a case."""
+    """The body, and below it the fields that it does not show: the state of a task, the solution of a case.
+
+    Without what a person took out of it.
+    """
     body = memory.body.strip()
-    if memory.type is None or (memory.type.template_mode and not memory.hand_edited):
+    if memory.type is None:
         return body
-    told = str if memory.type.template_mode else str | int | float  # its numbers are what a person left out
-    hidden = memory.type.key_fields if memory.type.template_mode else (CONTENT, *memory.type.key_fields)
+    rendered = memory.type.template_mode
+    if rendered and (not memory.hand_edited or SHOWN_FIELDS not in memory.metadata):
+        return body
+    left_out = {*memory.type.key_fields, *memory.removed, *(() if rendered else (CONTENT,))}
     lines = [
         f"{field.name}: {value}"
         for field in memory.type.fields
-        if field.name not in hidden
-        and isinstance(value := memory.fields.get(field.name), told)
+        if field.name not in left_out
+        # of a rendered body a person left the numbers out
+        and isinstance(value := memory.fields.get(field.name), str if rendered else str | int | float)
         and str(value).strip()
-        and f"\n{value}\n" not in f"\n{body}\n"
+        and (str(value) not in body if rendered else f"\n{value}\n" not in f"\n{body}\n")
     ]
     return "\n".join([body, *lines]).strip()
 

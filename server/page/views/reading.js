@@ -4,7 +4,7 @@ const TRAILER = /\n?<!-- MEMORY_FIELDS\n([\s\S]*?)\n-->\s*$/;
 const SAID_FIRST = ["memory_type", "category", "project", "tags", "updated_at", "created_at", "expires_at", "salience", "confidence"];
 const TIMES = new Set(["updated_at", "created_at", "expires_at"]);
 const SHARES = new Set(["salience", "confidence"]);
-const UNSAID = new Set(["version", "abstract", "name", "source", "overview", "private", "archived", "links", "rendered_sha256"]);
+const UNSAID = new Set(["version", "abstract", "name", "source", "overview", "private", "archived", "links", "rendered_sha256", "shown_fields"]);
 
 // The body and the fields of a memory file; a text without a trailer that can be read is all body.
 function parted(content) {

@@ -9,10 +9,11 @@ import pytest
 from memory_core.core.errors import AnswerCut
 from memory_core.core.extract.dialogue import answer_text
 from memory_core.core.memory.operations import ReasoningAction
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook
 from tests.core.extract.stage import AGENT, NOTHING, USER, Stage, operations, reads, size, talk
-from tests.stores import added, by_hand, edit, edited_by_hand, write
+from tests.stores import added, by_hand, edit, edited_by_hand, only, write
 
 TALK = talk("早上好", "Good morning.")
 
@@ -89,6 +90,18 @@ def test_a_hand_edited_tool_memory_is_shown_with_both_its_fields_and_its_body(st
     assert "我的笔记" in shown.text
     assert shown.sha256 is not None
     assert "total_calls:" not in shown.text
+
+
+def test_what_a_person_took_out_of_a_memory_is_shown_as_such(stage: Stage) -> None:
+    uri = only(
+        added(stage.memory, "cases", case_name="Flood", problem="A wet cellar.", solution="Open valve seven.")
+    ).uri
+    path = stage.memory.store.files.path_for(MemoryUri.parse(uri))
+    path.write_text(path.read_text("utf-8").replace("Open valve seven.", "Call Anna.", 1), "utf-8")
+    shown = stage.view.show(uri, 1_000)
+    assert shown is not None
+    assert "- solution (a person took this out of the text): Open valve seven." in shown.text
+    assert "- problem: A wet cellar." in shown.text
 
 
 def test_files_of_no_type_and_odd_uris_are_shown_or_not_but_never_raise(stage: Stage) -> None:
