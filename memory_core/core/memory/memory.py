@@ -161,8 +161,8 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     unknown = {name: value for name, value in trailer.items() if name not in declared and name not in metadata}
     body = parts.body
     if not memory_type.template_mode:
-        content, shown = fields.get(CONTENT, ""), metadata.get(SHOWN_FIELDS)
-        if " ".join(str(content).split()) not in " ".join(body.split()):
+        content, shown = fields.get(CONTENT), metadata.get(SHOWN_FIELDS)
+        if content is not None and " ".join(str(content).split()) not in " ".join(body.split()):
             if isinstance(shown, list) and CONTENT not in shown:
                 body = _with_content(body, str(content))
             else:  # a person corrected it in the body, or wrote both
