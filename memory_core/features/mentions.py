@@ -154,11 +154,10 @@ def texts_of(memory: Memory) -> dict[str, str]:
 
 def without(text: str, gone: Iterable[str]) -> str:
     """A text without these of its sentences; a list item or line that they leave empty goes, too."""
-    going = {_LIST_MARK.sub("", sentence) for sentence in gone}
+    going = {sentence[_said_from(sentence, 0) :] for sentence in gone}
     pieces, kept_to = [], 0
     for start, end in sentence_spans(text):
-        mark = _LIST_MARK.match(text, start, end)
-        start = start if mark is None else mark.end()
+        start = _said_from(text, start)
         if text[start:end] in going:
             pieces += [text[kept_to:start], "\x00"]
             kept_to = end
@@ -168,6 +167,12 @@ def without(text: str, gone: Iterable[str]) -> str:
     lines = [line for line in text.split("\n") if "\x00" not in line or _pattern("words").search(line)]
     kept = "\n".join(_GAP.sub("", _FIRST_GAP.sub(r"\1", line)) for line in lines)
     return re.sub(r"\n{3,}", "\n\n", kept).strip("\n")
+
+
+def _said_from(text: str, start: int) -> int:
+    """Where a sentence that starts there begins without the mark of a list item."""
+    mark = _LIST_MARK.match(text, start)
+    return start if mark is None else mark.end()
 
 
 def _stands_in(words: str, text: str) -> bool:
