@@ -227,7 +227,7 @@ def test_a_text_closes_where_a_sentence_was(text: str, left: str) -> None:
         ("- Tea\n- Tea Board of India\n- Beer", "- Tea", "- Tea Board of India\n- Beer"),
         ("- 盐\n- 盐城的工厂明天开工", "- 盐", "- 盐城的工厂明天开工"),
         ("狗\n狗年出生的员工", "狗", "狗年出生的员工"),
-        ("- Tea - green - 1. choice.\n- Beer", "- Tea - green - 1. choice.", "- Beer"),
+        ("- Tea - green, 2) white.\n- Beer", "- Tea - green, 2) white.", "- Beer"),
     ],
 )
 def test_the_same_words_within_another_sentence_stay(text: str, gone: str, left: str) -> None:
