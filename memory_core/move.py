@@ -32,6 +32,8 @@ from memory_core.runebook import Runebook, open_memory
 _SCHEMES = ("postgresql://", "postgres://")
 _PARTIAL = ".moving"
 _COMMITS_AT_ONCE = 500
+#: Files that a refusal names.
+_NAMED = 20
 #: Triggers fill ``directories``, ``_copy_tokens`` copies ``tokens``, and users log in again.
 _SKIPPED_TABLES = frozenset({"directories", "tokens", *TABLES})
 _SKIPPED_COLUMNS = {"commits": {"settled"}, "trail": {"id"}}
@@ -68,7 +70,7 @@ def move(config: Config, to: str) -> Moved:
 
     Raises:
         InvalidInput: If the source is of the same kind, holds several users or texts that a database cannot keep,
-            or the target is not empty.
+            files that are not UTF-8, or the target is not empty.
         StorageFailed: If something is different there; nothing of it counts.
         StoreBusy: If somebody wrote to the source for too long, or a database does not answer.
     """
@@ -88,6 +90,7 @@ def move(config: Config, to: str) -> Moved:
 def _to_database(source: Runebook, url: str) -> Moved:
     config = source.config.model_copy(update={"store": StoreConfig(url=url)})
     with open_memory(config) as target, source.store.exclusive():
+        _expect_utf8(source)
         ledger = target.store.ledger
         _expect_empty(ledger.database.connection(), url)
         tokens = _copy_tokens(source, target.opened.tokens())  # first: those of a move that was killed are there
@@ -150,6 +153,18 @@ def _expect_one_user(source: Runebook) -> None:
         raise InvalidInput(
             f"the folder holds memories of others than {own!r}: {', '.join(sorted(others))}.",
             hint="Move folders of one user: export each user with runebook export, and import them.",
+        )
+
+
+def _expect_utf8(source: Runebook) -> None:
+    """A database keeps texts: of a file that is not UTF-8 it would have what could be read of it."""
+    found = list(map(str, source.store.not_utf8()))
+    if found:
+        more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+        raise InvalidInput(
+            f"a database cannot keep files that are not UTF-8: {', '.join(found[:_NAMED])}{more}.",
+            hint="Save them as UTF-8, or move them out of the folder; "
+            "if they are gone, confirm it with runebook restore --forget-missing. Then move again.",
         )
 
 

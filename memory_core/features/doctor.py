@@ -183,6 +183,7 @@ def _repaired(config: Config, registry: MemoryTypeRegistry, found: Report, featu
             yield f"{taken_in:,} files changed by hand were recorded in the history"
         if back:
             yield f"{len(back):,} files that had vanished all at once were written anew from the ledger"
+        yield from (f"{uri} is gone and was not UTF-8: it was not written anew" for uri in store.vanished())
         yield from _index_repaired(store, registry, found, features)
 
 

@@ -417,7 +417,7 @@ def _files(subject: ExaminedStore) -> Iterator[Finding]:
         # In a database the text is what the ledger says; that is looked at there.
         if ledger is not None and subject.database is None and str(uri) not in undelivered:
             yield from _compared(subject, ledger, uri, text, known.get(str(uri)))
-        if "\ufffd" in text and not _is_utf8(subject, uri):
+        if "\ufffd" in text and not subject.files.is_utf8(uri):
             yield from _found("encoding", str(uri))
         for problem in file_problems(subject.registry, uri, text):
             yield from _found("contents", problem.uri, what=problem.what, hint=problem.hint)
@@ -434,15 +434,6 @@ def _files(subject: ExaminedStore) -> Iterator[Finding]:
         if file_of(target) not in seen and not _is_directory(subject, target)
     )
     yield from _found("links", each=dangling)
-
-
-def _is_utf8(subject: ExaminedStore, uri: MemoryUri) -> bool:
-    """Whether the file is UTF-8, so that a replacement character in its text is its own."""
-    try:
-        subject.files.text(uri, strict=True)
-    except InvalidInput:
-        return False
-    return True
 
 
 def _compared(

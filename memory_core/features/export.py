@@ -26,6 +26,7 @@ from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.store import atomic
 from memory_core.core.store.files import FileStore
+from memory_core.core.store.ledger import is_lossy
 from memory_core.core.store.ledger_snapshot import LedgerSnapshot, SnapshotFile
 from memory_core.core.store.local import Store
 from memory_core.features.export_file import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
 _EVERYWHERE = MemoryUri()
+_NOT_UTF8 = "it is not UTF-8 text: save it as UTF-8, then export again; a .zip or a backup keeps it as it is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +115,22 @@ def content_at(files: FileStore, snapshot: LedgerSnapshot, file: SnapshotFile) -
     """A file as the snapshot has it: from the disk while it is still that, else from the ledger.
 
     Returns:
-        The bytes; None if neither has them, which only somebody who changed both can bring about.
+        The bytes; None if neither has them: somebody changed both, or the file is gone and was not UTF-8.
     """
+    has_files = True
+    found: bytes | None = None
     try:
         found = files.path_for(MemoryUri.parse(file.uri)).read_bytes()
-    except (OSError, NeedsFolder, InvalidUri):
-        found = None
+    except NeedsFolder:
+        has_files = False
+    except (OSError, InvalidUri):
+        pass
     # Hand-made files that are not UTF-8 are known by the hash of what could be read of them.
     if found is not None and text_sha256(found.decode("utf-8", "replace")) == file.sha256:
         return found
     text = snapshot.text(file.uri)
+    if text is not None and has_files and is_lossy(text, file.size_bytes):
+        return None
     return text.encode("utf-8") if text is not None and text_sha256(text) == file.sha256 else None
 
 
@@ -154,18 +162,26 @@ class Export:
         counts: Files by kind, and commits.
         spaces: The spaces they are of.
         seq: The last commit that is in it.
-        left_out: Files whose text neither disk nor ledger has as it was committed.
+        left_out: Files whose text neither disk nor ledger has as it was committed, and those of ``not_utf8``.
+        not_utf8: Files that are not UTF-8, which JSON lines cannot hold.
         sessions: How far each session's messages were extracted.
     """
 
-    JSON: ClassVar = "path counts spaces seq left_out"
+    JSON: ClassVar = "path counts spaces seq left_out not_utf8"
 
     path: Path | None
     counts: dict[str, int]
     spaces: list[str]
     seq: int
     left_out: list[str] = field(default_factory=list)
+    not_utf8: list[str] = field(default_factory=list)
     sessions: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def left_out_lines(self) -> list[str]:
+        """What was left out, each with why and what to do."""
+        lost, odd = "its text is neither on disk nor in the history", frozenset(self.not_utf8)
+        return [f"{uri} ({_NOT_UTF8 if uri in odd else lost})" for uri in self.left_out]
 
 
 def export(memory: Runebook, target: Path | IO[bytes], selection: Selection, *, force: bool = False) -> Export:
@@ -224,9 +240,8 @@ def _write_lines(source: _Source, stream: IO[bytes], target: Path | None) -> Exp
 
     begins = {"kind": "export", "format": EXPORT.format, "format_version": EXPORT.version, "end_is_hashed": True}
     write(begins | source.header())
-    for uri, content, updated_at in source.files():
-        text = content.decode("utf-8", "replace")
-        # The hash of the text, not of the bytes: a hand-made file may not be UTF-8.
+    for uri, content, updated_at in source.files(utf8=True):
+        text = content.decode("utf-8")
         facts = {"kind": "file", "uri": str(uri), "sha256": text_sha256(text), "updated_at": updated_at}
         write(facts | {"text": text} | _memory_facts(uri, text, source.registry))
         if source.selection.messages and is_session_log(uri):
@@ -267,6 +282,7 @@ class _Source:
         self._rows = [row for row in snapshot.files() if selection.places(MemoryUri.parse(row.uri))]
         self._taken: list[MemoryUri] = []
         self._left_out: list[str] = []
+        self._not_utf8: list[str] = []
         self.commits = 0
 
     @property
@@ -274,16 +290,25 @@ class _Source:
         """Every file that may be taken."""
         return [MemoryUri.parse(row.uri) for row in self._rows]
 
-    def files(self) -> Iterator[tuple[MemoryUri, bytes, str]]:
-        """The files, one at a time: its bytes as they are on disk, and when it was changed (ISO 8601, or empty)."""
+    def files(self, *, utf8: bool = False) -> Iterator[tuple[MemoryUri, bytes, str]]:
+        """The files, one at a time: its bytes as they are on disk, and when it was changed (ISO 8601, or empty).
+
+        Args:
+            utf8: Leave out what is not UTF-8.
+        """
         for done, row in enumerate(self._rows, 1):
             uri = MemoryUri.parse(row.uri)
             content = content_at(self._store.files, self._snapshot, row)
+            text = "" if content is None else content.decode("utf-8", "replace")
             if content is None:
                 self._left_out.append(row.uri)
-            elif self.selection.takes(uri, content.decode("utf-8", "replace"), self.registry):
-                self._taken.append(uri)
-                yield uri, content, row.updated_at
+            elif self.selection.takes(uri, text, self.registry):
+                if utf8 and text.encode() != content:
+                    self._left_out.append(row.uri)
+                    self._not_utf8.append(row.uri)
+                else:
+                    self._taken.append(uri)
+                    yield uri, content, row.updated_at
             tell("exporting", done, len(self._rows), unit="files")
 
     def history(self) -> Iterator[dict[str, Any]]:
@@ -299,7 +324,8 @@ class _Source:
         queued = [row for row in self._snapshot.queue() if row.log in taken]
         sessions = [{"uri": row.log, "stored": row.stored, "extracted": row.extracted} for row in queued]
         counts = counted(self._taken) | {"commits": self.commits}
-        return Export(path, counts, _spaces(self._taken), self._snapshot.seq, self._left_out, sessions)
+        left_out = (self._left_out, self._not_utf8)
+        return Export(path, counts, _spaces(self._taken), self._snapshot.seq, *left_out, sessions)
 
     def header(self) -> dict[str, Any]:
         """What every form says first."""

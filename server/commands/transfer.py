@@ -125,7 +125,7 @@ def export(arguments: argparse.Namespace) -> int:
         f"{counts['files']:,} files ({counts['memories']:,} memories, {counts['sessions']:,} conversations) and "
         f"{counts['commits']:,} commits in {done.path}"
     )
-    lost = [f"left out: {uri} (its text is neither on disk nor in the history)" for uri in done.left_out]
+    lost = [f"left out: {line}" for line in done.left_out_lines]
     if name == "-":  # standard output is the export
         print(*lost, sep="\n", end="\n" * bool(lost), file=sys.stderr)
         return 1 if lost else 0
@@ -207,12 +207,20 @@ def _restore_missing(arguments: argparse.Namespace) -> int:
         if arguments.missing:
             uris = memory.store.bring_back_vanished()
             done = "written anew from the history"
+            left = [str(uri) for uri in memory.store.vanished()]
         else:
             uris = memory.store.forget_vanished()
             done = "recorded as deleted"
+            left = []
         memory.indexer.follow()
-    show(arguments, {"files": [str(uri) for uri in uris]}, f"{len(uris):,} files {done}.")
-    return 0
+    lines = [f"{len(uris):,} files {done}."]
+    lines += [f"still missing: {uri} (it was not UTF-8, and history has only what could be read of it)" for uri in left]
+    if left:
+        lines.append(
+            "Put these back from a copy, or confirm that they were deleted: runebook restore --forget-missing."
+        )
+    show(arguments, {"files": [str(uri) for uri in uris], "left": left}, "\n".join(lines))
+    return 1 if left else 0
 
 
 def _check_type(arguments: argparse.Namespace, selection: Selection) -> None:

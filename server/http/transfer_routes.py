@@ -109,7 +109,7 @@ def begin_export(memory: Reader, transfers: OwnersTransfers, asked: Exporting) -
 
     def work(transfer: Transfer) -> dict[str, Any]:
         done = export(memory, transfer.path, selection)
-        return {"counts": done.counts, "left_out": list(done.left_out)[:_SHOWN]}
+        return {"counts": done.counts, "left_out": done.left_out_lines[:_SHOWN]}
 
     return transfers.make(f"runebook-export.{asked.format}", work)
 

@@ -14,6 +14,7 @@ from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Status, as_json
 from memory_core.core.store.issued_tokens import SharedSpace
+from memory_core.features.export import Selection, export
 from memory_core.features.history import HISTORY, HistoryRequest
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
@@ -308,3 +309,52 @@ def test_a_folder_of_several_users_is_not_moved(lived_in: Path, database: str) -
         remember(memory.view("bob"), "Bob's.", title="his")
     with pytest.raises(InvalidInput, match="bob"):
         move(config_of(lived_in), database)
+
+
+def test_a_folder_with_files_that_are_not_utf8_is_refused_with_their_names(
+    lived_in: Path, tmp_path: Path, database: str
+) -> None:
+    notes = lived_in / "user/default/memories/notes"
+    (notes / "gbk.md").write_bytes("港口的密码在抽屉里。".encode("gbk"))
+    (notes / "photo.jpg").write_bytes(b"\xff\xd8\xff\xe0\x10JFIF")
+    (notes / "mark.md").write_bytes("A mark of its own: \ufffd.\n".encode())
+    with pytest.raises(
+        InvalidInput, match=r"not UTF-8: viking://\S+/gbk\.md, viking://\S+/photo\.jpg\. Next"
+    ) as refused:
+        move(config_of(lived_in), database)
+    assert "Save them as UTF-8, or move them out" in refused.value.hint
+    with open_memory(config_of(tmp_path / "cache", database)) as memory:
+        assert memory.store.ledger.newest_seq() == 0
+    (notes / "gbk.md").write_bytes("港口的密码在抽屉里。".encode())
+    (notes / "photo.jpg").rename(tmp_path / "photo.jpg")
+    move(config_of(lived_in), database)
+    move(config_of(tmp_path / "cache", database), str(tmp_path / "back"))
+    here, there = files_of(lived_in), files_of(tmp_path / "back")
+    assert there == {name: content for name, content in here.items() if name in there}
+    assert {name.rpartition("/")[2] for name in here.keys() - there.keys()} == {".abstract.md", ".overview.md"}
+
+
+def test_a_folder_from_which_a_file_that_was_not_utf8_vanished_is_refused(
+    lived_in: Path, tmp_path: Path, database: str
+) -> None:
+    (lived_in / "user/default/memories/notes/gbk.md").write_bytes("港口".encode("gbk"))
+    with open_memory(config_of(lived_in)) as memory:
+        memory.store.adopt()
+    for scope in ("user", "session", "agent"):
+        if (lived_in / scope).exists():
+            (lived_in / scope).rename(tmp_path / scope)
+    with pytest.raises(InvalidInput, match=r"not UTF-8: viking://\S+/gbk\.md\. Next") as refused:
+        move(config_of(lived_in), database)
+    assert "--forget-missing" in refused.value.hint
+
+
+def test_a_text_that_an_older_move_brought_from_a_file_that_was_not_utf8_is_exported(
+    lived_in: Path, tmp_path: Path, database: str
+) -> None:
+    (lived_in / "user/default/memories/notes/mark.md").write_bytes("A mark: \ufffd.\n".encode())
+    move(config_of(lived_in), database)
+    with open_memory(config_of(tmp_path / "cache", database)) as memory:
+        with memory.store.ledger.database.writing() as rows:
+            rows.execute("UPDATE files SET size_bytes = 1")
+        done = export(memory, tmp_path / "out.jsonl", Selection())
+    assert (done.left_out, "A mark: \ufffd" in (tmp_path / "out.jsonl").read_text("utf-8")) == ([], True)

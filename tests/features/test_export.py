@@ -434,3 +434,52 @@ def test_the_command_line_moves_a_store(memory: Runebook, tmp_path: Path) -> Non
     text = run(tmp_path / "target", "export", str(tmp_path / "x.zip"))
     assert b"2 memories, 1 conversations" in text.stdout
     assert b"TiDB" not in text.stdout + text.stderr
+
+
+@pytest.mark.parametrize("stored", ["jsonl", "zip"])
+def test_files_that_are_not_utf8_are_named_by_json_lines_and_kept_by_a_zip(
+    memory: Runebook, tmp_path: Path, stored: str
+) -> None:
+    notes = memory.store.files.root / "user/default/memories/notes"
+    notes.mkdir(exist_ok=True)
+    odd = {"gbk.md": "港口的密码在抽屉里。".encode("gbk"), "photo.jpg": b"\xff\xd8\xff\xe0\x10JFIF"}
+    for name, content in odd.items():
+        (notes / name).write_bytes(content)
+    (notes / "mark.md").write_bytes("A mark of its own: \ufffd.\n".encode())
+    path = tmp_path / f"out.{stored}"
+    done = run(memory.store.files.root, "export", str(path), "--history")
+    told = done.stdout.decode()
+    if stored == "zip":
+        assert (done.returncode, "left out" in told) == (0, False)
+        with zipfile.ZipFile(path) as archive:
+            assert {name: archive.read(f"user/default/memories/notes/{name}") for name in odd} == odd
+        return
+    assert done.returncode == 1
+    for name in odd:
+        assert f"left out: {USER}/notes/{name} (it is not UTF-8 text: save it as UTF-8, then export again" in told
+    assert lines(path, "end")[0]["left_out"] == [f"{USER}/notes/{name}" for name in odd]
+    assert f"{USER}/notes/mark.md" in {line["uri"] for line in lines(path, "file")}
+    with opened(tmp_path / "there") as there:
+        came = imported(there, path)
+        assert (came.refused, f"{USER}/notes/mark.md" in came.created) == ([], True)
+    assert not any((tmp_path / "there/user/default/memories/notes" / name).exists() for name in odd)
+    assert run(tmp_path / "there", "doctor").returncode == 0
+
+
+def test_only_what_was_asked_for_is_named_as_not_utf8(memory: Runebook, tmp_path: Path) -> None:
+    (memory.store.files.root / "user/default/memories/entities/gbk.md").write_bytes("港口".encode("gbk"))
+    done = write_export(memory, tmp_path / "out.jsonl", Selection(memory_type="preferences"))
+    assert (done.left_out, done.counts["files"]) == ([], 1)
+
+
+@pytest.mark.parametrize("stored", ["jsonl", "zip"])
+def test_an_export_leaves_out_what_is_gone_and_was_not_utf8(memory: Runebook, tmp_path: Path, stored: str) -> None:
+    odd = memory.store.files.root / "user/default/memories/entities/gbk.md"
+    odd.write_bytes("港口".encode("gbk"))
+    for number in range(8):
+        fact(memory, f"fact {number}", "Kept.")
+    memory.store.adopt()
+    (memory.store.files.root / "user").rename(tmp_path / "away")
+    (memory.store.files.root / "session").rename(tmp_path / "away too")
+    done = write_export(memory, tmp_path / f"out.{stored}", Selection())
+    assert (done.left_out, done.counts["files"] > 8) == ([f"{USER}/entities/gbk.md"], True)

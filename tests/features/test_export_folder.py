@@ -281,3 +281,37 @@ def test_the_command_line_brings_vanished_files_back(home: Path, tmp_path: Path)
     assert b"all at once" in done.stderr
     assert kept_files(copy) == kept_files(home)
     assert run(copy, "restore").returncode == 1
+
+
+def test_a_vanished_file_that_was_not_utf8_is_named_and_left_to_its_owner(home: Path, tmp_path: Path) -> None:
+    entities = "user/default/memories/entities"
+    odd, own = home / entities / "gbk.md", home / entities / "mark.md"
+    odd.write_bytes("港口的密码在抽屉里。".encode("gbk"))
+    own.write_bytes("A mark of its own: \ufffd.\n".encode())
+    with opened(home) as memory:
+        memory.store.adopt()
+    copy = tmp_path / "copy"
+    shutil.copytree(home / ".state", copy / ".state")
+    for _ in range(2):
+        done = run(copy, "restore", "--missing")
+        told = done.stdout.decode()
+        assert done.returncode == 1
+        assert f"still missing: viking://{entities}/gbk.md (it was not UTF-8" in told
+        assert "--forget-missing" in told
+        assert not (copy / entities / "gbk.md").exists()
+    assert (copy / entities / "mark.md").read_bytes() == own.read_bytes()
+    uri = MemoryUri.parse(f"viking://{entities}/gbk.md")
+    with opened(copy) as memory:
+        memory.store.adopt()
+        assert memory.store.vanished() == [uri]
+        refused = memory.commit(CommitRequest(operations={"delete_operations": [{"uri": str(uri)}]}))
+        assert refused.status == "rejected"
+        assert "not UTF-8" in str(refused)
+    told = run(copy, "doctor", "--repair").stdout.decode()
+    assert f"{uri} is gone and was not UTF-8" in told
+    shutil.copy2(odd, copy / entities / "gbk.md")
+    with opened(copy) as memory:
+        memory.store.adopt()
+        assert memory.store.vanished() == []
+    assert run(copy, "restore", "--missing").returncode == 0
+    assert (copy / entities / "gbk.md").read_bytes() == odd.read_bytes()

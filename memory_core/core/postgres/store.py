@@ -309,6 +309,14 @@ class PostgresStore(Store):
         """No file is written by hand."""
         return []
 
+    def vanished(self) -> list[MemoryUri]:
+        """Nothing vanishes that no commit removed."""
+        return []
+
+    def not_utf8(self) -> list[MemoryUri]:
+        """Texts are all that there is."""
+        return []
+
     def bring_back_vanished(self) -> list[MemoryUri]:
         """Nothing vanishes that no commit removed."""
         return []

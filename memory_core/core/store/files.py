@@ -270,6 +270,14 @@ class FileStore:
         """
         return self.look(uri, strict=strict)[0]
 
+    def is_utf8(self, uri: MemoryUri) -> bool:
+        """Whether the file is UTF-8, so that a U+FFFD in its text is its own."""
+        try:
+            self.text(uri, strict=True)
+        except InvalidInput:
+            return False
+        return True
+
     def look(self, uri: MemoryUri, *, strict: bool = False) -> tuple[str | None, Seen]:
         """The file's text as by ``text``, and what tells later whether it is still the same file."""
         try:

@@ -522,7 +522,7 @@ class Adoption:
             self._note(uri, (FileProblem(str(uri), "it is too large, and not indexed", error.hint),))
             raise
         problems = () if text is None else tuple(self._examine(uri, text))
-        if text is not None and "\ufffd" in text and not self._is_unicode(uri):
+        if text is not None and "\ufffd" in text and not self._files.is_utf8(uri):
             hint = "Save it as UTF-8; until then its other characters are found, and no commit touches it."
             problems += (FileProblem(str(uri), "it is not UTF-8 text", hint),)
         self._note(uri, problems)
@@ -530,13 +530,6 @@ class Adoption:
             text = recorded(uri, text)
             seen = replace(seen, sha256=None if text is None else text_sha256(text))
         return text, seen
-
-    def _is_unicode(self, uri: MemoryUri) -> bool:
-        try:
-            self._files.text(uri, strict=True)
-        except InvalidInput:
-            return False
-        return True
 
     def _note(self, uri: MemoryUri, problems: tuple[FileProblem, ...]) -> None:
         if not problems:

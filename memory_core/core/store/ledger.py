@@ -157,6 +157,17 @@ def upsert_name(connection: sqlite3.Connection, seq: int, change: FileChange) ->
     )
 
 
+def is_lossy(text: str, size_bytes: int | None) -> bool:
+    """Whether a text of the ledger is only what could be read of a file that was not UTF-8.
+
+    Args:
+        text: The ledger's.
+        size_bytes: Of the file when it was last looked at; None where that is not known.
+    """
+    # U+FFFD is longer than the bytes that it was read for; of a file that holds it itself, the size is the text's.
+    return "\ufffd" in text and len(text.encode("utf-8", "replace")) != size_bytes
+
+
 def stored_text(connection: sqlite3.Connection, uri: str, seq: int = _NEWEST, *, named: bool = False) -> str | None:
     """A file's text as commit ``seq`` left it, appends joined to what they extend; None for none.
 

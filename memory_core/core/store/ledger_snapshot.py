@@ -33,12 +33,13 @@ _CHANGE = (
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """A file as the last commit left it: its hash, its type, and when that commit was (ISO 8601)."""
+    """A file as the last commit left it: its hash, its type, when that commit was (ISO 8601), and its size on disk."""
 
     uri: str
     memory_type: str
     sha256: str
     updated_at: str
+    size_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class LedgerSnapshot:
     def files(self) -> list[SnapshotFile]:
         """Every file that is there, by URI."""
         rows = self._all(
-            "SELECT files.uri, memory_type, sha256, coalesce(at, '') FROM files "
+            "SELECT files.uri, memory_type, sha256, coalesce(at, ''), size_bytes FROM files "
             "LEFT JOIN commits ON commits.seq = files.seq ORDER BY files.uri"
         )
         return [SnapshotFile(*row) for row in rows]

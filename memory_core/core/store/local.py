@@ -265,7 +265,7 @@ class Store:
         if uri.is_summary:
             self.make_pages(uri)
         text = self.files.look(uri, strict=True)[0]
-        return self.ledger.text_at(uri) if text is None and self.adoption.vanished.holds(uri) else text
+        return self.adoption.vanished.text(uri) if text is None else text
 
     def look(self, uri: MemoryUri) -> tuple[str | None, Seen]:
         """What the ledger keeps of the file's text, and how the file on disk looks that a commit would replace.
@@ -275,9 +275,8 @@ class Store:
         if uri in self._delivery.undelivered:
             return self.ledger.text_at(uri), self.files.look(uri)[1]
         text, seen = self.files.look(uri, strict=True)
-        if text is None and self.adoption.vanished.holds(uri):
-            return self.ledger.text_at(uri), seen
-        return recorded(uri, text), seen
+        held = self.adoption.vanished.text(uri) if text is None else None
+        return recorded(uri, text) if held is None else held, seen
 
     def foresee(self, uri: MemoryUri, memory_type: str, key: str) -> Foreseen | None:  # noqa: ARG002
         """What a plan asks of a memory, where it is cheaper to ask for it at once; else None."""
@@ -451,8 +450,21 @@ class Store:
         """What is wrong with files written by hand, as far as this process looked at them."""
         return self.adoption.problems()
 
+    def vanished(self) -> list[MemoryUri]:
+        """Files that vanished all at once, and are not taken for deleted."""
+        return [MemoryUri.parse(uri) for uri in sorted(self.adoption.vanished.held)]
+
+    def not_utf8(self) -> list[MemoryUri]:
+        """Files of which the ledger has only what could be read of them."""
+        asked = "SELECT DISTINCT uri FROM changes WHERE instr(after, ?) AND uri IN (SELECT uri FROM files) ORDER BY uri"
+        found = [MemoryUri.parse(uri) for (uri,) in self.ledger.database.connection().execute(asked, ("\ufffd",))]
+        return [uri for uri in found if self.adoption.vanished.is_lossy(uri) or not self.files.is_utf8(uri)]
+
     def bring_back_vanished(self) -> list[MemoryUri]:
-        """Write files that vanished all at once anew from the ledger; see ``store.vanished``."""
+        """Write files that vanished all at once anew from the ledger; see ``store.vanished``.
+
+        Those that were not UTF-8 are still ``vanished``.
+        """
         self.adopt()
         written = self.adoption.vanished.bring_back(self._lock)
         self.adopt()

@@ -3,7 +3,7 @@
 A ledger that was moved without its files, an unmounted disk, a wrong folder: nearly every file of a store is gone in
 one moment. Recording that as deletions by hand would empty the index and the directory lists; so such files are
 remembered here, under ``.state``, and left as the ledger has them. They come back with their folder, or anew from the
-ledger (``bring_back``), or their owner confirms that they were deleted (``release``).
+ledger (``bring_back``; not those that were not UTF-8), or their owner confirms that they were deleted (``release``).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from memory_core.core.errors import InvalidUri, StorageFailed
+from memory_core.core.errors import InvalidInput, InvalidUri, StorageFailed
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store import atomic
 from memory_core.core.store.files import FileStore, Seen
-from memory_core.core.store.ledger import Ledger
+from memory_core.core.store.ledger import Ledger, is_lossy
 from memory_core.core.store.locks import StoreLock
 
 _log = logging.getLogger(__name__)
@@ -60,6 +60,28 @@ class Vanished:
     def holds(self, uri: MemoryUri) -> bool:
         """Whether this file is gone and not taken for deleted."""
         return str(uri) in self.held
+
+    def text(self, uri: MemoryUri) -> str | None:
+        """What the ledger has of a file that is gone and not taken for deleted; None for any other.
+
+        Raises:
+            InvalidInput: If that is not all of it: the file was not UTF-8.
+        """
+        if not self.holds(uri):
+            return None
+        if self.is_lossy(uri):
+            raise InvalidInput(
+                f"{str(uri)!r} is gone, and was not UTF-8 text: history has only what could be read of it.",
+                hint="Put the file back, or confirm that it was deleted: runebook restore --forget-missing.",
+            )
+        return self._ledger.text_at(uri)
+
+    def is_lossy(self, uri: MemoryUri) -> bool:
+        """Whether the ledger has only what could be read of a file that is gone."""
+        row = self._ledger.file(uri)
+        if row is None or not self._is_gone(uri):
+            return False
+        return is_lossy(self._ledger.text_at(uri) or "", None if row.stat is None else row.stat.size_bytes)
 
     def returned(self, uris: Iterable[MemoryUri]) -> None:
         """Hold no longer what is there again: from now on it can be deleted by hand, as any file."""
@@ -107,19 +129,24 @@ class Vanished:
     def bring_back(self, lock: StoreLock) -> list[MemoryUri]:
         """Write the files anew as the ledger has them; those that are there again are left as they are.
 
+        Those that were not UTF-8 are still ``held``: the ledger has only what could be read of them.
+
         Raises:
             StoreBusy: If another writer held the store too long.
             StorageFailed: If the disk refuses; what was not written stays ``held``.
         """
         written: list[MemoryUri] = []
+        left: list[str] = []
         with lock.held():
             for uri in self._parsed():
                 text = self._ledger.text_at(uri) if self._ledger.file(uri) else None
-                if text is not None and self._is_gone(uri):
+                if self.is_lossy(uri):
+                    left.append(str(uri))
+                elif text is not None and self._is_gone(uri):
                     self._files.write(uri, text, Seen(None))
                     self._files.sync(uri)
                     written.append(uri)
-            self._write(())
+            self._write(left)
         return written
 
     def release(self) -> list[MemoryUri]:

@@ -130,6 +130,13 @@ def test_a_backup_over_http_names_what_it_leaves_out(desk: Desk, tmp_path: Path)
     assert (done["state"], done["report"]["left_out"], done["report"]["notes"]) == ("done", ["what?.txt"], [])
 
 
+def test_an_export_over_http_says_why_it_leaves_a_file_out(desk: Desk, tmp_path: Path) -> None:
+    path = desk.owner.keep("The boat is blue.", fields={"title": "Boat"})
+    (tmp_path / "home" / path).with_name("gbk.md").write_bytes("港口".encode("gbk"))
+    (line,) = worked(desk, "/exports", format="jsonl")["report"]["left_out"]
+    assert line.startswith(f"viking://{path.rpartition('/')[0]}/gbk.md (it is not UTF-8 text: save it as UTF-8")
+
+
 def test_a_backup_over_http_changes_neither_who_may_come_in_nor_what_runs(desk: Desk, tmp_path: Path) -> None:
     """A hostile one brings settings that run a program, a token, a login, and a trigger that brings the token again."""
     hostile = tmp_path / "hostile"
