@@ -1,9 +1,9 @@
 """Forgetting on request: every mention of something, shown first, taken out when the same is confirmed.
 
-Of a memory that says other things, too, only the sentences go (``mentions`` finds them); a memory that says nothing
-else is deleted, an entry of a log is taken out, and of conversations single messages, whose lines stay empty. All in
-one transaction, as any other commit; history keeps the texts, so one undo brings everything back. ``purge`` is for
-good.
+Of a memory that says other things, too, only the sentences, the name and the tags that say it go (``mentions`` finds
+them); a name is made of what is left. A memory that says nothing else is deleted, an entry of a log is taken out, and
+of conversations single messages, whose lines stay empty. All in one transaction, as any other commit; history keeps the
+texts, so one undo brings everything back. ``purge`` is for good.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from memory_core.core.errors import InvalidInput, RunebookError
 from memory_core.core.feature import Feature, Features, RecordKind
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.memory.memory import parse
+from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.message import parse_lines
-from memory_core.core.memory.names import named as with_name
-from memory_core.core.memory.names import summary_line
+from memory_core.core.memory.names import first_words, name_field_of, render, summary_line
 from memory_core.core.memory.operations import DeleteOp, EditOp, MemoryOperations
 from memory_core.core.memory.requests import CommitRequest, FindRequest, Here, Now
 from memory_core.core.memory.results import (
@@ -38,7 +38,16 @@ from memory_core.core.memory.results import (
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
-from memory_core.features.mentions import Mention, find_mentions, name_tells, text_without, texts_of, without
+from memory_core.features.mentions import (
+    Mention,
+    find_mentions,
+    name_tells,
+    names_of,
+    text_without,
+    texts_of,
+    without,
+    worded,
+)
 from memory_core.features.review import mentioning
 from memory_core.features.upkeep.core_memories import archived_originals
 
@@ -136,10 +145,16 @@ def _result(mention: Mention) -> OperationResult:
     if mention.refused is not None:
         return OperationResult(KIND_FORGET, mention.address, Action.REJECTED, mention.refused, "Leave it out.")
     score = "" if mention.score is None else f"score {mention.score:.2f}: "
-    if mention.sentences:
-        gone = " … ".join(summary_line(each, _SHOWN_CHARS) for each in mention.sentences)
-        return OperationResult(KIND_FORGET, mention.address, Action.UPDATED, note=f"{score}goes: {gone}")
-    note = f"{score}{summary_line(mention.text, _SHOWN_CHARS)}"
+    if mention.is_part:
+        gone = [summary_line(each, _SHOWN_CHARS) for each in mention.sentences]
+        if mention.name_goes:
+            gone.insert(0, f'its name, "{summary_line(mention.name, _SHOWN_CHARS)}"')
+        gone += [f'its tag "{tag}"' for tag in mention.gone_tags]
+        stays = f"; stays: {summary_line(' '.join(mention.left), _SHOWN_CHARS)}" if mention.name_goes else ""
+        note = f"{score}goes: {' … '.join(gone)}{stays}"
+        return OperationResult(KIND_FORGET, mention.address, Action.UPDATED, note=note)
+    says_more = any(each not in mention.labels for each in worded(mention.text))
+    note = f"{score}{summary_line(mention.text if says_more or not mention.name else mention.name, _SHOWN_CHARS)}"
     return OperationResult(KIND_FORGET, mention.address, Action.DELETED, note=note)
 
 
@@ -250,20 +265,18 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
     """Sentences, memories, entries and messages go in one change set."""
     copy = WorkingCopy(snapshot, context)
     files = [mention for mention in going if mention.line is None]
-    other = [mention for mention in files if not mention.sentences and _is_other(mention, copy.text(mention.uri))]
+    other = [mention for mention in files if not mention.is_part and _is_other(mention, copy.text(mention.uri))]
     files = [mention for mention in files if mention not in other]
     operations, stuck = MemoryOperations(), list[Mention]()
     for mention in files:
         uri, memory = mention.uri, copy.memory(mention.uri)
-        goes = not mention.sentences and (uri.is_proposal or uri.scope is Scope.ARCHIVE)
-        plain = memory is not None and mention.sentences and memory.type is None
+        goes = not mention.is_part and (uri.is_proposal or uri.scope is Scope.ARCHIVE)
+        plain = memory is not None and mention.is_part and memory.type is None
         if goes or plain or uri.is_summary or features.kind_of(uri) is not None:
-            text = copy.text(uri)
-            left = text_without(uri, text, mention.sentences) if text is not None and mention.sentences else None
-            if text is not None and left == text:
-                stuck.append(mention)
-            copy.put(uri, left)
-        elif not _operate(operations, mention, copy):
+            is_gone = _rewrite(mention, copy)
+        else:
+            is_gone = _operate(operations, mention, copy)
+        if not is_gone:
             stuck.append(mention)
     files = [mention for mention in files if mention not in stuck]
     decided = plan(operations, snapshot, context) if len(operations) else ChangeSet()
@@ -307,25 +320,47 @@ def _is_other(mention: Mention, text: str | None) -> bool:
     return text is not None and text_sha256(text) != mention.seen_sha256
 
 
+def _rewrite(mention: Mention, copy: WorkingCopy) -> bool:
+    """Take a file, or what goes of it, out where no operation may touch it; of no type, it gets another name, too.
+
+    Returns:
+        Whether anything goes.
+    """
+    text, memory = copy.text(mention.uri), copy.memory(mention.uri)
+    if text is None or memory is None or not mention.is_part:
+        copy.put(mention.uri, None)
+        return True
+    left = text_without(mention.uri, text, mention.sentences, mention.gone_tags)
+    if left is None or not mention.name_goes:
+        copy.put(mention.uri, left)
+        return left != text
+    name = render("{name}.md", {"name": first_words(next(iter(worded(split(left).body)), ""))})
+    place = copy.free_beside(mention.uri.parent.child(name), str(mention.uri))
+    copy.move(mention.uri, replace(memory, uri=place, text=left))
+    return True
+
+
 def _operate(operations: MemoryOperations, mention: Mention, copy: WorkingCopy) -> bool:
     """Add what takes a memory, or sentences of it, out; or change it here, where an edit of its fields is not enough.
 
-    A name that says it becomes another one. A rendered body that a person edited, and what is archived, lose the
-    sentences and stay.
+    A name that says it becomes another one, made of what is left. A rendered body that a person edited, and what is
+    archived, lose the sentences and stay.
 
     Returns:
         Whether anything goes.
     """
     gone = DeleteOp(uri=str(mention.uri), reason="forgotten on request")
     memory = copy.memory(mention.uri)
-    if memory is None or not mention.sentences or memory.type is None:
+    if memory is None or not mention.is_part or memory.type is None:
         operations.delete_operations.append(gone)
         return True
     left = {name: without(text, mention.sentences) for name, text in texts_of(memory).items()}
     body = left.pop("", memory.body)
-    keys = {name: str(memory.fields.get(name, "")) for name in memory.type.key_fields}
+    keys = names_of(memory)
     telling = {name for name, key in keys.items() if name_tells(key, mention.sentences)}
-    here = memory.damage is None and (memory.hand_edited or mention.uri.scope is Scope.ARCHIVE)
+    if mention.name_goes and not telling:
+        telling = set(keys)
+    here = memory.damage is None and (memory.hand_edited or mention.uri.scope is Scope.ARCHIVE or mention.gone_tags)
     if not telling and not here:
         changed = {name: text for name, text in left.items() if text != memory.fields[name]}
         if changed:
@@ -333,11 +368,21 @@ def _operate(operations: MemoryOperations, mention: Mention, copy: WorkingCopy) 
         return bool(changed)
     fields = {**memory.fields, **left}
     version = memory.metadata.next_version
-    metadata = {"abstract": None, "overview": None, "version": version, "updated_at": copy.context.now}
+    metadata: dict[str, Any] = {"version": version, "updated_at": copy.context.now}
+    if mention.gone_tags:
+        metadata["tags"] = [tag for tag in memory.metadata.tags if tag not in mention.gone_tags] or None
+    if telling or mention.sentences:
+        metadata |= {"abstract": None, "overview": None}
     if not telling:
         copy.store(replace(memory, body=body).changed(fields=fields, metadata=metadata))
-        return body != memory.body or fields != memory.fields
-    fields, _ = with_name(memory.type, {name: value for name, value in fields.items() if name not in telling})
+        return body != memory.body or fields != memory.fields or bool(mention.gone_tags)
+    shown = body if memory.hand_edited else ""
+    said = [each for text in (left.get(CONTENT, ""), *left.values(), shown) for each in worded(text)]
+    name = first_words(next((each for each in said if each not in mention.labels), ""))
+    if not name:
+        return False
+    fields = {name: value for name, value in fields.items() if name not in telling}
+    fields.setdefault(name_field_of(memory.type), name)
     place = copy.free_name(mention.uri.parent, memory.type, fields)
     copy.move(mention.uri, replace(memory, body=body).changed(uri=place, fields=fields, metadata=metadata))
     return True

@@ -1,4 +1,4 @@
-"""Mentions: where something is said, in sentences of memories, entries of logs, messages of conversations.
+"""Mentions: where something is said, in sentences, names and tags of memories, entries of logs, messages.
 
 A search finds the mentions of what was asked, and in them the sentences that say it. What these sentences name (an
 address, a number, most of their words) is then looked for once more, so that each mention of the same is found,
@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from memory_core.core.errors import EmbeddingFailed, RunebookError
 from memory_core.core.memory.memory import Memory, parse
-from memory_core.core.memory.memory_type import CONTENT
+from memory_core.core.memory.memory_type import CONTENT, MergeOp
 from memory_core.core.memory.message import parse_lines, search_text
-from memory_core.core.memory.names import first_words, fold
+from memory_core.core.memory.metadata import Metadata
+from memory_core.core.memory.names import first_words, fold, is_time_field
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.trailer import body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope, profile_of
 from memory_core.core.search.owner import OwnersQuestion, read_question
-from memory_core.core.text.analysis import distinct_words, index_tokens
+from memory_core.core.text.analysis import distinct_words, index_tokens, word_count
 from memory_core.core.text.language import sentence_spans, sentences
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.word_table import word_pattern
@@ -54,6 +55,8 @@ _LEAST_ARCHIVED = 0.6
 #: A sentence that holds so many of another one's words says the same.
 _SAME_SHARE = 0.6
 _LEAST_WORDS = 3
+#: A field beside the content that holds fewer words is a label.
+_SAYING_WORDS = 2
 #: Of the sentences that say it, and of what they name, so many nearest ones count.
 _NAMED_MOST = 40
 #: So many of these are looked for by a search of their own, what is named first.
@@ -80,7 +83,12 @@ class Mention:
         uri: The file.
         line: Of an entry or a message; None for a memory.
         text: All that it says.
-        sentences: Those that say it; empty for all of it.
+        sentences: Those that say it.
+        names: What a memory is called, field by field; without the dates of its name.
+        tags: Its tags.
+        labels: What of the text describes the memory and says nothing by itself, such as the state of a task.
+        name_goes: Whether its name says it.
+        gone_tags: The tags that say it.
         seen_sha256: Of the file, or of the line of a message, as it was read: another text is not what was meant.
         score: Of the search.
         refused: Why it cannot be changed, if it cannot.
@@ -90,6 +98,11 @@ class Mention:
     line: int | None
     text: str = ""
     sentences: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    name_goes: bool = False
+    gone_tags: tuple[str, ...] = ()
     seen_sha256: str = ""
     score: float | None = None
     refused: str | None = None
@@ -105,6 +118,22 @@ class Mention:
     def address(self) -> str:
         """The URI with the line."""
         return str(self.uri) if self.line is None else f"{self.uri}#{self.line}"
+
+    @property
+    def is_part(self) -> bool:
+        """Whether not all of it goes."""
+        return bool(self.sentences or self.name_goes or self.gone_tags)
+
+    @property
+    def name(self) -> str:
+        """What it is called, in one line; empty for what has no name of its own."""
+        return " ".join(self.names)
+
+    @property
+    def left(self) -> list[str]:
+        """The sentences that stay."""
+        passed_over = {*self.sentences, *(self.labels if self.name_goes else ())}
+        return [each for each in worded(self.text) if each not in passed_over]
 
 
 def find_mentions(
@@ -131,7 +160,7 @@ def find_mentions(
 
     near = _Nearest(_Closeness(memory, asked))
     near.look_at(chain(mentions, unsearched()))
-    again = search.again(wanted, asked, near.named(), unsearched)
+    again = search.again(wanted, asked, near.named(), near.names(), unsearched)
     found = list(_first(_FOUND_CHARS, chain(near.mentions(), again)))
     return _joined(found), near.is_all and sum(len(each.text) for each in found) < _FOUND_CHARS
 
@@ -150,6 +179,33 @@ def texts_of(memory: Memory) -> dict[str, str]:
         for name, value in values.items()
         if isinstance(value, str) and value.strip() and name not in memory.type.key_fields
     } | edited
+
+
+def names_of(memory: Memory) -> dict[str, str]:
+    """The fields that name a memory, dates left out; of a file without a type its file name, under no field's name.
+
+    A name without letters, such as the day of a log, says nothing.
+    """
+    if memory.type is None:
+        names = {"": memory.uri.name.removesuffix(".md")}
+    else:
+        keys = [name for name in memory.type.key_fields if not is_time_field(name)]
+        names = {name: str(memory.fields.get(name) or "") for name in keys}
+    return {name: value for name, value in names.items() if any(map(str.isalpha, value))}
+
+
+def _labels_of(memory: Memory) -> tuple[str, ...]:
+    """Texts that are none by themselves: of fields that are replaced whole, or of a word beside the content."""
+    if memory.type is None or memory.type.template_mode:
+        return ()
+    patched = {field.name for field in memory.type.fields if field.merge_op is MergeOp.PATCH}
+    texts = {name: text for name, text in texts_of(memory).items() if name != CONTENT}
+    return tuple(text for name, text in texts.items() if name not in patched or word_count(text) < _SAYING_WORDS)
+
+
+def worded(text: str) -> list[str]:
+    """The sentences of a text that hold words."""
+    return [sentence for sentence in sentences(text) if _pattern("words").search(sentence)]
 
 
 def without(text: str, gone: Iterable[str]) -> str:
@@ -194,8 +250,8 @@ def _is_word(character: str) -> bool:
     return character.isascii() and character.isalnum()
 
 
-def text_without(uri: MemoryUri, text: str, gone: Sequence[str]) -> str | None:
-    """What stays of a file that is no memory in use: a page's own words, a summary, something archived."""
+def text_without(uri: MemoryUri, text: str, gone: Sequence[str], tags: Sequence[str] = ()) -> str | None:
+    """What stays of a file that is no memory in use, also of its tags: a page, a summary, something archived."""
     if uri.is_summary:
         prose = without(text, gone)
         return f"{prose}\n" if prose.strip() else None
@@ -206,6 +262,8 @@ def text_without(uri: MemoryUri, text: str, gone: Sequence[str]) -> str | None:
         trailer.pop("abstract", None)  # made of the body, in other words or cut short
         if str(trailer.get("overview", "")).strip() not in body:
             del trailer["overview"]
+    if trailer is not None and tags:
+        trailer["tags"] = [tag for tag in Metadata(trailer).tags if tag not in tags]
     if trailer is not None and trailer.get("rendered_sha256") == body_digest(parts.body):
         trailer["rendered_sha256"] = body_digest(body)
     return join(body, trailer) if body.strip() else None
@@ -266,10 +324,17 @@ class _Search:
                 starts = [each.part for each in kind.documents(MemoryUri(uri.parts[1:]), text)]
                 yield from (Mention(uri, at, entry) for at, entry in kind.entries(text, starts).items())
             else:
-                yield Mention(uri, None, split(text).body, seen_sha256=text_sha256(text))
+                mention = Mention(uri, None, split(text).body, seen_sha256=text_sha256(text))
+                is_memory = kind is None and not uri.is_summary
+                yield _named(mention, parse(uri, text, self._memory.registry)) if is_memory else mention
 
     def again(
-        self, wanted: FindRequest, asked: str, named: Sequence[str], unsearched: Callable[[], Iterable[Mention]]
+        self,
+        wanted: FindRequest,
+        asked: str,
+        named: Sequence[str],
+        names: Sequence[str],
+        unsearched: Callable[[], Iterable[Mention]],
     ) -> Iterator[Mention]:
         """Further mentions: what says the same as sentences that were found, or names what they name.
 
@@ -277,9 +342,12 @@ class _Search:
             wanted: Where is searched.
             asked: What is asked. Of a sentence only the clauses that come near to it count for what it names.
             named: The sentences.
+            names: Names of memories that were found; what they name exactly is looked for, too.
             unsearched: Gives mentions that are looked through beside those that searches give.
         """
-        clauses = [clause for sentence in named for clause in _pattern("clause").split(sentence) if clause.strip()]
+        clauses = [
+            clause for sentence in (*named, *names) for clause in _pattern("clause").split(sentence) if clause.strip()
+        ]
         scores = _Closeness(self._memory, asked).of(clauses)
         best = max(scores.values(), default=0.0)
         near = (clause for clause, score in scores.items() if score >= _NEAR_SHARE * best)
@@ -293,8 +361,9 @@ class _Search:
                 continue
             known.add((mention.uri, mention.line))
             telling = tuple(each for each in sentences(mention.text) if _sentence_tells(each, needles, wholes))
-            if telling:
-                yield _with(mention, telling)
+            name_goes = bool(mention.names) and _sentence_tells(mention.name, needles, wholes)
+            if telling or name_goes:
+                yield _with(replace(mention, name_goes=name_goes), telling)
 
     def _at(self, address: str, hit: Hit | None) -> Mention | None:
         """What is said at an address; None where it does not count."""
@@ -312,7 +381,9 @@ class _Search:
         if line is None:
             if kind is not None or uri.is_summary:
                 return None
-            said = "\n".join(texts_of(parse(uri, text, self._memory.registry)).values())
+            memory = parse(uri, text, self._memory.registry)
+            said = "\n".join(texts_of(memory).values())
+            mention = _named(mention, memory)
         elif kind is not None and kind.has_entries:
             said = kind.entries(text, [line])[line]
         else:
@@ -322,6 +393,12 @@ class _Search:
             said, seen = search_text(messages[0]), lines[line]
         score = None if hit is None else hit.score
         return replace(mention, text=said, seen_sha256=text_sha256(seen), score=score)
+
+
+def _named(mention: Mention, memory: Memory) -> Mention:
+    """The mention of a memory with what it is called."""
+    names = tuple(names_of(memory).values())
+    return replace(mention, names=names, tags=memory.metadata.tags, labels=_labels_of(memory))
 
 
 def _exact_references(text: str) -> list[str]:
@@ -361,16 +438,20 @@ class _Nearest:
         """Look at mentions, some at a time, until they are more than one request takes."""
         left_chars = _FOUND_CHARS
         for some in _together(mentions):
-            units = [(each, sentences(each.text)) for each in some]
-            put_away = [own for each, own in units if each.uri.scope is Scope.ARCHIVE]
-            here = [own for each, own in units if each.uri.scope is not Scope.ARCHIVE]
+            units = [(*self._read_name(each), sentences(each.text)) for each in some]
+            put_away = [own for each, _, own in units if each.uri.scope is Scope.ARCHIVE]
+            here = [own for each, _, own in units if each.uri.scope is not Scope.ARCHIVE]
             scores = self._closeness.in_words(list(chain.from_iterable(put_away)))
             scores |= self._closeness.of(list(chain.from_iterable(here)))
-            self._best = max(self._best, max(scores.values(), default=0.0))
-            for each, own in units:
+            named = [each.name for each, _, _ in units if each.name_goes]
+            named += ["\n".join([each.name, each.text, *each.tags]) for each, _, _ in units if each.gone_tags]
+            behind = chain.from_iterable(introduced.values() for _, introduced, _ in units)
+            self._best = max(self._best, *scores.values(), *behind, *map(self._closeness.of_name, named), 0.0)
+            for each, introduced, own in units:
                 least = self._least(each, len(own))
-                near = {sentence: score for sentence in own if (score := scores[sentence]) >= least > 0}
-                if near:
+                read = {sentence: max(scores[sentence], introduced.get(sentence, 0.0)) for sentence in own}
+                near = {sentence: score for sentence, score in read.items() if score >= least > 0}
+                if near or each.is_part:
                     self._near.append((each, len(own), near))
                     left_chars -= len(each.text)
             if left_chars <= 0:
@@ -378,25 +459,55 @@ class _Nearest:
                 return
 
     def mentions(self) -> Iterator[Mention]:
-        """Those that say it."""
+        """Those that say it.
+
+        A memory that is named by what is asked, and says it in no sentence, is about nothing else: all of it says it.
+        """
         for each, count, near in self._near:
             telling = tuple(sentence for sentence, score in near.items() if score >= self._least(each, count))
-            if telling:
-                yield _with(each, telling)
+            if each.name_goes and not telling and self._closeness.asks(each.name):
+                yield replace(each, name_goes=False, gone_tags=())
+                continue
+            found = _with(each, telling)
+            is_whole = (telling or each.name_goes) and not found.is_part
+            if not is_whole:
+                found = replace(found, gone_tags=(*found.gone_tags, *self._closeness.telling_tags(found)))
+            if is_whole or found.is_part:
+                yield found
 
     def named(self) -> list[str]:
         """The sentences that come nearest."""
         least = _NEAR_SHARE * self._best
         near: dict[str, float] = {}
         for each, count, own in self._near:
-            if max(own.values()) >= self._least(each, count):
+            if max(own.values(), default=0.0) >= self._least(each, count):
                 near |= own
         nearest = sorted(near, key=lambda sentence: -near[sentence])[:_NAMED_MOST]
         return [sentence for sentence in nearest if near[sentence] >= least > 0]
 
+    def names(self) -> list[str]:
+        """The names that say it."""
+        return [each.name for each, _, _ in self._near if each.name_goes][:_NAMED_MOST]
+
+    def _read_name(self, mention: Mention) -> tuple[Mention, dict[str, float]]:
+        """The mention with whether its name and its tags say it, and how near sentences come behind the name.
+
+        These are the sentences that say more of it than the name, which then only introduces them.
+        """
+        if mention.tags:
+            tags = tuple(tag for tag in mention.tags if self._closeness.of_name(tag) >= _NEAR_SHARE)
+            mention = replace(mention, gone_tags=tags)
+            mention = replace(mention, gone_tags=(*tags, *self._closeness.telling_tags(mention)))
+        score = self._closeness.of_name(mention.name)
+        own = sentences(mention.text) if 0.0 < score < 1.0 else []
+        behind = {sentence: self._closeness.of_name(f"{mention.name} {sentence}") for sentence in own}
+        introduced = {sentence: nearer for sentence, nearer in behind.items() if nearer > score}
+        return replace(mention, name_goes=score >= _NEAR_SHARE and not introduced), introduced
+
     def _least(self, mention: Mention, count: int) -> float:
         """How near a sentence must come, of a mention that has so many."""
-        share = _NEAR_SHARE if count > 1 or mention.score is None else _WHOLE_SHARE
+        is_whole = count == 1 and mention.score is not None and not mention.is_part
+        share = _WHOLE_SHARE if is_whole else _NEAR_SHARE
         unsearched = _LEAST_ARCHIVED if mention.uri.scope is Scope.ARCHIVE else _LEAST_UNSEARCHED
         return share * self._best if mention.score is not None else max(share * self._best, unsearched)
 
@@ -425,9 +536,14 @@ def _first(chars: int, mentions: Iterable[Mention]) -> Iterator[Mention]:
 
 
 def _with(mention: Mention, telling: tuple[str, ...]) -> Mention:
-    """The mention with these sentences; a message and an entry go whole."""
-    is_whole = mention.line is not None or set(telling) >= set(sentences(mention.text))
-    return replace(mention, sentences=() if is_whole else tuple(dict.fromkeys(telling)))
+    """The mention with these sentences, and its name where that says them, too; a message and an entry go whole.
+
+    A memory goes whole where nothing else is left to say.
+    """
+    name_goes = mention.name_goes or any(name_tells(name, telling) for name in mention.names)
+    part = replace(mention, sentences=tuple(dict.fromkeys(telling)), name_goes=name_goes)
+    is_whole = mention.line is not None or ((telling or name_goes) and not part.left)
+    return replace(mention, sentences=(), name_goes=False, gone_tags=()) if is_whole else part
 
 
 def _joined(mentions: Iterable[Mention]) -> list[Mention]:
@@ -437,10 +553,14 @@ def _joined(mentions: Iterable[Mention]) -> list[Mention]:
         known = joined.get((each.uri, each.line))
         if known is None:
             joined[each.uri, each.line] = each
-        elif known.sentences:
-            both = set(known.sentences) | set(each.sentences or sentences(each.text))
+        elif known.is_part and not each.is_part:
+            joined[each.uri, each.line] = replace(each, score=known.score)
+        elif known.is_part:
+            both = {*known.sentences, *each.sentences}
             telling = tuple(sentence for sentence in sentences(each.text) if sentence in both)
-            joined[each.uri, each.line] = replace(_with(each, telling), score=known.score)
+            goes = known.name_goes or each.name_goes
+            whole = _with(replace(each, name_goes=goes, gone_tags=known.gone_tags), telling)
+            joined[each.uri, each.line] = replace(whole, score=known.score)
     return list(joined.values())
 
 
@@ -452,8 +572,8 @@ class _Closeness:
 
     def __init__(self, memory: Runebook, asked: str) -> None:
         self._question = read_question(asked, memory.retriever.owner_names())
-        words = distinct_words(self._question.rest)
-        self._wanted = frozenset(_stem(word) for word in words if len(word) > 1 or word.isascii())
+        self._wanted = _stems_of(self._question.rest)
+        self._asked = frozenset(_stems(asked))
         self._whole = simplified(asked).casefold()
         embedder = memory.indexer.embedder
         self._embedder = embedder if embedder is not None and embedder.ready() else None
@@ -467,6 +587,26 @@ class _Closeness:
             else _share(each, self._wanted, self._question)
             for each in said
         }
+
+    def of_name(self, name: str) -> float:
+        """How near a name comes: by its words, for in meaning the name of anybody who is asked about is near."""
+        return self.in_words([name])[name] if name else 0.0
+
+    def asks(self, name: str) -> bool:
+        """Whether a name or a tag stands in the question, and says nothing beside it."""
+        words = _stems_of(name)
+        return bool(words) and words <= self._asked
+
+    def telling_tags(self, mention: Mention) -> tuple[str, ...]:
+        """The tags that say it with what is left of the memory, which without them does not."""
+        tags = [tag for tag in mention.tags if tag not in mention.gone_tags and self.asks(tag)]
+        if not tags:
+            return ()
+        kept = "\n".join([*(() if mention.name_goes else mention.names), *mention.left])
+        least = self.of_name(kept)
+        tags = [tag for tag in tags if self.of_name(f"{kept}\n{tag}") > least]
+        is_near = least < _NEAR_SHARE <= self.of_name("\n".join([kept, *tags]))
+        return tuple(tags) if is_near else ()
 
     def of(self, said: Sequence[str]) -> dict[str, float]:
         """In words; or in meaning, where a model is there, until so much was compared that it takes seconds."""
@@ -507,6 +647,11 @@ def _holds(line: str, operand: str) -> bool:
 def _stems(text: str) -> list[str]:
     """The words of a text in order, without the endings that English forms have."""
     return [_stem(word) for word in _TOKEN.findall(index_tokens(text))]
+
+
+def _stems_of(text: str) -> frozenset[str]:
+    """The words of a text that tell, likewise."""
+    return frozenset(_stem(word) for word in distinct_words(text) if len(word) > 1 or word.isascii())
 
 
 def _stem(word: str) -> str:

@@ -642,3 +642,187 @@ def test_a_forgetting_whose_old_name_is_taken_by_now_is_not_undone_by_half(memor
     refused = memory.run(UNDO, UndoRequest(commit))
     assert refused.status is Status.REJECTED
     assert "Lin lives in Chengdu." in memory.read(ReadRequest(uri)).content
+
+
+def told_of(memory_type: str, tags: Sequence[str] = (), /, **fields: str) -> dict[str, Any]:
+    return {"memory_type": memory_type, "fields": fields, **({"tags": list(tags)} if tags else {})}
+
+
+def owned(memory: Runebook) -> dict[str, str]:
+    """The memories of the owner, and what is archived of them, by path below their spaces."""
+    root = memory.store.files.root
+    return {
+        path.relative_to(root).as_posix().partition("default/memories/")[2]: text.decode()
+        for path, text in files_below(root)
+        if path.suffix == ".md" and "memories" in path.parts and not path.name.startswith(".")
+    }
+
+
+#: What only the name of a memory says, the question, and what is called how afterwards; None where it goes whole.
+NAMED = [
+    (told_of("events", event_name="HIV diagnosis of Peter", event_time="2026-11-20", content="He was told in Leeds."),
+     "Peter HIV", "events/2026-11-20_He was told in Leeds.md"),
+    (told_of("tasks", title="Fetch HIV medication for Peter", state="open"), "Peter HIV", None),
+    (told_of("tasks", title="Fetch HIV medication for Peter", state="open", content="Before noon."), "Peter HIV",
+     "tasks/Before noon.md"),
+    (told_of("entities", entity_name="Peter (HIV positive)", content="Peter lives in Leeds."), "Forget Peter HIV",
+     "entities/Peter lives in Leeds.md"),
+    (told_of("entities", entity_name="Peter HIV clinic", entity_type="place"), "Peter HIV", None),
+    (told_of("notes", title="HIV test of Peter", content="- It came by mail. Ask Ines."), "HIV Peter",
+     "notes/It came by mail.md"),
+    (told_of("facts", topic="Peter has HIV", content="Known since May. He told nobody."), "Peter HIV", None),
+    (told_of("cases", case_name="Peter HIV insurance", problem="They refused.", solution="Wrote a letter."),
+     "Peter HIV", "cases/They refused.md"),
+    (told_of("tools", tool_name="peter-hiv-lookup", best_for="Finding papers."), "Peter HIV",
+     "tools/Finding papers.md"),
+    (told_of("events", event_name="彼得確診HIV", event_time="2026-11-21", content="在醫院。"), "彼得确诊HIV", None),
+    (told_of("notes", title="彼得的艾滋病诊断", content="结果是周一寄来的。"), "彼得 艾滋病 诊断",
+     "notes/结果是周一寄来的.md"),
+    (told_of("tasks", title="给彼得取艾滋病的药"), "彼得 艾滋病", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "query", "place"), NAMED)
+def test_what_the_name_of_a_memory_says_is_forgotten(
+    memory: Runebook, data: dict[str, Any], query: str, place: str | None
+) -> None:
+    before = owned(memory)
+    (uri,) = written(memory, data)
+    with_it = owned(memory)
+    preview, receipt = forgotten(memory, query)
+    assert [result.uri for result in preview.results] == [uri]
+    assert [result.action for result in receipt.results] == [Action.DELETED if place is None else Action.UPDATED]
+    for result in (*preview.results, *receipt.results) if place is not None else ():
+        assert "goes: its name, " in str(result.note)
+        assert "; stays: " in str(result.note)
+    after = owned(memory)
+    assert after.keys() - before.keys() == ({place} if place is not None else set())
+    assert [
+        path for path, text in after.items() if any(word in path + text.casefold() for word in ("hiv", "艾滋"))
+    ] == []
+    assert "its name" not in str(memory.run(FORGET, ForgetRequest(query)).results)
+    memory.run(UNDO, UndoRequest("last"))
+    assert owned(memory) == with_it
+
+
+def test_a_whole_memory_that_only_its_name_tells_of_is_shown_by_it(memory: Runebook) -> None:
+    written(memory, told_of("tasks", title="Fetch HIV medication for Peter", state="open"))
+    (shown,) = memory.run(FORGET, ForgetRequest("Peter HIV")).results
+    assert "Fetch HIV medication for Peter" in str(shown.note)
+
+
+def test_a_file_of_no_type_and_what_is_archived_get_another_name(memory: Runebook) -> None:
+    by_hand(memory.store.files.root, "user/default/memories/loose/Peter HIV test.md", "Bring the red card.\n")
+    away = written(memory, told_of("notes", title="Peter HIV letter", content="In the blue folder."))
+    memory.run(ARCHIVE, ArchiveRequest(away))
+    before = owned(memory)
+    preview, receipt = forgotten(memory, "Peter HIV")
+    assert (len(preview.results), receipt.status) == (2, Status.COMMITTED)
+    after = owned(memory)
+    assert after.keys() - before.keys() == {"loose/Bring the red card.md", "notes/In the blue folder.md"}
+    assert [path for path, text in after.items() if "HIV" in path + text] == []
+    memory.run(UNDO, UndoRequest("last"))
+    assert owned(memory) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "query", "left"),
+    [
+        ("Peter", "Lives in Leeds. Likes tea.", "where Peter lives", "Likes tea."),
+        ("彼得", "住在利兹。喜欢喝茶。", "彼得住在哪里", "喜欢喝茶。"),
+        ("Anna Maria Schmidt", "Phone 0664 1234567. Likes tea.", "Anna Maria Schmidt phone", "Likes tea."),
+        ("tea", "Likes green tea. Never drinks coffee.", "Bob's green tea", "Never drinks coffee."),
+    ],
+)
+def test_whoever_is_asked_about_keeps_the_name(
+    memory: Runebook, name: str, content: str, query: str, left: str
+) -> None:
+    (uri,) = written(memory, told_of("entities", entity_name=name, content=content))
+    forgotten(memory, query)
+    assert body(memory, uri).strip() == left
+
+
+@pytest.mark.parametrize("query", ["Peter HIV", "where Peter lives", "Peter's phone number"])
+def test_a_memory_stays_that_only_its_name_makes_near(memory: Runebook, query: str) -> None:
+    written(
+        memory,
+        told_of("entities", entity_name="Peter", content="Likes tea. Plays chess."),
+        told_of("tasks", title="Call Peter"),
+        told_of("events", event_name="Dinner with Peter", event_time="2026-11-20", content="At the Ritz."),
+        told_of("notes", ["Peter"], title="Party", content="Bring a cake."),
+    )
+    said(memory, "Peter is HIV positive; he lives in Leeds, his phone number is 0664 1234567.")
+    before = owned(memory)
+    forgotten(memory, query)
+    assert owned(memory) == before
+
+
+def test_the_name_of_a_talks_subject_does_not_take_what_stands_beside_it(tmp_path: Path) -> None:
+    with open_memory(Config(home=tmp_path)) as memory:
+        (uri,) = written(memory, told_of("entities", entity_name="Peter (HIV positive)", content="Lives in Leeds."))
+        memory.indexer.follow(None)
+        assert memory.indexer.embedder is not None
+        assert memory.indexer.embedder.ready(60.0)
+        preview, _ = forgotten(memory, "Peter HIV")
+        assert [(result.uri, result.action) for result in preview.results] == [(uri, Action.UPDATED)]
+        assert set(owned(memory)) == {"entities/Lives in Leeds.md"}
+
+
+def test_a_sentence_is_read_behind_the_name_that_introduces_it(memory: Runebook) -> None:
+    (uri,) = written(memory, told_of("entities", entity_name="Peter", content="Has HIV. Plays chess with Peter's son."))
+    said(memory, "Peter has HIV.")
+    preview, _ = forgotten(memory, "Peter HIV")
+    assert {result.uri for result in preview.results} == {uri, f"{LOG}#0"}
+    assert body(memory, uri).strip() == "Plays chess with Peter's son."
+
+
+def test_what_a_name_names_exactly_is_looked_for_again(memory: Runebook) -> None:
+    note(memory, "Passport E12345678", "In the safe.")
+    note(memory, "Desk", "The copy of E12345678 is here. The lamp is new.")
+    preview, _ = forgotten(memory, "my passport")
+    assert {result.uri for result in preview.results} == {f"{NOTES}/Passport E12345678.md", f"{NOTES}/Desk.md"}
+    assert [path for path, text in owned(memory).items() if "E12345678" in path + text] == []
+
+
+def test_the_preview_says_that_a_name_goes_with_the_sentence_that_it_was_made_of(memory: Runebook) -> None:
+    note(memory, "Lin has two cats", "Lin has two cats. Lin lives in Chengdu.")
+    (shown,) = memory.run(FORGET, ForgetRequest("Lin has two cats")).results
+    said = 'goes: its name, "Lin has two cats" … Lin has two cats.; stays: Lin lives in Chengdu.'
+    assert str(shown.note).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "tags", "query", "kept"),
+    [
+        ("clinic", ["hiv-positive", "Peter"], "HIV positive", ["Peter"]),
+        ("Peter", ["HIV", "Peter", "chess"], "Peter HIV", ["Peter", "chess"]),
+        ("彼得", ["艾滋病", "朋友"], "彼得 艾滋病", ["朋友"]),
+        ("彼得", ["艾滋病", "朋友"], "艾滋病", ["朋友"]),
+        ("clinic", ["HIV"], "HIV", None),
+    ],
+)
+def test_a_tag_that_says_it_goes(
+    memory: Runebook, name: str, tags: list[str], query: str, kept: list[str] | None
+) -> None:
+    (uri,) = written(memory, told_of("entities", tags, entity_name=name, content="Likes tea. 喜欢喝茶。"))
+    before = owned(memory)
+    preview, receipt = forgotten(memory, query)
+    assert [(result.uri, result.action) for result in preview.results] == [(uri, Action.UPDATED)]
+    assert all(f'goes: its tag "{tags[0]}"' in str(result.note) for result in (*preview.results, *receipt.results))
+    assert trailer(memory, uri).get("tags") == kept
+    assert "喜欢喝茶" in body(memory, uri)
+    memory.run(UNDO, UndoRequest("last"))
+    assert owned(memory) == before
+
+
+def test_a_tag_goes_with_the_sentence_and_from_what_no_type_or_only_the_archive_holds(memory: Runebook) -> None:
+    (uri,) = written(memory, told_of("entities", ["HIV"], entity_name="Peter", content="Has HIV. Likes tea."))
+    away = written(memory, told_of("notes", ["hiv"], title="Card", content="Peter has a red card."))
+    memory.run(ARCHIVE, ArchiveRequest(away))
+    text = 'Peter called. He wants a card.\n\n<!-- MEMORY_FIELDS\n{"tags": "HIV, phone"}\n-->\n'
+    by_hand(memory.store.files.root, "user/default/memories/loose/call.md", text)
+    preview, receipt = forgotten(memory, "Peter HIV")
+    assert (len(preview.results), receipt.status) == (3, Status.COMMITTED)
+    assert [path for path, text in owned(memory).items() if "HIV" in text or '"hiv"' in text] == []
+    assert "phone" in owned(memory)["loose/call.md"]
+    assert body(memory, uri).strip() == "Likes tea."
