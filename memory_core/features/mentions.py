@@ -446,7 +446,8 @@ class _Nearest:
             named = [each.name for each, _, _ in units if each.name_goes]
             named += ["\n".join([each.name, each.text, *each.tags]) for each, _, _ in units if each.gone_tags]
             behind = chain.from_iterable(introduced.values() for _, introduced, _ in units)
-            self._best = max(self._best, *scores.values(), *behind, *map(self._closeness.of_name, named), 0.0)
+            found = chain(scores.values(), behind, map(self._closeness.of_name, named))
+            self._best = max(self._best, max(found, default=0.0))
             for each, introduced, own in units:
                 least = self._least(each, len(own))
                 read = {sentence: max(scores[sentence], introduced.get(sentence, 0.0)) for sentence in own}
