@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from memory_core.core.command import NOWHERE, Arg, Command, read_request
 from memory_core.core.commit.forgotten import KIND_FORGET, is_forgotten, without_lines
 from memory_core.core.commit.plan import plan
-from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
-from memory_core.core.errors import InvalidInput, RunebookError
+from memory_core.core.commit.working_copy import MOVE_WORK, PlanContext, WorkingCopy
+from memory_core.core.errors import InvalidInput, RunebookError, TooLarge
 from memory_core.core.feature import Feature, Features, RecordKind
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.memory.memory import parse
@@ -60,7 +60,10 @@ _LOGS_CHARS = 16 * 1024**2
 _STAYS = "its words cannot be taken out alone; edit it, or forget it whole by its URI."
 #: The note where what matches is very long.
 _MORE = "there is more than one request takes: forget this first, then ask the same again"
-_TOO_MUCH = "one commit does not write so much of conversations anew; forget the rest by another one."
+_TOO_MUCH = "one commit does not change so much; forget the rest by another one."
+_CHANGED = "it says something else meanwhile; look again without confirm."
+#: Of what is named by its URI, so many characters are kept to be shown.
+_READ_CHARS = 1_000
 #: How long the index may take to know what is to be forgotten; what it does not know then is not found.
 _INDEX_SECONDS = 5.0
 #: A search seldom gives so low a score to what is about the question.
@@ -210,7 +213,8 @@ def _read(memory: Runebook, request: ForgetRequest, uri: MemoryUri, parts: Seque
     body = split(text).body
     entries = _entries_of([part for part in parts if part.line is not None], text, memory.features.kind_of(uri))
     seen = text_sha256(text)
-    return [*entries, *(replace(part, text=body, seen_sha256=seen) for part in parts if part.line is None)]
+    whole = [part for part in parts if part.line is None]
+    return [*entries, *(replace(part, text=body[:_READ_CHARS], seen_sha256=seen) for part in whole)]
 
 
 def _entries_of(parts: Sequence[Mention], text: str, kind: RecordKind | None) -> list[Mention]:
@@ -219,7 +223,10 @@ def _entries_of(parts: Sequence[Mention], text: str, kind: RecordKind | None) ->
     entries = kind.entries(text, starts) if kind is not None and kind.has_entries else {}
     found = [(part, entries.get(start, "")) for part, start in zip(parts, starts, strict=True)]
     none = "there is no entry on that line."
-    return [replace(part, text=entry, refused=None if entry else none) for part, entry in found]
+    return [
+        replace(part, text=entry[:_READ_CHARS], seen_sha256=text_sha256(entry), refused=None if entry else none)
+        for part, entry in found
+    ]
 
 
 def _difference(request: ForgetRequest, going: list[Mention], chosen: frozenset[str] | None) -> str | None:
@@ -239,7 +246,7 @@ def _message_of(mention: Mention, lines: Sequence[str], request: ForgetRequest) 
     messages, _ = parse_lines(lines[mention.line]) if mention.line < len(lines) else ([], [])
     if not messages or is_forgotten(messages[0]):
         return replace(mention, refused="there is no message on that line.")
-    return replace(mention, text=messages[0].text, seen_sha256=text_sha256(lines[mention.line]))
+    return replace(mention, text=messages[0].text[:_READ_CHARS], seen_sha256=text_sha256(lines[mention.line]))
 
 
 def _preview(
@@ -265,11 +272,16 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
     """Sentences, memories, entries and messages go in one change set."""
     copy = WorkingCopy(snapshot, context)
     files = [mention for mention in going if mention.line is None]
-    other = [mention for mention in files if not mention.is_part and _is_other(mention, copy.text(mention.uri))]
-    files = [mention for mention in files if mention not in other]
-    operations, stuck = MemoryOperations(), list[Mention]()
+    operations = MemoryOperations()
+    left: dict[str, str] = {}
     for mention in files:
+        if not _may_change(copy, mention.uri):
+            left[mention.address] = _TOO_MUCH
+            continue
         uri, memory = mention.uri, copy.memory(mention.uri)
+        if not mention.is_part and _is_other(mention, copy.text(uri)):
+            left[mention.address] = _CHANGED
+            continue
         goes = not mention.is_part and (uri.is_proposal or uri.scope is Scope.ARCHIVE)
         plain = memory is not None and mention.is_part and memory.type is None
         if goes or plain or uri.is_summary or features.kind_of(uri) is not None:
@@ -277,16 +289,28 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
         else:
             is_gone = _operate(operations, mention, copy)
         if not is_gone:
-            stuck.append(mention)
-    files = [mention for mention in files if mention not in stuck]
+            left[mention.address] = _STAYS
     decided = plan(operations, snapshot, context) if len(operations) else ChangeSet()
-    shown = {mention.address: _result(mention) for mention in files}
+    shown = {mention.address: _result(mention) for mention in files if mention.address not in left}
     changes = [*decided.changes, *copy.changes()]
     results = [each if each.action is Action.REJECTED else shown.get(each.uri, each) for each in decided.results]
     results += [shown[str(change.uri)] for change in copy.changes() if str(change.uri) in shown]
+    lines, of_lines = _lines_planned([each for each in going if each.line is not None], snapshot, copy, features)
+    results += [_result(replace(each, refused=left[each.address])) for each in files if each.address in left]
+    gone = [each for each in going if each.line is not None or each.address not in left]
+    notes = (*decided.notes, *_left_in_archive(gone, snapshot.text))
+    return replace(decided, changes=(*changes, *lines), results=(*results, *of_lines), notes=notes)
+
+
+def _lines_planned(
+    going: list[Mention], snapshot: Snapshot, copy: WorkingCopy, features: Features
+) -> tuple[list[FileChange], list[OperationResult]]:
+    """The logs without entries and messages, and what became of each."""
+    changes: list[FileChange] = []
+    results: list[OperationResult] = []
     rewritten = 0
-    for log, parts in _by_file(mention for mention in going if mention.line is not None).items():
-        is_too_much = rewritten >= _LOGS_CHARS
+    for log, parts in _by_file(going).items():
+        is_too_much = rewritten >= _LOGS_CHARS or not _may_change(copy)
         before = None if is_too_much else snapshot.text(log)
         if before is None:
             refused = _TOO_MUCH if is_too_much else "it is gone meanwhile."
@@ -295,11 +319,11 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
         kind = features.kind_of(log)
         if kind is not None:
             now = _entries_of(parts, before, kind)
-            moved = [part for part, here in zip(parts, now, strict=True) if here.text != part.text]
+            moved = [part for part, here in zip(parts, now, strict=True) if here.seen_sha256 != part.seen_sha256]
         else:
             said = dict(enumerate(before.split("\n")))
             moved = [part for part in parts if _is_other(part, said.get(part.line or 0, ""))]
-        other += moved
+        results += [_result(replace(part, refused=_CHANGED)) for part in moved]
         parts = [part for part in parts if part not in moved]
         lines = {part.line for part in parts if part.line is not None}
         after = without_lines(before, lines) if kind is None else _without_entries(before, lines, kind)
@@ -308,11 +332,18 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
             changes.append(FileChange(log, before, after, "", name))
             rewritten += len(before)
         results += map(_result, parts)
-    changed = "it says something else meanwhile; look again without confirm."
-    results += [_result(replace(mention, refused=changed)) for mention in other]
-    results += [_result(replace(mention, refused=_STAYS)) for mention in stuck]
-    notes = (*decided.notes, *_left_in_archive(going, snapshot.text))
-    return replace(decided, changes=tuple(changes), results=tuple(results), notes=notes)
+    return changes, results
+
+
+def _may_change(copy: WorkingCopy, uri: MemoryUri | None = None) -> bool:
+    """Whether others can wait for one file more, and for its text; where they cannot it is not even read."""
+    try:
+        copy.work(MOVE_WORK)
+        if uri is not None:
+            copy.work_on(uri)
+    except TooLarge:
+        return False
+    return True
 
 
 def _is_other(mention: Mention, text: str | None) -> bool:

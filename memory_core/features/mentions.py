@@ -322,7 +322,8 @@ class _Search:
                 continue
             if kind is not None and kind.has_entries:
                 starts = [each.part for each in kind.documents(MemoryUri(uri.parts[1:]), text)]
-                yield from (Mention(uri, at, entry) for at, entry in kind.entries(text, starts).items())
+                entries = kind.entries(text, starts).items()
+                yield from (Mention(uri, at, entry, seen_sha256=text_sha256(entry)) for at, entry in entries)
             else:
                 mention = Mention(uri, None, split(text).body, seen_sha256=text_sha256(text))
                 is_memory = kind is None and not uri.is_summary
@@ -385,7 +386,7 @@ class _Search:
             said = "\n".join(texts_of(memory).values())
             mention = _named(mention, memory)
         elif kind is not None and kind.has_entries:
-            said = kind.entries(text, [line])[line]
+            said = seen = kind.entries(text, [line])[line]
         else:
             messages = parse_lines(lines[line])[0] if kind is None and self._conversations and line < len(lines) else []
             if not messages:

@@ -629,6 +629,21 @@ def cats_forgotten(memory: Runebook) -> tuple[str, str]:
     return f"{NOTES}/Lin lives in Chengdu.md", commit
 
 
+@pytest.mark.parametrize("archived", [True, False])
+def test_one_commit_takes_so_many_files_and_says_what_is_left(memory: Runebook, *, archived: bool) -> None:
+    folder = "archive/user" if archived else "user"
+    uris = [f"viking://{folder}/default/memories/own/{number}.md" for number in range(1_100)]
+    for uri in uris:
+        by_hand(memory.config.root, uri.removeprefix("viking://"), "The vault code is 4471.\n")
+    memory.store.adopt()
+    first = memory.run(FORGET, ForgetRequest(uris=uris, confirm=len(uris)))
+    left = [result.uri for result in first.results if result.action is Action.REJECTED]
+    assert 0 < len(left) < 400
+    assert sum(result.action is Action.DELETED for result in first.results) == len(uris) - len(left)
+    assert memory.run(FORGET, ForgetRequest(uris=left, confirm=len(left))).status is Status.COMMITTED
+    assert not list((memory.config.root / folder / "default/memories/own").glob("[0-9]*.md"))
+
+
 def test_what_was_forgotten_by_another_name_goes_with_a_purge(memory: Runebook) -> None:
     uri, _ = cats_forgotten(memory)
     memory.run(PURGE, PurgeRequest(uri))
