@@ -279,7 +279,8 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
             left[mention.address] = _TOO_MUCH
             continue
         uri, memory = mention.uri, copy.memory(mention.uri)
-        if not mention.is_part and _is_other(mention, copy.text(uri)):
+        text = copy.text(uri)
+        if not mention.is_part and text is not None and text_sha256(text) != mention.seen_sha256:
             left[mention.address] = _CHANGED
             continue
         goes = not mention.is_part and (uri.is_proposal or uri.scope is Scope.ARCHIVE)
@@ -318,13 +319,13 @@ def _lines_planned(
             continue
         kind = features.kind_of(log)
         if kind is not None:
-            now = _entries_of(parts, before, kind)
-            moved = [part for part, here in zip(parts, now, strict=True) if here.seen_sha256 != part.seen_sha256]
+            now = [each.seen_sha256 for each in _entries_of(parts, before, kind)]
         else:
             said = dict(enumerate(before.split("\n")))
-            moved = [part for part in parts if _is_other(part, said.get(part.line or 0, ""))]
-        results += [_result(replace(part, refused=_CHANGED)) for part in moved]
-        parts = [part for part in parts if part not in moved]
+            now = [text_sha256(said.get(part.line or 0, "")) for part in parts]
+        read = list(zip(parts, now, strict=True))
+        results += [_result(replace(part, refused=_CHANGED)) for part, sha256 in read if part.seen_sha256 != sha256]
+        parts = [part for part, sha256 in read if part.seen_sha256 == sha256]
         lines = {part.line for part in parts if part.line is not None}
         after = without_lines(before, lines) if kind is None else _without_entries(before, lines, kind)
         if after != before:
@@ -344,11 +345,6 @@ def _may_change(copy: WorkingCopy, uri: MemoryUri | None = None) -> bool:
     except TooLarge:
         return False
     return True
-
-
-def _is_other(mention: Mention, text: str | None) -> bool:
-    """Whether a file or a line is not what was read when it was looked for: somebody else may write, until it goes."""
-    return text is not None and text_sha256(text) != mention.seen_sha256
 
 
 def _rewrite(mention: Mention, copy: WorkingCopy) -> bool:
