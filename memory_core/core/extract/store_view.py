@@ -186,15 +186,14 @@ def _heading(memory: Memory) -> str:
 
 def _fields(memory: Memory, memory_type: MemoryType) -> str:
     lines = []
-    name, removed = str(memory.uri), memory.removed
+    name = str(memory.uri)
     for declared in writable_fields(memory_type):
         value = memory.fields.get(declared.name)
         text = "" if value is None else str(value)
         if not text or (declared.name in memory_type.key_fields and text in name):
             continue
         inline = len(text) <= _INLINE_CHARS and len(text.splitlines()) == 1 and text == text.strip()
-        label = f"{declared.name} (a person took this out of the text)" if declared.name in removed else declared.name
-        lines.append(f"- {label}: {text}" if inline else f"- {label}:\n{fenced(text)}")
+        lines.append(f"- {declared.name}: {text}" if inline else f"- {declared.name}:\n{fenced(text)}")
     if memory.hand_edited:
         lines.append(f"- (body, written by hand, stays as it is):\n{fenced(memory.body)}")
     return "\n".join(lines) or "(empty)"

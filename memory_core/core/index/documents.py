@@ -143,13 +143,12 @@ def _name_of(memory: Memory) -> str:
 
 
 def _other_texts(memory: Memory) -> list[str]:
-    """Texts of a memory's fields that its body does not show, without those that a person took out of it."""
+    """Texts of a memory's fields that its body does not show."""
     keys = () if memory.type is None else memory.type.key_fields
-    removed = memory.removed
     return [
         str(value)
         for field, value in memory.fields.items()
-        if isinstance(value, str) and field not in keys and value not in memory.body and field not in removed
+        if isinstance(value, str) and field not in keys and value not in memory.body
     ]
 
 

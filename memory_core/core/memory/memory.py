@@ -95,13 +95,6 @@ class Memory:
         said = (self.metadata.text(name) for name in ("abstract", "summary"))
         return next((line for line in said if line is not None and line.strip()), self.body)
 
-    @property
-    def removed(self) -> frozenset[str]:
-        """The text fields that a person took out of the body, or corrected there: they no longer say what is so."""
-        shown = self.metadata.get(SHOWN_FIELDS)
-        names = shown if isinstance(shown, list) else []
-        return frozenset(str(name) for name in names if _text(self.fields, name) not in self.body)
-
     def changed(
         self,
         *,
@@ -160,16 +153,28 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     edited = memory_type.template_mode and shown is None and bool(parts.body.strip())
     unknown = {name: value for name, value in trailer.items() if name not in declared and name not in metadata}
     body = parts.body
+    known = metadata.get(SHOWN_FIELDS)
+    fields = {name: value for name, value in fields.items() if not _was_removed(name, value, known, body)}
     if not memory_type.template_mode:
-        content, shown = fields.get(CONTENT), metadata.get(SHOWN_FIELDS)
-        if content is not None and " ".join(str(content).split()) not in " ".join(body.split()):
-            if isinstance(shown, list) and CONTENT not in shown:
+        content = trailer.get(CONTENT)
+        if content is not None and not _shows(body, str(content)):
+            if isinstance(known, list) and CONTENT not in known:
                 body = _with_content(body, str(content))
             else:  # a person corrected it in the body, or wrote both
                 unknown[CONTENT] = content
         fields = {**fields, CONTENT: body}
     read = made(fields, Metadata(metadata), unknown, hand_edited=edited and digest != body_digest(parts.body))
     return read if body is parts.body else replace(read, body=body)
+
+
+def _was_removed(name: str, value: FieldValue, known: Any, body: str) -> bool:
+    """Whether a person took a text out of the body, or corrected it there: it no longer says what is so."""
+    return isinstance(known, list) and name in known and not _shows(body, str(value))
+
+
+def _shows(body: str, text: str) -> bool:
+    """Whether a text stands in a body, however its lines are broken."""
+    return text.strip() in body or " ".join(text.split()) in " ".join(body.split())
 
 
 def _with_content(body: str, content: str) -> str:
@@ -214,27 +219,23 @@ def _with_fields(memory: Memory, fields: Mapping[str, FieldValue]) -> Memory:
     elif not memory.hand_edited:
         body = render(memory.type, fields)
         metadata[_RENDERED] = body_digest(body)
-    shown = _shown(memory, memory.type, fields, body)
-    metadata[SHOWN_FIELDS] = shown if shown or memory.type.template_mode else None
+    if not memory.hand_edited or SHOWN_FIELDS in memory.metadata:  # else an older program's: what it showed is unknown
+        shown = _shown(memory.type, fields, body) + [name for name in (CONTENT,) if name in memory.unknown]
+        metadata[SHOWN_FIELDS] = shown if shown or memory.type.template_mode else None
     return replace(memory, fields=fields, body=body, metadata=memory.metadata.changed(metadata))
 
 
-def _shown(before: Memory, memory_type: MemoryType, fields: Mapping[str, FieldValue], body: str) -> list[str]:
-    """The text fields that a body shows, and those that a person took out of it before and nobody changed since."""
-    removed = {name for name in before.removed if fields.get(name) == before.fields.get(name)}
-    return [
-        declared.name
+def _shown(memory_type: MemoryType, fields: Mapping[str, FieldValue], body: str) -> list[str]:
+    """The text fields that a body shows; a short text may stand in what somebody wrote by chance."""
+    rendered = memory_type.template_mode
+    texts = {
+        declared.name: plain(fields.get(declared.name, "")).strip()
         for declared in memory_type.fields
         if declared.type is FieldType.STRING
         and declared.name not in memory_type.key_fields
-        and (declared.name != CONTENT or memory_type.template_mode)
-        and is_telling(text := _text(fields, declared.name))
-        and (text in body or declared.name in removed)
-    ]
-
-
-def _text(fields: Mapping[str, FieldValue], name: str) -> str:
-    return plain(fields.get(name, "")).strip()
+        and (declared.name != CONTENT or rendered)
+    }
+    return [name for name, text in texts.items() if text and (rendered or is_telling(text)) and _shows(body, text)]
 
 
 def identify(types: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[str, str]:

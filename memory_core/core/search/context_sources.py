@@ -29,6 +29,7 @@ from memory_core.core.memory.metadata import CONTESTING, SHOWN_FIELDS, outdoes
 from memory_core.core.memory.names import key_of, summary_line
 from memory_core.core.memory.project import ProjectScope, project_key
 from memory_core.core.memory.results import Rival
+from memory_core.core.memory.template import is_telling
 from memory_core.core.memory.uri import ABSTRACT_NAME, SCHEME, MemoryUri, Scope, file_of, profile_of
 from memory_core.core.search.context_formats import RECALLED_NOTE, Piece, as_data
 from memory_core.core.search.passages import READ_CHARS, best_sentences
@@ -558,17 +559,14 @@ class PieceReader:
 
 
 def _with_fields(memory: Memory) -> str:
-    """The body, and below it the fields that it does not show: the state of a task, the solution of a case.
-
-    Without what a person took out of it.
-    """
+    """The body, and below it the fields that it does not show: the state of a task, the solution of a case."""
     body = memory.body.strip()
     if memory.type is None:
         return body
     rendered = memory.type.template_mode
     if rendered and (not memory.hand_edited or SHOWN_FIELDS not in memory.metadata):
         return body
-    left_out = {*memory.type.key_fields, *memory.removed, *(() if rendered else (CONTENT,))}
+    left_out = {*memory.type.key_fields, *(() if rendered else (CONTENT,))}
     lines = [
         f"{field.name}: {value}"
         for field in memory.type.fields
@@ -576,7 +574,8 @@ def _with_fields(memory: Memory) -> str:
         # of a rendered body a person left the numbers out
         and isinstance(value := memory.fields.get(field.name), str if rendered else str | int | float)
         and str(value).strip()
-        and (str(value) not in body if rendered else f"\n{value}\n" not in f"\n{body}\n")
+        and f"\n{value}\n" not in f"\n{body}\n"
+        and not ((rendered or is_telling(str(value))) and str(value) in body)
     ]
     return "\n".join([body, *lines]).strip()
 

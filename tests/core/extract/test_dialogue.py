@@ -92,15 +92,15 @@ def test_a_hand_edited_tool_memory_is_shown_with_both_its_fields_and_its_body(st
     assert "total_calls:" not in shown.text
 
 
-def test_what_a_person_took_out_of_a_memory_is_shown_as_such(stage: Stage) -> None:
-    uri = only(
-        added(stage.memory, "cases", case_name="Flood", problem="A wet cellar.", solution="Open valve seven.")
-    ).uri
+def test_what_a_person_took_out_of_a_memory_is_not_shown(stage: Stage) -> None:
+    said = {"case_name": "Flood", "problem": "A wet cellar.", "solution": "Open valve seven."}
+    uri = only(added(stage.memory, "cases", **said)).uri
     path = stage.memory.store.files.path_for(MemoryUri.parse(uri))
     path.write_text(path.read_text("utf-8").replace("Open valve seven.", "Call Anna.", 1), "utf-8")
     shown = stage.view.show(uri, 1_000)
     assert shown is not None
-    assert "- solution (a person took this out of the text): Open valve seven." in shown.text
+    assert "valve" not in shown.text
+    assert "Call Anna." in shown.text
     assert "- problem: A wet cellar." in shown.text
 
 
