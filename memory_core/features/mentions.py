@@ -12,8 +12,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate, chain, compress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.core.errors import EmbeddingFailed, RunebookError
 from memory_core.core.memory.memory import Memory, parse
@@ -41,6 +41,7 @@ _ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|s|y|ies)$")
 #: Where a sentence was, at the begin of a line and inside it.
 _FIRST_GAP = re.compile(r"^([ \t]*(?:(?:[-*+•]|\d+[.)])[ \t]+)?)\x00[ \t]*")
 _GAP = re.compile(r"(?<![ \t])[ \t]*+\x00(?=[ \t]|$)|\x00")
+_HEADING = re.compile(r"#{1,6}[ \t]+")
 _LIST_MARK = re.compile(r"(?:[-*+•]|\d+[.)])[ \t]+")
 _TOKEN = re.compile(r"\w+")
 _PLACE = re.compile(r"(?P<file>.+\.(?:jsonl|md))#(?P<line>\d{1,9})")
@@ -209,7 +210,10 @@ def worded(text: str) -> list[str]:
 
 
 def without(text: str, gone: Iterable[str]) -> str:
-    """A text without these of its sentences; a list item or line that they leave empty goes, too."""
+    """A text without these of its sentences; a list item or line that they leave empty goes, too.
+
+    Of one that others stand below its mark and ``…`` stay: they would belong to another.
+    """
     going = {sentence[_said_from(sentence, 0) :] for sentence in gone}
     pieces, kept_to = [], 0
     for start, end in sentence_spans(text):
@@ -219,15 +223,41 @@ def without(text: str, gone: Iterable[str]) -> str:
             kept_to = end
     if not pieces:
         return text
-    text = "".join(pieces) + text[kept_to:]
-    lines = [line for line in text.split("\n") if "\x00" not in line or _pattern("words").search(line)]
-    kept = "\n".join(_GAP.sub("", _FIRST_GAP.sub(r"\1", line)) for line in lines)
+    before, lines = text.split("\n"), ("".join(pieces) + text[kept_to:]).split("\n")
+    stays = ["\x00" not in line or _pattern("words").search(line) is not None for line in lines]
+    below, is_apart = "", False
+    for at in range(len(lines) - 1, -1, -1):
+        if not stays[at] and below and _is_head(before[at], below, is_apart=is_apart):
+            lines[at], stays[at] = lines[at].replace("\x00", "…", 1), True
+        if stays[at]:
+            below, is_apart = (lines[at], False) if lines[at].strip() else (below, True)
+    kept = "\n".join(_GAP.sub("", _FIRST_GAP.sub(r"\1", line)) for line in compress(lines, stays))
     return re.sub(r"\n{3,}", "\n\n", kept).strip("\n")
 
 
+def _is_head(line: str, below: str, *, is_apart: bool) -> bool:
+    """Whether what stands below belongs to a line, and without it to another: it is told by marks and indentation."""
+    if _HEADING.match(line):
+        return not _HEADING.match(below) or _level(below) > _level(line)
+    if _HEADING.match(below):
+        return False
+    if _LIST_MARK.match(line.lstrip()):
+        return _depth(below) > _depth(line)
+    is_listed = _LIST_MARK.match(below.lstrip()) is not None
+    return line.rstrip().rstrip("*_").endswith((":", "：")) and (is_listed or not is_apart)
+
+
+def _level(heading: str) -> int:
+    return len(heading) - len(heading.lstrip("#"))
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
 def _said_from(text: str, start: int) -> int:
-    """Where a sentence that starts there begins without the mark of a list item."""
-    mark = _LIST_MARK.match(text, start)
+    """Where a sentence that starts there begins without the mark of a list item or a heading."""
+    mark = _LIST_MARK.match(text, start) or _HEADING.match(text, start)
     return start if mark is None else mark.end()
 
 
@@ -432,8 +462,8 @@ class _Nearest:
         self.is_all = True
         self._closeness = closeness
         self._best = 0.0
-        #: Of each mention that may count, how many sentences it has, and how near those are that may.
-        self._near: list[tuple[Mention, int, dict[str, float]]] = []
+        #: Of each mention that may count, how near its sentences must come, and those that may.
+        self._near: list[tuple[Mention, _Bar, dict[str, float]]] = []
 
     def look_at(self, mentions: Iterable[Mention]) -> None:
         """Look at mentions, some at a time, until they are more than one request takes."""
@@ -444,17 +474,14 @@ class _Nearest:
             here = [own for each, _, own in units if each.uri.scope is not Scope.ARCHIVE]
             scores = self._closeness.in_words(list(chain.from_iterable(put_away)))
             scores |= self._closeness.of(list(chain.from_iterable(here)))
-            named = [each.name for each, _, _ in units if each.name_goes]
-            named += ["\n".join([each.name, each.text, *each.tags]) for each, _, _ in units if each.gone_tags]
-            behind = chain.from_iterable(introduced.values() for _, introduced, _ in units)
-            found = chain(scores.values(), behind, map(self._closeness.of_name, named))
-            self._best = max(self._best, max(found, default=0.0))
+            self._best = max(self._best, max(scores.values(), default=0.0))
             for each, introduced, own in units:
-                least = self._least(each, len(own))
+                bar = self._bar(each, len(own), introduced.values())
+                least = bar.least(self._best)
                 read = {sentence: max(scores[sentence], introduced.get(sentence, 0.0)) for sentence in own}
                 near = {sentence: score for sentence, score in read.items() if score >= least > 0}
                 if near or each.is_part:
-                    self._near.append((each, len(own), near))
+                    self._near.append((each, bar, near))
                     left_chars -= len(each.text)
             if left_chars <= 0:
                 self.is_all = False
@@ -465,8 +492,8 @@ class _Nearest:
 
         A memory that is named by what is asked, and says it in no sentence, is about nothing else: all of it says it.
         """
-        for each, count, near in self._near:
-            telling = tuple(sentence for sentence, score in near.items() if score >= self._least(each, count))
+        for each, bar, near in self._near:
+            telling = tuple(sentence for sentence, score in near.items() if score >= bar.least(self._best))
             if each.name_goes and not telling and self._closeness.asks(each.name):
                 yield replace(each, name_goes=False, gone_tags=())
                 continue
@@ -481,8 +508,8 @@ class _Nearest:
         """The sentences that come nearest."""
         least = _NEAR_SHARE * self._best
         near: dict[str, float] = {}
-        for each, count, own in self._near:
-            if max(own.values(), default=0.0) >= self._least(each, count):
+        for _, bar, own in self._near:
+            if max(own.values(), default=0.0) >= bar.least(self._best):
                 near |= own
         nearest = sorted(near, key=lambda sentence: -near[sentence])[:_NAMED_MOST]
         return [sentence for sentence in nearest if near[sentence] >= least > 0]
@@ -506,12 +533,26 @@ class _Nearest:
         introduced = {sentence: nearer for sentence, nearer in behind.items() if nearer > score}
         return replace(mention, name_goes=score >= _NEAR_SHARE and not introduced), introduced
 
-    def _least(self, mention: Mention, count: int) -> float:
-        """How near a sentence must come, of a mention that has so many."""
+    def _bar(self, mention: Mention, count: int, introduced: Iterable[float]) -> _Bar:
+        """How near a sentence must come, of a mention that has so many; its name and tags count for itself alone."""
         is_whole = count == 1 and mention.score is not None and not mention.is_part
-        share = _WHOLE_SHARE if is_whole else _NEAR_SHARE
+        named = [mention.name] if mention.name_goes else []
+        named += ["\n".join([mention.name, mention.text, *mention.tags])] if mention.gone_tags else []
+        own = max(chain(introduced, map(self._closeness.of_name, named)), default=0.0)
         unsearched = _LEAST_ARCHIVED if mention.uri.scope is Scope.ARCHIVE else _LEAST_UNSEARCHED
-        return share * self._best if mention.score is not None else max(share * self._best, unsearched)
+        return _Bar(_WHOLE_SHARE if is_whole else _NEAR_SHARE, own, 0.0 if mention.score is not None else unsearched)
+
+
+class _Bar(NamedTuple):
+    """How near a sentence of a mention must come: a share of the nearest, its own name among them, and so much."""
+
+    share: float
+    own: float
+    at_least: float
+
+    def least(self, best: float) -> float:
+        """Given the nearest sentence of all."""
+        return max(self.share * max(best, self.own), self.at_least)
 
 
 def _together(mentions: Iterable[Mention]) -> Iterator[list[Mention]]:

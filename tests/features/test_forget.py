@@ -251,6 +251,29 @@ def test_a_sentence_goes_as_it_stands(memory: Runebook, text: str, query: str, l
     assert body(memory, f"{NOTES}/List.md").strip() == left
 
 
+@pytest.mark.parametrize(
+    ("text", "gone", "left"),
+    [
+        (
+            "## Allergic to\n- nuts\n## HIV of Peter\n- door\n## Likes",
+            "## HIV of Peter",
+            "## Allergic to\n- nuts\n## …\n- door\n## Likes",
+        ),
+        ("## Allergic to\n## HIV of Peter\n## Likes\n- tea", "## HIV of Peter", "## Allergic to\n## Likes\n- tea"),
+        (
+            "- **Otto**:\n  Plays chess.\n- **Peter**:\n  Is ill.",
+            "- **Peter**:",
+            "- **Otto**:\n  Plays chess.\n- …\n  Is ill.",
+        ),
+        ("- Otto\n- Peter\n- Rosa", "- Peter", "- Otto\n- Rosa"),
+        ("Peter has:\n- a dog\n\nTea.", "Peter has:", "…\n- a dog\n\nTea."),
+        ("Peter has:\n\nTea.", "Peter has:", "Tea."),
+    ],
+)
+def test_what_stands_below_a_line_that_goes_does_not_come_below_another(text: str, gone: str, left: str) -> None:
+    assert without(text, [gone]) == left
+
+
 def test_some_of_the_places_may_be_chosen(told: Runebook) -> None:
     request = ForgetRequest("Hauptstraße 5", uris=[PROFILE, f"{LOGS}/none.md"], confirm=1)
     assert told.run(FORGET, request).status is Status.DRY_RUN
