@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.errors import RunebookError
-from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.issued_tokens import SharedSpace
@@ -266,8 +266,45 @@ def test_what_a_person_corrected_in_the_text_is_not_told_or_written_again(
                 "valve seven fully" not in memory.retrieve(RetrieveRequest(f"{fields[next(iter(fields))]} valve")).text
             )
             memory.run(ORGANIZE, OrganizeRequest([uri], pinned=True))
-        assert "valve seven fully" not in body(memory, uri)
+        name, said = next(iter(fields)), list(fields)[-1]
+        memory.commit(CommitRequest(memory_type=memory_type, fields={name: fields[name], said: "Tell Maria about it."}))
+        assert "Tell Maria" in memory.retrieve(RetrieveRequest(f"{fields[name]} Maria")).text
+        assert not memory.find(FindRequest("valve seven")).memories
+        assert "valve seven fully" not in memory.read(ReadRequest(uri)).content
     by_hand(tmp_path, "types/recipes.yaml", PLAIN_TYPE)
     with open_memory(words_only(tmp_path / "home", schema_dirs=(tmp_path / "types",))) as memory:
         memory.run(ORGANIZE, OrganizeRequest([uri], tags=["x"]))
         assert "valve seven fully" not in body(memory, uri)
+
+
+@pytest.mark.parametrize(
+    ("memory_type", "fields", "old", "new"),
+    [
+        ("cases", CORRECTED[0][1], "Open valve", "NEVER do this, it floods: Open valve"),
+        ("tools", {"tool_name": "saw", "best_for": "Wood", "recommendation": "Use sudo"}, "Use sudo", "No sudo"),
+    ],
+)
+def test_a_correction_within_a_line_or_of_a_short_text_is_told_alone(
+    tmp_path: Path, memory_type: str, fields: dict[str, str], old: str, new: str
+) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        uri = only(memory.commit(CommitRequest(memory_type=memory_type, fields=fields))).uri
+        file = memory.store.files.path_for(MemoryUri.parse(uri))
+        file.write_text(file.read_text("utf-8").replace(old, new, 1).replace("\n", "\r\n"), "utf-8", newline="")
+        told = memory.retrieve(RetrieveRequest(" ".join(fields.values()))).text.partition("<current_input>")[0]
+        assert told.count(new) == 1
+        assert told.replace(new, "").count(old) == 0
+
+
+def test_a_rendered_text_of_an_older_program_that_was_corrected_is_told_alone(tmp_path: Path) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        fields = {"tool_name": "saw", "best_for": "Wood", "recommendation": "Log in with sudo first"}
+        uri = only(memory.commit(CommitRequest(memory_type="tools", fields=fields))).uri
+        file = memory.store.files.path_for(MemoryUri.parse(uri))
+        text, _, block = file.read_text("utf-8").partition("<!--")
+        older = re.sub(r',\n  "shown_fields": \[[^]]*\]', "", block)
+        file.write_text(text.replace("Log in with sudo", "NEVER use sudo") + "<!--" + older, "utf-8")
+        memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "saw", "total_calls": 1}))
+        told = memory.retrieve(RetrieveRequest("saw wood sudo")).text
+        assert "NEVER use sudo" in told
+        assert "Log in with sudo" not in told
