@@ -308,3 +308,12 @@ def test_a_rendered_text_of_an_older_program_that_was_corrected_is_told_alone(tm
         told = memory.retrieve(RetrieveRequest("saw wood sudo")).text
         assert "NEVER use sudo" in told
         assert "Log in with sudo" not in told
+
+
+@pytest.mark.parametrize("shown", ['"case_name"', "[]", '["case_name", {}, 5, null, "solution"]', "null"])
+def test_whatever_a_hand_edit_leaves_of_the_fields_that_were_shown_a_memory_is_read(tmp_path: Path, shown: str) -> None:
+    block = f'{{"case_name": "Flood", "solution": "Call Anna at once.", "shown_fields": {shown}}}'
+    by_hand(tmp_path, "agent/default/memories/cases/Flood.md", f"Wet.\n\n<!-- MEMORY_FIELDS\n{block}\n-->\n")
+    with open_memory(words_only(tmp_path)) as memory:
+        assert bool(memory.find(FindRequest("Anna")).memories) is ('"solution"' not in shown)
+        assert memory.find(FindRequest("Flood")).memories

@@ -154,22 +154,20 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     unknown = {name: value for name, value in trailer.items() if name not in declared and name not in metadata}
     body = parts.body
     known = metadata.get(SHOWN_FIELDS)
-    fields = {name: value for name, value in fields.items() if not _was_removed(name, value, known, body)}
+    names = known if isinstance(known, list) else []
+    once_shown = {name for name in names if isinstance(name, str) and name not in memory_type.key_fields}
+    # What a person took out of the body, or corrected there, no longer says what is so.
+    fields = {name: value for name, value in fields.items() if name not in once_shown or _shows(body, str(value))}
     if not memory_type.template_mode:
         content = trailer.get(CONTENT)
         if content is not None and not _shows(body, str(content)):
-            if isinstance(known, list) and CONTENT not in known:
+            if isinstance(known, list) and CONTENT not in once_shown:
                 body = _with_content(body, str(content))
             else:  # a person corrected it in the body, or wrote both
                 unknown[CONTENT] = content
         fields = {**fields, CONTENT: body}
     read = made(fields, Metadata(metadata), unknown, hand_edited=edited and digest != body_digest(parts.body))
     return read if body is parts.body else replace(read, body=body)
-
-
-def _was_removed(name: str, value: FieldValue, known: Any, body: str) -> bool:
-    """Whether a person took a text out of the body, or corrected it there: it no longer says what is so."""
-    return isinstance(known, list) and name in known and not _shows(body, str(value))
 
 
 def _shows(body: str, text: str) -> bool:
