@@ -9,12 +9,14 @@ texts, so one undo brings everything back. ``purge`` is for good.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from memory_core.core.command import NOWHERE, Arg, Command, read_request
 from memory_core.core.commit.forgotten import KIND_FORGET, is_forgotten, without_lines
+from memory_core.core.commit.links import named_uris, retargeted
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import MOVE_WORK, PlanContext, WorkingCopy
 from memory_core.core.errors import InvalidInput, RunebookError, TooLarge
@@ -35,7 +37,7 @@ from memory_core.core.memory.results import (
     Status,
     text_sha256,
 )
-from memory_core.core.memory.trailer import split
+from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
 from memory_core.features.mentions import (
@@ -48,7 +50,6 @@ from memory_core.features.mentions import (
     without,
     worded,
 )
-from memory_core.features.review import mentioning
 from memory_core.features.upkeep.core_memories import archived_originals
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ _STAYS = "its words cannot be taken out alone; edit it, or forget it whole by it
 #: The note where what matches is very long.
 _MORE = "there is more than one request takes: forget this first, then ask the same again"
 _TOO_MUCH = "one commit does not change so much; forget the rest by another one."
+_KEEP_NAMES = "still have the old name of what was renamed: one commit does not change so much; doctor shows which."
 _CHANGED = "it says something else meanwhile; look again without confirm."
 #: Of what is named by its URI, so many characters are kept to be shown.
 _READ_CHARS = 1_000
@@ -123,9 +125,10 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
         return replace(shown, notes=(*shown.notes, *weak, *_left_in_archive(going, memory.store.text), *unseen))
     moment = request.now or datetime.now(UTC)
     context = memory.plan_context(moment)
+    naming = _naming(memory, going)
     receipt = memory.store.commit(
         lambda snapshot: memory.features.completed(
-            _planned(going, snapshot, context, memory.features), snapshot, context
+            _planned(going, naming, snapshot, context, memory.features), snapshot, context
         ),
         kind=KIND_FORGET,
         request_id=request_id,
@@ -170,13 +173,7 @@ def _mentions(memory: Runebook, request: ForgetRequest) -> tuple[list[Mention], 
         memory.browser.visible(MemoryUri.parse(request.target_uri))
     scope = memory.projects.scope(request.project, request.here)
     wanted = FindRequest(query, request.target_uri, request.limit, filter=request.filter, now=request.now)
-    found, is_all = find_mentions(memory, wanted, scope, conversations=request.include_conversations)
-    mentions = {each.address: each for each in found}
-    for each in () if request.target_uri or request.filter else mentioning(memory, query):
-        if scope.finds(each.assignment.project, private=each.private):
-            seen = text_sha256(memory.store.text(each.uri) or "")
-            mentions.setdefault(str(each.uri), Mention(each.uri, None, each.title, seen_sha256=seen))
-    return list(mentions.values()), is_all
+    return find_mentions(memory, wanted, scope, conversations=request.include_conversations)
 
 
 def _named(memory: Runebook, request: ForgetRequest) -> list[Mention]:
@@ -268,8 +265,37 @@ def _preview(
     return CommitReceipt("", Status.DRY_RUN, results, notes=tuple(notes))
 
 
-def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, features: Features) -> ChangeSet:
-    """Sentences, memories, entries and messages go in one change set."""
+def _naming(memory: Runebook, going: Iterable[Mention]) -> dict[MemoryUri, list[MemoryUri]]:
+    """Of each memory that is to get another name, the files that name it."""
+    renamed = {mention.uri: list[MemoryUri]() for mention in going if mention.name_goes}
+    wanted = {address: uri for uri in renamed for address in map(str, _addresses(uri))}
+    spaces = [space.split("/") for space in memory.spaces if not space.startswith(Scope.SESSION.value)]
+    roots = [MemoryUri((*shelf, *space)) for shelf in ((), (Scope.ARCHIVE.value,)) for space in spaces]
+    files = memory.store.files
+    for uri in (entry.uri for root in roots if wanted and files.is_dir(root) for entry in files.walk(root)):
+        kind = memory.features.kind_of(uri)
+        if not uri.name.endswith(".md") or uri.is_summary or (kind is not None and kind.has_entries):
+            continue
+        with suppress(RunebookError):  # what cannot be read cannot be changed; doctor names it
+            trailer = split(memory.store.look(uri)[0] or "").trailer or {}
+            for named in {wanted[address] for address in named_uris(trailer) & wanted.keys()}:
+                renamed[named].append(uri)
+    return renamed
+
+
+def _addresses(uri: MemoryUri) -> list[MemoryUri]:
+    """By what others name a memory: of one in the archive also where it was."""
+    return [uri, *([MemoryUri(uri.parts[1:])] if uri.scope is Scope.ARCHIVE else [])]
+
+
+def _planned(
+    going: list[Mention],
+    naming: Mapping[MemoryUri, Sequence[MemoryUri]],
+    snapshot: Snapshot,
+    context: PlanContext,
+    features: Features,
+) -> ChangeSet:
+    """Sentences, memories, entries and messages go in one change set; what names a renamed memory names it anew."""
     copy = WorkingCopy(snapshot, context)
     files = [mention for mention in going if mention.line is None]
     operations = MemoryOperations()
@@ -293,14 +319,48 @@ def _planned(going: list[Mention], snapshot: Snapshot, context: PlanContext, fea
             left[mention.address] = _STAYS
     decided = plan(operations, snapshot, context) if len(operations) else ChangeSet()
     shown = {mention.address: _result(mention) for mention in files if mention.address not in left}
-    changes = [*decided.changes, *copy.changes()]
     results = [each if each.action is Action.REJECTED else shown.get(each.uri, each) for each in decided.results]
     results += [shown[str(change.uri)] for change in copy.changes() if str(change.uri) in shown]
     lines, of_lines = _lines_planned([each for each in going if each.line is not None], snapshot, copy, features)
     results += [_result(replace(each, refused=left[each.address])) for each in files if each.address in left]
+    edited = {change.uri: change for change in decided.changes}
+    behind = _rename_in_others(copy, edited, naming)
+    changes = [*edited.values(), *copy.changes()]
     gone = [each for each in going if each.line is not None or each.address not in left]
-    notes = (*decided.notes, *_left_in_archive(gone, snapshot.text))
+    notes = (*decided.notes, *behind, *_left_in_archive(gone, snapshot.text))
     return replace(decided, changes=(*changes, *lines), results=(*results, *of_lines), notes=notes)
+
+
+def _rename_in_others(
+    copy: WorkingCopy, edited: dict[MemoryUri, FileChange], naming: Mapping[MemoryUri, Sequence[MemoryUri]]
+) -> list[str]:
+    """Let relations follow the renamed memories, also in files that the operations changed.
+
+    Returns:
+        What is told of those that do not, for one commit does not change so much.
+    """
+    moved = {change.moved_from: change.uri for change in copy.changes() if change.moved_from is not None}
+    named = ((old, pair) for old in moved for pair in zip(_addresses(old), _addresses(moved[old]), strict=True))
+    ends = [pair for old, pair in named if pair[0] == old or copy.text(pair[0]) is None]
+    left = 0
+    for source in sorted({source for old in moved for source in naming.get(old, ())}):
+        at = moved.get(source, source)
+        if not _may_change(copy, at):
+            left += 1
+            continue
+        before = edited[at].after if at in edited else copy.text(at)
+        file = split(before or "")
+        trailer = dict(file.trailer or {})
+        for old, new in ends:
+            trailer = retargeted(trailer, old, new)
+        if trailer == (file.trailer or {}):
+            continue
+        after = join(file.body, trailer)
+        if at in edited:
+            edited[at] = replace(edited[at], after=after)
+        else:
+            copy.put(at, after)
+    return [f"relations of {left} files {_KEEP_NAMES}"] if left else []
 
 
 def _lines_planned(

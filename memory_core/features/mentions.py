@@ -29,6 +29,7 @@ from memory_core.core.text.analysis import distinct_words, index_tokens, word_co
 from memory_core.core.text.language import sentence_spans, sentences
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.word_table import word_pattern
+from memory_core.features.review import parse_proposal
 
 if TYPE_CHECKING:
     from memory_core.core.memory.project import ProjectScope
@@ -163,7 +164,8 @@ def find_mentions(
     near.look_at(chain(mentions, unsearched()))
     again = search.again(wanted, asked, near.named(), near.names(), unsearched)
     found = list(_first(_FOUND_CHARS, chain(near.mentions(), again)))
-    return _joined(found), near.is_all and sum(len(each.text) for each in found) < _FOUND_CHARS
+    is_all = near.is_all and sum(len(each.text) for each in found) < _FOUND_CHARS
+    return [_proposal_whole(each) if each.uri.is_proposal else each for each in _joined(found)], is_all
 
 
 def texts_of(memory: Memory) -> dict[str, str]:
@@ -341,7 +343,7 @@ class _Search:
         roots = [MemoryUri((*shelf, *space.split("/"))) for space in spaces]
         for uri in (entry.uri for root in roots if store.files.is_dir(root) for entry in store.files.walk(root)):
             kind = features.kind_of(uri)
-            searched = kind is None or kind.has_entries
+            searched = (kind is None or kind.has_entries) and not uri.is_proposal
             if not uri.name.endswith(".md") or (not archived and searched and not uri.is_summary):
                 continue
             try:
@@ -350,7 +352,9 @@ class _Search:
                 continue
             if text is None or here.is_elsewhere(uri, text):
                 continue
-            if kind is not None and kind.has_entries:
+            if uri.is_proposal and not uri.is_summary:
+                yield from self._proposed(uri, text)
+            elif kind is not None and kind.has_entries:
                 starts = [each.part for each in kind.documents(MemoryUri(uri.parts[1:]), text)]
                 entries = kind.entries(text, starts).items()
                 yield from (Mention(uri, at, entry, seen_sha256=text_sha256(entry)) for at, entry in entries)
@@ -358,6 +362,15 @@ class _Search:
                 mention = Mention(uri, None, split(text).body, seen_sha256=text_sha256(text))
                 is_memory = kind is None and not uri.is_summary
                 yield _named(mention, parse(uri, text, self._memory.registry)) if is_memory else mention
+
+    def _proposed(self, uri: MemoryUri, text: str) -> Iterator[Mention]:
+        """What waits for its owner's review, if that may be seen."""
+        try:
+            proposal = parse_proposal(uri, text)
+        except RunebookError:  # a file of another kind
+            return
+        if self._scope.finds(proposal.assignment.project, private=proposal.private):
+            yield Mention(uri, None, proposal.said, names=(proposal.name,), seen_sha256=text_sha256(text))
 
     def again(
         self,
@@ -567,6 +580,12 @@ def _together(mentions: Iterable[Mention]) -> Iterator[list[Mention]]:
             some, size_chars = [], 0
     if some:
         yield some
+
+
+def _proposal_whole(mention: Mention) -> Mention:
+    """A proposal goes whole, whatever of it says it."""
+    said = f"waits for review: {mention.name}: {mention.text}"
+    return replace(mention, text=said, sentences=(), name_goes=False)
 
 
 def _first(chars: int, mentions: Iterable[Mention]) -> Iterator[Mention]:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from memory_core.core.command import NOWHERE, Arg, Command
@@ -32,9 +33,8 @@ from memory_core.core.memory.project import ProjectAssignment
 from memory_core.core.memory.requests import Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, text_sha256
 from memory_core.core.memory.trailer import join, read_members, split
-from memory_core.core.memory.uri import OVERVIEW_NAME, REVIEW_FOLDER, MemoryUri, Scope
+from memory_core.core.memory.uri import OVERVIEW_NAME, REVIEW_FOLDER, SCHEME, MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
-from memory_core.core.text.analysis import distinct_words
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -50,6 +50,8 @@ _NAME_CHARS = 60
 _LINE_CHARS = 300
 #: Members of a proposal that its trailer keeps under their own names, in their order there.
 _KEPT = ("id", "op", "action", "target", "operation", "proposed", "source", "seen", "assignment", "reason")
+#: Members of an operation that say nothing of what it is about.
+_UNSAID = ("memory_type", "relation", "directory_uri", "start_line")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,17 @@ class Proposal:
         """The session that it comes from."""
         return self.source.get("session_id")
 
+    @property
+    def name(self) -> str:
+        """What the file is called that it would change."""
+        return _name_at(self.target)
+
+    @property
+    def said(self) -> str:
+        """All that it says beside that name: what would be stored, and was proposed, what goes, and why."""
+        values = (*self.texts.values(), *self.proposed.values(), self.gone, self.reason, *_values(self.operation))
+        return "\n".join(dict.fromkeys(filter(None, values)))
+
     def operations(self) -> MemoryOperations:
         """The operation, with what a person made of its texts.
 
@@ -130,6 +143,23 @@ class Proposal:
         for write in parsed.write_operations:
             write.memory_data.sourced(self.source)
         return parsed
+
+
+def _name_at(uri: str) -> str:
+    """The name of a file in words."""
+    return uri.rsplit("/", 1)[-1].removesuffix(".md").replace("_", " ")
+
+
+def _values(operation: Any) -> Iterator[str]:
+    """The texts and numbers in an operation; of a URI its name."""
+    if isinstance(operation, Mapping):
+        operation = [value for name, value in operation.items() if name not in _UNSAID]
+    if isinstance(operation, list):
+        yield from chain.from_iterable(map(_values, operation))
+    elif isinstance(operation, str):
+        yield _name_at(operation) if operation.startswith(SCHEME) else operation
+    elif type(operation) is int:
+        yield str(operation)
 
 
 def _review_folder(user_space: str) -> MemoryUri:
@@ -412,7 +442,6 @@ def _still_waits(result: OperationResult, proposal: Proposal) -> OperationResult
 
 
 KIND_EDIT = "review"
-_MENTIONED_SHARE = 0.5
 _GIST_CHARS = 160
 #: Memories are made before others link to them, and go last.
 _ORDER = ("write", "edit", "overview", "delete")
@@ -438,18 +467,6 @@ def first_waiting(memory: Runebook) -> tuple[list[Proposal], int]:
 def waiting_count(memory: Runebook) -> int:
     """How many files of proposals wait; none is read."""
     return len(_files(memory))
-
-
-def mentioning(memory: Runebook, query: str) -> list[Proposal]:
-    """What waits and holds at least half of a query's words."""
-    wanted = distinct_words(query)
-
-    def is_meant(proposal: Proposal) -> bool:
-        held = distinct_words(f"{proposal.title} {' '.join(proposal.texts.values())}")
-        return len(wanted & held) >= _MENTIONED_SHARE * len(wanted)
-
-    found = [each for each in _each(memory, _files(memory)) if is_meant(each)] if wanted else []
-    return sorted(found, key=_place)
 
 
 def named(memory: Runebook, name: str) -> Proposal:

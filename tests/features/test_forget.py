@@ -14,15 +14,17 @@ from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, TreeRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features import daily_logs, forgetting, mentions
 from memory_core.features.forgetting import FORGET, ForgetRequest
+from memory_core.features.graph import RELATE, RelateRequest
 from memory_core.features.history import history_of
 from memory_core.features.mentions import text_without, without
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
-from memory_core.features.upkeep.log_summary import MonthSummary, dump_summary, read_summary
+from memory_core.features.upkeep.log_summary import MonthSummary, Remembered, dump_summary, read_summary
 from memory_core.runebook import Runebook, open_memory
 from tests.counting import bytecodes, is_linear
 from tests.stores import body, by_hand, edit, files_below, handed_in, note, said, trailer, words_only, written
@@ -864,3 +866,69 @@ def test_a_tag_goes_with_the_sentence_and_from_what_no_type_or_only_the_archive_
     assert [path for path, text in owned(memory).items() if "HIV" in text or '"hiv"' in text] == []
     assert "phone" in owned(memory)["loose/call.md"]
     assert body(memory, uri).strip() == "Likes tea."
+
+
+def related(memory: Runebook, one: str, other: str, relation: str = "contradicts") -> None:
+    memory.run(RELATE, RelateRequest(one, other, relation))
+
+
+def linked(memory: Runebook, uri: str) -> list[tuple[str, str]]:
+    """The relations in the trailer of a memory's file."""
+    links = (split(memory.store.text(MemoryUri.parse(uri)) or "").trailer or {}).get("links", [])
+    return [(each["uri"], each["relation"]) for each in links]
+
+
+def test_relations_follow_a_memory_that_gets_another_name(memory: Runebook) -> None:
+    old, new = f"{NOTES}/Standup now, since Peter has HIV.md", f"{NOTES}/The standup moved to half past ten.md"
+    other = f"{NOTES}/Standup.md"
+    note(memory, "Standup", "The standup is at nine in room four.")
+    note(memory, "Standup now, since Peter has HIV", "The standup moved to half past ten.")
+    related(memory, old, other)
+    before = owned(memory)
+    forgotten(memory, "Peter HIV")
+    assert (linked(memory, other), linked(memory, new)) == ([(new, "contradicts")], [(other, "contradicts")])
+    assert [path for path, text in owned(memory).items() if "HIV" in path + text] == []
+    found = {hit.uri: hit for hit in memory.find(FindRequest("standup at nine in room four")).hits}
+    assert found[other].contested_by == (new,)
+    memory.run(UNDO, UndoRequest("last"))
+    assert owned(memory) == before
+
+
+def test_relations_of_one_end_of_changed_files_and_of_the_archive_follow_a_new_name(memory: Runebook) -> None:
+    old, new = f"{NOTES}/Peter HIV card.md", f"{NOTES}/It is red.md"
+    hand, away = "viking://user/default/memories/loose/pin.md", f"{NOTES}/Peter HIV letter.md"
+    note(memory, "Peter HIV card", "It is red.")
+    note(memory, "Peter HIV letter", "It is blue.")
+    note(memory, "Desk", "Peter has HIV. The desk is green.")
+    related(memory, old, f"{NOTES}/Desk.md", "supports")
+    related(memory, away, old, "refines")
+    text = f'The pin.\n\n<!-- MEMORY_FIELDS\n{{"links": ["{old}", "{away}"]}}\n-->\n'
+    by_hand(memory.store.files.root, "user/default/memories/loose/pin.md", text)
+    summary = MonthSummary(month="2026-09", promoted=(Remembered("a", uri=old),)).showing({})
+    place = "user/default/logs/summaries/2026-09.md"
+    by_hand(memory.store.files.root, place, dump_summary(summary, "2026-10-01T00:00:00+00:00"))
+    memory.run(ARCHIVE, ArchiveRequest([away]))
+    memory.store.adopt()
+    _, receipt = forgotten(memory, "Peter HIV")
+    assert receipt.status is Status.COMMITTED
+    blue = f"{NOTES}/It is blue.md"
+    assert linked(memory, f"{NOTES}/Desk.md") == [(new, "supported_by")]
+    assert set(linked(memory, new)) == {(f"{NOTES}/Desk.md", "supports"), (blue, "refined_by")}
+    assert linked(memory, blue.replace("user", "archive/user", 1)) == [(new, "refines")]
+    assert trailer(memory, hand)["links"] == [new, blue]
+    assert trailer(memory, f"viking://{place}")["promoted"] == [{"name": "a", "uri": new}]
+    assert [path for path, text in owned(memory).items() if "HIV" in path + text] == []
+
+
+def test_so_many_relations_follow_a_new_name_as_one_commit_takes(
+    memory: Runebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note(memory, "Peter HIV card", "It is red.")
+    for number in range(4):
+        note(memory, f"n{number}", f"Number {number}.")
+        related(memory, f"{NOTES}/n{number}.md", f"{NOTES}/Peter HIV card.md", "supports")
+    monkeypatch.setattr(forgetting, "MOVE_WORK", 1_600_000)
+    _, receipt = forgotten(memory, "Peter HIV")
+    assert "relations of 2 files still have the old name" in " ".join(receipt.notes)
+    followed = [linked(memory, f"{NOTES}/n{number}.md") for number in range(4)]
+    assert followed.count([(f"{NOTES}/It is red.md", "supports")]) == 2

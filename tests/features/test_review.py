@@ -387,3 +387,49 @@ def test_forgetting_reaches_what_waits(
         memory.run(UNDO, UndoRequest(gone.commit_id))
         assert memory.run(FORGET, ForgetRequest(uris=[uri], confirm=1)).status is Status.COMMITTED
         assert len(waiting_proposals(memory)) == 0
+
+
+PETER = f"{USER}/facts/Peter.md"
+#: What waits, and what of it says what is forgotten: its name, what goes, why, another field, a tag, a patch.
+SAYING: dict[str, Any] = {
+    "name": write("events", event_name="HIV diagnosis of Peter", event_time="2026-11-20", content="Was told in Leeds."),
+    "gone": {"uri": PETER},
+    "why": {"uri": PETER, "reason": "Peter no longer has HIV."},
+    "field": write("entities", entity_name="Otto", entity_type="Peter's HIV nurse", content="Comes each month."),
+    "tag": {"memory_data": {"memory_type": "facts", "fields": {"topic": "Peter", "content": "Tall."}, "tags": ["hiv"]}},
+    "tags": {
+        "memory_data": {"memory_type": "facts", "fields": {"topic": "Door", "content": "Shut."}, "tags": ["peter-hiv"]}
+    },
+    "patch": {"uri": PETER, "patches": {"content": "Peter has HIV. He moved to Leeds."}},
+    "name in Chinese": write("events", event_name="彼得確診HIV", event_time="2026-11-20", content="在醫院。"),
+}
+
+
+@pytest.mark.parametrize("where", SAYING)
+def test_what_waits_goes_whatever_of_it_says_what_is_forgotten(tmp_path: Path, where: str) -> None:
+    kind = "delete" if where in ("gone", "why") else "edit" if where == "patch" else "write"
+    kept = write("facts", topic="Tea", content="Peter drinks green tea.")
+    proposed: dict[str, Any] = {"write_operations": [kept]}
+    proposed[f"{kind}_operations"] = [*proposed.get(f"{kind}_operations", []), SAYING[where]]
+    query = "彼得确诊HIV" if where == "name in Chinese" else "Peter HIV"
+    with opened(tmp_path, [answer(**proposed)] * 2) as memory:
+        if kind != "write":
+            memory.commit(CommitRequest("Peter is tall, and has HIV.", memory_type="facts", fields={"topic": "Peter"}))
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        saying = [each for each in waiting_proposals(memory) if not each.target.endswith("Tea.md")]
+        (place,) = (str(each.uri) for each in saying)
+        shown = memory.run(FORGET, ForgetRequest(query))
+        assert place in {result.uri for result in shown.results if "waits for review" in str(result.note)}
+        gone = memory.run(FORGET, ForgetRequest(query, confirm=len(shown.results)))
+        assert place in {result.uri for result in gone.results if result.action is Action.DELETED}
+        assert [each.target.rpartition("/")[2] for each in waiting_proposals(memory)] == ["Tea.md"]
+        memory.run(UNDO, UndoRequest(gone.commit_id))
+        assert len(waiting_proposals(memory)) == 2
+
+
+def test_the_reason_of_what_waits_counts_and_its_project_is_respected(tmp_path: Path) -> None:
+    with opened(tmp_path, [answer(TEA_WRITE, reasoning="Peter has HIV.")]) as memory:
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", project="acme/lab", private=True))
+        assert memory.run(FORGET, ForgetRequest("Peter HIV", here="acme/web")).status is Status.UNCHANGED
+        (shown,) = memory.run(FORGET, ForgetRequest("Peter HIV", here="acme/lab")).results
+        assert shown.uri == str(only(memory).uri)

@@ -256,19 +256,30 @@ def _merged(stored: Any, entry: Mapping[str, Any]) -> list[Any]:
     return [*links, dict(entry)]
 
 
-#: Members of a trailer that hold links.
+#: Members of a trailer that hold links; and those that name memories, beside them what something was condensed into
+#: and what entries of logs became.
 _KEYS = ("links", "backlinks")
+_NAMING = (*_KEYS, "archived", "promoted")
 
 
 def linked_uris(trailer: Mapping[str, Any]) -> frozenset[str]:
     """The memories that a trailer links to, as their URIs are printed."""
-    texts = (text for key in _KEYS for text in _strings(trailer.get(key)))
-    return frozenset(uri for text in texts if (uri := _printed(text)) is not None)
+    return _uris_in(trailer, _KEYS)
+
+
+def named_uris(trailer: Mapping[str, Any]) -> frozenset[str]:
+    """The memories that a trailer links to, or names otherwise."""
+    return _uris_in(trailer, _NAMING)
 
 
 def retargeted(trailer: Mapping[str, Any], old: MemoryUri, new: MemoryUri) -> dict[str, Any]:
-    """The trailer with each link to ``old``, however spelt, leading to ``new``."""
-    return {key: _replaced(value, str(old), str(new)) if key in _KEYS else value for key, value in trailer.items()}
+    """The trailer with each link to ``old``, however spelt, leading to ``new``; what names it otherwise likewise."""
+    return {key: _replaced(value, str(old), str(new)) if key in _NAMING else value for key, value in trailer.items()}
+
+
+def _uris_in(trailer: Mapping[str, Any], keys: Sequence[str]) -> frozenset[str]:
+    texts = (text for key in keys for text in _strings(trailer.get(key)))
+    return frozenset(uri for text in texts if (uri := _printed(text)) is not None)
 
 
 def _replaced(value: Any, old: str, new: str) -> Any:
