@@ -47,6 +47,7 @@ from memory_core.features.mentions import (
     names_of,
     text_without,
     texts_of,
+    value_without,
     without,
     worded,
 )
@@ -447,7 +448,9 @@ def _operate(operations: MemoryOperations, mention: Mention, copy: WorkingCopy) 
     telling = {name for name, key in keys.items() if name_tells(key, mention.sentences)}
     if mention.name_goes and not telling:
         telling = set(keys)
-    here = memory.damage is None and (memory.hand_edited or mention.uri.scope is Scope.ARCHIVE or mention.gone_tags)
+    unknown = value_without(memory.unknown, mention.sentences)
+    here = memory.hand_edited or mention.uri.scope is Scope.ARCHIVE or mention.gone_tags or unknown != memory.unknown
+    here, memory = here and memory.damage is None, replace(memory, unknown=unknown)
     if not telling and not here:
         changed = {name: text for name, text in left.items() if text != memory.fields[name]}
         if changed:

@@ -289,7 +289,7 @@ def text_without(uri: MemoryUri, text: str, gone: Sequence[str], tags: Sequence[
         return f"{prose}\n" if prose.strip() else None
     parts = split(text)
     body = without(parts.body, gone)
-    trailer = None if parts.trailer is None else dict(_value_without(parts.trailer, gone))
+    trailer = None if parts.trailer is None else dict(value_without(parts.trailer, gone))
     if trailer is not None and body != parts.body:
         trailer.pop("abstract", None)  # made of the body, in other words or cut short
         if str(trailer.get("overview", "")).strip() not in body:
@@ -301,12 +301,12 @@ def text_without(uri: MemoryUri, text: str, gone: Sequence[str], tags: Sequence[
     return join(body, trailer) if body.strip() else None
 
 
-def _value_without(value: Any, gone: Sequence[str]) -> Any:
+def value_without(value: Any, gone: Sequence[str]) -> Any:
     """A value of a trailer, and what is in it, without these sentences."""
     if isinstance(value, Mapping):
-        return {name: _value_without(each, gone) for name, each in value.items()}
+        return {name: value_without(each, gone) for name, each in value.items()}
     if isinstance(value, list):
-        return [_value_without(each, gone) for each in value]
+        return [value_without(each, gone) for each in value]
     return without(value, gone) if isinstance(value, str) else value
 
 

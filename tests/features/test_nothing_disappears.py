@@ -310,6 +310,20 @@ def test_a_rendered_text_of_an_older_program_that_was_corrected_is_told_alone(tm
         assert "Log in with sudo" not in told
 
 
+def test_what_is_forgotten_leaves_the_content_that_somebody_wrote_into_a_trailer_too(tmp_path: Path) -> None:
+    written = '{"title": "one", "content": "Otto Lang made it ill. Older."}'
+    with open_memory(words_only(tmp_path)) as memory:
+        file = by_hand(
+            tmp_path,
+            "user/default/memories/notes/one.md",
+            f"Otto Lang made it ill. Serve it cold.\n\n<!-- MEMORY_FIELDS\n{written}\n-->\n",
+        )
+        for confirm in (None, 1):
+            memory.run(FORGET, ForgetRequest(query="Otto Lang made it ill", confirm=confirm))
+        assert "Otto" not in file.read_text("utf-8")
+        assert "Older." in file.read_text("utf-8")
+
+
 @pytest.mark.parametrize("shown", ['"case_name"', "[]", '["case_name", {}, 5, null, "solution"]', "null"])
 def test_whatever_a_hand_edit_leaves_of_the_fields_that_were_shown_a_memory_is_read(tmp_path: Path, shown: str) -> None:
     block = f'{{"case_name": "Flood", "solution": "Call Anna at once.", "shown_fields": {shown}}}'
