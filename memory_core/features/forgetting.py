@@ -450,8 +450,7 @@ def _operate(operations: MemoryOperations, mention: Mention, copy: WorkingCopy) 
         telling = set(keys)
     unknown = value_without(memory.unknown, mention.sentences)
     here = memory.hand_edited or mention.uri.scope is Scope.ARCHIVE or mention.gone_tags or unknown != memory.unknown
-    here, memory = here and memory.damage is None, replace(memory, unknown=unknown)
-    if not telling and not here:
+    if not telling and not (here and memory.damage is None):
         changed = {name: text for name, text in left.items() if text != memory.fields[name]}
         if changed:
             operations.edit_operations.append(EditOp(uri=str(mention.uri), patches=changed))
@@ -463,9 +462,10 @@ def _operate(operations: MemoryOperations, mention: Mention, copy: WorkingCopy) 
         metadata["tags"] = [tag for tag in memory.metadata.tags if tag not in mention.gone_tags] or None
     if telling or mention.sentences:
         metadata |= {"abstract": None, "overview": None}
+    kept = replace(memory, body=body, unknown=unknown)
     if not telling:
-        copy.store(replace(memory, body=body).changed(fields=fields, metadata=metadata))
-        return body != memory.body or fields != memory.fields or bool(mention.gone_tags)
+        copy.store(kept.changed(fields=fields, metadata=metadata))
+        return body != memory.body or fields != memory.fields or bool(mention.gone_tags) or unknown != memory.unknown
     shown = body if memory.hand_edited else ""
     said = [each for text in (left.get(CONTENT, ""), *left.values(), shown) for each in worded(text)]
     name = first_words(next((each for each in said if each not in mention.labels), ""))
@@ -474,7 +474,7 @@ def _operate(operations: MemoryOperations, mention: Mention, copy: WorkingCopy) 
     fields = {name: value for name, value in fields.items() if name not in telling}
     fields.setdefault(name_field_of(memory.type), name)
     place = copy.free_name(mention.uri.parent, memory.type, fields)
-    copy.move(mention.uri, replace(memory, body=body).changed(uri=place, fields=fields, metadata=metadata))
+    copy.move(mention.uri, kept.changed(uri=place, fields=fields, metadata=metadata))
     return True
 
 

@@ -50,6 +50,8 @@ _PLACE = re.compile(r"(?P<file>.+\.(?:jsonl|md))#(?P<line>\d{1,9})")
 _NEAR_SHARE = 0.7
 #: The only sentence of a mention is meant sooner: the search gave it whole.
 _WHOLE_SHARE = 0.3
+#: What a name or a tag says counts so much as the nearest for others, whose sentences say it without the name.
+_NAMED_SHARE = 0.9
 #: What no search gave must come so near by itself: the nearest of unrelated sentences is not meant.
 _LEAST_UNSEARCHED = 0.3
 #: So many of the words asked for must be in what is archived.
@@ -487,9 +489,10 @@ class _Nearest:
             here = [own for each, _, own in units if each.uri.scope is not Scope.ARCHIVE]
             scores = self._closeness.in_words(list(chain.from_iterable(put_away)))
             scores |= self._closeness.of(list(chain.from_iterable(here)))
-            self._best = max(self._best, max(scores.values(), default=0.0))
-            for each, introduced, own in units:
-                bar = self._bar(each, len(own), introduced.values())
+            bars = [self._bar(each, len(own), introduced.values()) for each, introduced, own in units]
+            found = chain(scores.values(), (_NAMED_SHARE * bar.own for bar in bars))
+            self._best = max(self._best, max(found, default=0.0))
+            for (each, introduced, own), bar in zip(units, bars, strict=True):
                 least = bar.least(self._best)
                 read = {sentence: max(scores[sentence], introduced.get(sentence, 0.0)) for sentence in own}
                 near = {sentence: score for sentence, score in read.items() if score >= least > 0}
@@ -547,7 +550,7 @@ class _Nearest:
         return replace(mention, name_goes=score >= _NEAR_SHARE and not introduced), introduced
 
     def _bar(self, mention: Mention, count: int, introduced: Iterable[float]) -> _Bar:
-        """How near a sentence must come, of a mention that has so many; its name and tags count for itself alone."""
+        """How near a sentence must come, of a mention that has so many."""
         is_whole = count == 1 and mention.score is not None and not mention.is_part
         named = [mention.name] if mention.name_goes else []
         named += ["\n".join([mention.name, mention.text, *mention.tags])] if mention.gone_tags else []
