@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
@@ -20,6 +19,7 @@ from memory_core.core.config import Config, environment_name
 from memory_core.core.errors import ConfigInvalid, InvalidInput
 from memory_core.core.frozen import frozen
 from memory_core.core.store import atomic
+from memory_core.core.store.locks import StoreLock
 
 Origin = Literal["default", "file", "environment", "option"]
 Kind = Literal["text", "number", "flag", "choice", "list"]
@@ -99,7 +99,6 @@ class SettingsFile:
         flags: Mapping[str, Any] | None = None,
     ) -> None:
         self._given = (path, dict(os.environ) if environment is None else environment, dict(flags or {}))
-        self._guard = threading.Lock()
 
     @property
     def path(self) -> Path:
@@ -156,6 +155,8 @@ class SettingsFile:
     def write(self, changes: Mapping[str, Any]) -> Config:
         """Write settings into the file, which is made where it is missing; all else in it stays.
 
+        Of programs that write at once one waits for the other.
+
         Args:
             changes: Values by name (``llm.provider``); None takes a setting out.
 
@@ -165,9 +166,12 @@ class SettingsFile:
         Raises:
             ConfigInvalid: If a value does not suit; nothing was written.
             StorageFailed: If the file cannot be written.
+            StoreBusy: If another program held it too long.
         """
         path, environment, flags = self._given
-        with self._guard:
+        file = self.path
+        atomic.make_folder(file.parent)
+        with _lock_of(file.resolve()).held():
             file, values = declared.settings_file(path, environment, flags)
             for name, value in changes.items():
                 _put(values, name.split("."), value)
@@ -175,7 +179,6 @@ class SettingsFile:
             text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
             if _HALF.search(text):
                 raise ConfigInvalid("a setting holds half a character.", hint="Write it as UTF-8 can.")
-            atomic.make_folder(file.parent)
             atomic.replace(file.resolve(), text)
         return config
 
@@ -187,6 +190,11 @@ class SettingsFile:
         if environment.get(environment_name(name)):
             return "environment"
         return "file" if _holds(file, name) else "default"
+
+
+def _lock_of(file: Path) -> StoreLock:
+    """The lock of whoever changes a settings file; it lies beside it."""
+    return StoreLock(file.with_name(f".{file.name}.lock"), guarded="the settings file")
 
 
 def followed(opened: Config, changed: Config) -> Config:

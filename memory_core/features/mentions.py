@@ -30,6 +30,7 @@ from memory_core.core.text.language import sentence_spans, sentences
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.word_table import word_pattern
 from memory_core.features.review import parse_proposal
+from memory_core.features.upkeep.log_summary import summary_month, with_texts, without_heads
 
 if TYPE_CHECKING:
     from memory_core.core.memory.project import ProjectScope
@@ -173,10 +174,12 @@ def find_mentions(
 def texts_of(memory: Memory) -> dict[str, str]:
     """The fields of a memory that hold sentences; of a file without a type its body.
 
+    The head of a day in a month's summary is none: it says of which day the lines below it are.
     A rendered body that a person edited has the empty name: it may say what no field does.
     """
     if memory.type is None:
-        return {CONTENT: memory.body}
+        is_month = summary_month(memory.uri) is not None
+        return {CONTENT: without_heads(memory.body) if is_month else memory.body}
     edited = {"": memory.body} if memory.hand_edited else {}
     values = {field.name: memory.fields.get(field.name) for field in memory.type.fields}
     return {
@@ -290,7 +293,8 @@ def text_without(uri: MemoryUri, text: str, gone: Sequence[str], tags: Sequence[
         prose = without(text, gone)
         return f"{prose}\n" if prose.strip() else None
     parts = split(text)
-    body = without(parts.body, gone)
+    left = partial(without, gone=gone)
+    body = left(parts.body) if summary_month(uri) is None else with_texts(parts.body, left)
     trailer = None if parts.trailer is None else dict(value_without(parts.trailer, gone))
     if trailer is not None and body != parts.body:
         trailer.pop("abstract", None)  # made of the body, in other words or cut short
@@ -398,7 +402,7 @@ class _Search:
         best = max(scores.values(), default=0.0)
         near = (clause for clause, score in scores.items() if score >= _NEAR_SHARE * best)
         needles = list(dict.fromkeys(name for clause in near for name in _exact_references(clause)))[:_NAMED_MOST]
-        wholes = [words for sentence in named if len(words := distinct_words(sentence)) >= _LEAST_WORDS]
+        wholes = [whole for sentence in named if (whole := _words_of(sentence)) is not None]
         queries = [*(f'"{needle}"' for needle in needles), *(each[:_BEGINNING_CHARS] for each in named)]
         given = (self.about(replace(wanted, query=query, limit=_HITS_MOST)) for query in queries[:_SEARCHES_MOST])
         known: set[tuple[MemoryUri, int | None]] = set()
@@ -448,8 +452,19 @@ def _named(mention: Mention, memory: Memory) -> Mention:
 
 
 def _exact_references(text: str) -> list[str]:
-    """What a text names exactly: addresses, numbers, codes, mail and web addresses."""
-    return [found.group().strip() for found in _pattern("names").finditer(text[:_BEGINNING_CHARS])]
+    """What a text names exactly: addresses, numbers, codes, mail and web addresses; a date or a time names nothing."""
+    found = (match.group().strip() for match in _pattern("names").finditer(text[:_BEGINNING_CHARS]))
+    return [name for name in found if not _pattern("moment").fullmatch(name)]
+
+
+#: The words of a sentence, and those of them that are no date and no time.
+_Words = tuple[frozenset[str], frozenset[str]]
+
+
+def _words_of(sentence: str) -> _Words | None:
+    """The words by which the same is found elsewhere; None where they are too few, or say only when."""
+    words, plain = distinct_words(sentence), distinct_words(_pattern("moment").sub(" ", sentence))
+    return (words, plain) if len(words) >= _LEAST_WORDS and plain else None
 
 
 def name_tells(name: str, said: Sequence[str]) -> bool:
@@ -458,12 +473,12 @@ def name_tells(name: str, said: Sequence[str]) -> bool:
     return made or _sentence_tells(name, [needle for sentence in said for needle in _exact_references(sentence)], ())
 
 
-def _sentence_tells(sentence: str, needles: Sequence[str], wholes: Sequence[frozenset[str]]) -> bool:
+def _sentence_tells(sentence: str, needles: Sequence[str], wholes: Sequence[_Words]) -> bool:
     folded = simplified(sentence).casefold()
     if any(_stands_in(simplified(needle).casefold(), folded) for needle in needles):
         return True
     words = distinct_words(sentence)
-    return any(len(words & whole) >= _SAME_SHARE * len(whole) for whole in wholes)
+    return any(all(len(words & part) >= _SAME_SHARE * len(part) for part in whole) for whole in wholes)
 
 
 class _Nearest:

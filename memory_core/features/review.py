@@ -442,6 +442,7 @@ def _still_waits(result: OperationResult, proposal: Proposal) -> OperationResult
 
 
 KIND_EDIT = "review"
+_LOOK = "accepting is refused until you look at it and edit the proposal once more:"
 _GIST_CHARS = 160
 #: Memories are made before others link to them, and go last.
 _ORDER = ("write", "edit", "overview", "delete")
@@ -523,11 +524,14 @@ class EditRequest:
 
     Attributes:
         expected: SHA-256 of the proposal by its URI, as whoever edits it saw it.
+        seen: Likewise of what it would change, empty where that was not there; what changed since is not overwritten.
+            Where this is not said, it counts as seen as it is now.
     """
 
     name: Annotated[str, Arg(help="An id or URI.", positional=True)]
     text: Annotated[str, Arg(help="What is to be stored; of several fields each below its heading ### name.")]
     expected: Annotated[Mapping[str, str] | None, Arg(surfaces=NOWHERE)] = None
+    seen: Annotated[Mapping[str, str] | None, Arg(surfaces=NOWHERE)] = None
     now: Now = None
 
 
@@ -556,7 +560,7 @@ def reject(memory: Runebook, request: DecisionRequest) -> list[CommitReceipt]:
 def edit(memory: Runebook, request: EditRequest) -> list[CommitReceipt]:
     """Edit what a proposal would store.
 
-    What it changes counts as seen as it is now: whoever edits it has looked.
+    What it changes counts as seen: whoever edits it has looked.
 
     Raises:
         NotFound: If none waits under this name.
@@ -577,14 +581,23 @@ def edit(memory: Runebook, request: EditRequest) -> list[CommitReceipt]:
         if before is None:
             return ChangeSet((), (_decided_meanwhile(KIND_EDIT, proposal),))
         _expect_seen(proposal, before, request.expected)
-        target = snapshot.text(MemoryUri.parse(proposal.target))
-        seen = {} if target is None else {proposal.target: text_sha256(target)}
+        seen = target_seen(proposal, snapshot.text)
+        noted = notes
+        if request.seen is not None and request.seen != seen:
+            noted = (*notes, f"{proposal.target} changed meanwhile: {_LOOK} runebook review edit {proposal.id}")
+            seen = request.seen
         after = render_proposal(replace(parse_proposal(proposal.uri, before), texts=texts, seen=seen))
         action = Action.UNCHANGED if after == before else Action.UPDATED
         changes = () if after == before else (FileChange(proposal.uri, before, after),)
-        return ChangeSet(changes, (OperationResult(KIND_EDIT, str(proposal.uri), action),), notes=notes)
+        return ChangeSet(changes, (OperationResult(KIND_EDIT, str(proposal.uri), action),), notes=noted)
 
     return [memory.store.commit(planned, kind=KIND_EDIT, now=_moment(request.now))]
+
+
+def target_seen(proposal: Proposal, text_of: Callable[[MemoryUri], str | None]) -> Mapping[str, str]:
+    """SHA-256 of what a proposal would change, by its URI; empty where nothing is there."""
+    target = text_of(MemoryUri.parse(proposal.target))
+    return {} if target is None else {proposal.target: text_sha256(target)}
 
 
 def _cleared(memory: Runebook, texts: Mapping[str, str]) -> tuple[Mapping[str, str], tuple[str, ...]]:

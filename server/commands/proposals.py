@@ -32,7 +32,7 @@ def review(arguments: argparse.Namespace) -> int:
 
 def _edit(arguments: argparse.Namespace) -> int:
     """Word one proposal as the command line gives it, or as a person leaves it in their editor."""
-    from memory_core.features.review import EDIT, named, texts_shown
+    from memory_core.features.review import EDIT, named, target_seen, texts_shown
 
     if arguments.dry_run:
         raise InvalidInput("edit has no --dry-run.", hint="It goes with accept and reject.")
@@ -43,9 +43,10 @@ def _edit(arguments: argparse.Namespace) -> int:
         return declared.run(arguments, EDIT, {"name": name, "text": arguments.text})
     with open_memory_of(arguments, warm=False) as memory:
         proposal = named(memory, name)
+        seen = target_seen(proposal, memory.store.text)
     if not proposal.proposed:
         raise InvalidInput(f"proposal {proposal.id} stores no text.", hint="Accept or reject it.")
     hint = "Set $EDITOR, give --text, or edit the file that show names."
     with edited_copy("proposal.md", f"{texts_shown(proposal)}\n", hint) as text:
         expected = {str(proposal.uri): proposal.sha256}
-        return declared.run(arguments, EDIT, {"name": name, "text": text, "expected": expected})
+        return declared.run(arguments, EDIT, {"name": name, "text": text, "expected": expected, "seen": seen})

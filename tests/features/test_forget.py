@@ -932,3 +932,33 @@ def test_so_many_relations_follow_a_new_name_as_one_commit_takes(
     assert "relations of 2 files still have the old name" in " ".join(receipt.notes)
     followed = [linked(memory, f"{NOTES}/n{number}.md") for number in range(4)]
     assert followed.count([(f"{NOTES}/It is red.md", "supports")]) == 2
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        *("2026-12-14", "2026-12", "14.12.2026", "12/14/2026", "14-12-2026", "2026-12-14T09:25:00+00:00", "09:25"),
+        *("9:25:30", "9:25 pm", "December 14, 2026", "14th December 2026", "2026年12月14日", "十二月14号", "14点"),
+        *("14点30分", "2026-12-14 09:25", "09:25-10:00", "logs/2026-12-14.md"),
+    ],
+)
+def test_what_is_at_the_same_time_is_not_forgotten(memory: Runebook, when: str) -> None:
+    note(memory, "Teeth", f"Dentist appointment: {when}")
+    note(memory, "Feast", f"Otto marries: {when}")
+    note(memory, "Pass", f"Due {when}")
+    preview, _ = forgotten(memory, "dentist appointment")
+    assert {result.uri for result in preview.results} == {f"{NOTES}/Teeth.md"}
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        *("+49 171 2345678", "0171/2345678", "E12345678", "DE89 3704 0044 0532", "Hauptstraße 5", "长安街20号"),
+        *("o.tto@example.org", "https://example.org/2026/12/14/x", "2026-47110"),
+    ],
+)
+def test_what_names_the_same_beside_a_time_is_forgotten(memory: Runebook, named: str) -> None:
+    note(memory, "Teeth", f"Dentist appointment: 2026-12-14 09:25 {named}")
+    note(memory, "Feast", f"Otto marries: {named}")
+    preview, _ = forgotten(memory, "dentist appointment")
+    assert {result.uri for result in preview.results} == {f"{NOTES}/Teeth.md", f"{NOTES}/Feast.md"}

@@ -13,7 +13,7 @@ from memory_core.core.llm.client import ScriptedLLM
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.runebook import open_memory
 from tests.server.command_line import Run, facts, set_editor
-from tests.stores import words_only, write
+from tests.stores import edit, words_only, write
 
 FACTS = "viking://user/default/memories/facts"
 
@@ -118,6 +118,31 @@ def test_words_for_a_proposal_that_somebody_edited_meanwhile_are_kept(
     assert f"is kept in {copy}" in err
     assert copy.read_text(encoding="utf-8") == "White tea."
     assert waiting(run)[0]["texts"] == {"content": "Black tea."}
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_what_somebody_wrote_while_the_editor_was_open_is_not_overwritten(
+    run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    change = {"edit_operations": [edit(f"{FACTS}/Cup.md", content="The cup is broken.")]}
+    propose(home, change if there else WRITE)
+    (proposal,) = waiting(run)
+    given = ["commit", "Bob is allergic.", "--type", "facts", "--field", f"topic={'Cup' if there else 'Tea'}"]
+    lines = (
+        f"subprocess.run({[sys.executable, '-m', 'server.cli', *given, '--home', str(home)]!r}, check=True)\n"
+        "file.write_text('It broke on Friday.')"
+    )
+    set_editor(tmp_path, monkeypatch, lines)
+    status, out, _ = run("review", "edit", proposal["id"])
+    assert status == 0
+    assert "changed meanwhile" in out
+    assert run("review", "accept", proposal["id"])[0] == 1
+    assert waiting(run)[0]["texts"] == {"content": "It broke on Friday."}
+    assert "Bob is allergic." in run("read", proposal["target"])[1]
+    set_editor(tmp_path, monkeypatch, "file.write_text('It broke. Bob is allergic.')")
+    assert "changed meanwhile" not in run("review", "edit", proposal["id"])[1]
+    assert run("review", "accept", proposal["id"])[0] == 0
+    assert "It broke. Bob is allergic." in run("read", proposal["target"])[1]
 
 
 def test_for_what_stores_no_text_no_editor_is_opened(

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.002
 _GIVE_WAY_SECONDS = 0.5
-_OCCUPIED = "waiting for another writer of the store"
 
 
 def store_lock(state: Path) -> StoreLock:
@@ -35,12 +34,20 @@ class Lock(Protocol):
 
 
 class StoreLock:
-    """A mutex shared by every thread and process that names the same file."""
+    """A mutex shared by every thread and process that names the same file.
 
-    def __init__(self, path: Path, *, timeout_seconds: float = 30.0) -> None:
+    Args:
+        path: The file.
+        timeout_seconds: How long to wait where a caller does not say.
+        guarded: What it is about, for people.
+    """
+
+    def __init__(self, path: Path, *, timeout_seconds: float = 30.0, guarded: str = "the store") -> None:
         self._threads = threading.Lock()
         self._path = path
         self._timeout_seconds = timeout_seconds
+        self._guarded = guarded
+        self._occupied = f"waiting for another writer of {guarded}"
 
     @cached_property
     def _processes(self) -> FileLock:
@@ -61,16 +68,16 @@ class StoreLock:
         """
         patience = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         ends_at = time.monotonic() + patience
-        if not waited(lambda seconds: self._threads.acquire(timeout=seconds), patience, _OCCUPIED):
-            raise _busy(patience)
+        if not waited(lambda seconds: self._threads.acquire(timeout=seconds), patience, self._occupied):
+            raise self._busy(patience)
         try:
             try:
-                if not waited(self._acquired, max(0.0, ends_at - time.monotonic()), _OCCUPIED):
-                    raise _busy(patience)
+                if not waited(self._acquired, max(0.0, ends_at - time.monotonic()), self._occupied):
+                    raise self._busy(patience)
             except OSError as error:
                 raise StorageFailed(
-                    f"the store cannot be locked for writing: {error.strerror or error}.",
-                    hint="Check free space and the permissions of the .state folder, then send the same request again.",
+                    f"{self._guarded} cannot be locked for writing: {error.strerror or error}.",
+                    hint=f"Check free space and the permissions of its folder, then try again: {self._path.parent}",
                 ) from error
             try:
                 yield
@@ -95,9 +102,8 @@ class StoreLock:
             return False
         return True
 
-
-def _busy(waited_seconds: float) -> StoreBusy:
-    return StoreBusy(
-        f"another writer has held the store for {waited_seconds:g} s.",
-        hint="Send the same request again; give it a request_id so that it is applied once.",
-    )
+    def _busy(self, waited_seconds: float) -> StoreBusy:
+        return StoreBusy(
+            f"another writer has held {self._guarded} for {waited_seconds:g} s.",
+            hint="Send the same request again; give it a request_id so that it is applied once.",
+        )

@@ -7,7 +7,7 @@ trailer. A page that a person edited stays theirs: new entries are added to it, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from typing import Any
@@ -27,6 +27,10 @@ OVERVIEW_CHARS = 1_500
 _FOLDER = ("logs", "summaries")
 _NAME = re.compile(r"(\d{4}-\d\d)(?: .+)?\.md")
 _DAY_LINE = re.compile(r"- \[(\d{4}-\d\d-\d\d)\]\(")
+#: The head of a day, and what a person wrote behind it.
+_HEAD = re.compile(
+    r"^(- \[\d{4}-\d\d-\d\d\]\([^)\n]*\)(?: \(\d{1,9} more sentences? in the log\))?)([^\n]*)\n?", re.MULTILINE
+)
 _LEFT_OUT = re.compile(r"\((\d{1,9}) more sentences? in the log\)$")
 _ABSTRACT_CHARS = 200
 _OWN = ("days", "overview", "overview_of", "promoted", "archived_days")
@@ -191,6 +195,28 @@ def moved(summary: MonthSummary, user_space: str, days: Mapping[str, MemoryUri |
         if uri is not None:
             body = body.replace(f"]({log_uri(user_space, date.fromisoformat(name))})", f"]({uri})")
     return replace(summary, body=body, archived_days=tuple(sorted({*summary.archived_days, *days})))
+
+
+def without_heads(body: str) -> str:
+    """What a page says, without the heads of days, which by themselves say nothing."""
+    return _HEAD.sub(r"\2\n", body)
+
+
+def with_texts(body: str, changed: Callable[[str], str]) -> str:
+    """A page whose texts are changed, each by itself; a head of a day stays unless nothing is left below it."""
+    first, *days = _HEAD.split(body)
+    begin = changed(first)
+    parts = [first if begin == first else f"{begin}\n\n" if begin else ""]
+    is_same = begin == first
+    for head, behind, below in zip(days[::3], days[1::3], days[2::3], strict=True):
+        left = (changed(behind), changed(below))
+        if left == (behind, below):
+            parts.append(f"{head}{behind}\n{below}")
+            continue
+        is_same = False
+        lines = (f"{head}{left[0].rstrip()}", left[1].strip("\n"))
+        parts += [f"{line}\n" for line in lines if line and "".join(left).strip()]
+    return body if is_same else "".join(parts).rstrip("\n")
 
 
 def dump_summary(summary: MonthSummary, now: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import CommitReceipt, Status
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.text.language import sentences
+from memory_core.features.forgetting import FORGET, ForgetRequest
+from memory_core.features.mentions import without
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep import log_archive, log_summary
 from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
@@ -22,6 +26,7 @@ from tests.stores import note, words_only
 
 LOGS = "viking://user/default/logs"
 DECEMBER = f"{LOGS}/summaries/2026-12.md"
+ROLLING = "viking://user/default/rolling_summary.md"
 
 
 def logged(memory: Runebook, content: str, days_ago: float, kind: str = "event", **more: Any) -> str:
@@ -340,3 +345,58 @@ def test_log_that_cannot_be_read_keeps_nothing_of_the_others(memory: Runebook) -
     logged(memory, "Good day 好日子", 40)
     (receipt,) = maintained(memory, "logs")
     assert "好日子" in text(memory, changed([receipt], "summary")[0])
+
+
+def test_forgetting_an_entry_keeps_the_days_of_the_others(memory: Runebook) -> None:
+    for content, days_ago in (
+        ("Anna asked Peter about the boat.", 41),
+        ("The swordfish vault code is 4711, Maria said.", 40),
+        ("The build of harbour 7 failed at step 12.", 40),
+    ):
+        log = logged(memory, content, days_ago)
+    maintained(memory)
+    before = log_summary.read_summary("2026-12", None, text(memory, DECEMBER)).blocks
+    assert "2026-12-19: " in text(memory, ROLLING)
+    shown = memory.run(FORGET, ForgetRequest("swordfish vault code Maria"))
+    assert {each.uri.partition("#")[0] for each in shown.results} == {DECEMBER, ROLLING, log}
+    assert memory.run(FORGET, ForgetRequest("swordfish vault code Maria", confirm=3)).status is Status.COMMITTED
+    for again in (False, True):
+        if again:
+            maintained(memory)
+        kept = log_summary.read_summary("2026-12", None, text(memory, DECEMBER))
+        assert not kept.edited
+        assert kept.blocks["2026-12-18"] == before["2026-12-18"]
+        assert kept.blocks["2026-12-19"].startswith(before["2026-12-19"].partition("\n")[0])
+        assert "harbour 7 failed" in kept.blocks["2026-12-19"]
+        assert "2026-12-19: " in text(memory, ROLLING)
+        assert "swordfish" not in text(memory, DECEMBER) + text(memory, ROLLING)
+
+
+def test_the_head_of_a_day_goes_with_all_that_stands_below_it(memory: Runebook) -> None:
+    logged(memory, "Anna asked Peter about the boat.", 41)
+    logged(memory, "The swordfish vault code is 4711.", 40)
+    maintained(memory, "logs")
+    shown = memory.run(FORGET, ForgetRequest("swordfish vault code"))
+    memory.run(FORGET, ForgetRequest("swordfish vault code", confirm=len(shown.results)))
+    for again in (False, True):
+        if again:
+            maintained(memory)
+        assert set(log_summary.read_summary("2026-12", None, text(memory, DECEMBER)).blocks) == {"2026-12-18"}
+
+
+def test_what_stands_beside_the_days_of_a_page_is_forgotten_alone() -> None:
+    page = (
+        "# 2026-12\n\nA swordfish. A boat.\n\n- [2026-12-18](viking://x) (1 more sentence in the log) Swordfish!\n"
+        "  - 09:05 The sea.\n- [2026-12-19](viking://y) Calm.\n  - 09:10 A swordfish.\n"
+        "- [2026-12-20](viking://z)\n\nMine: a swordfish.\nMine: a rod."
+    )
+    said = log_summary.without_heads(page)
+    assert "viking" not in said
+    gone = [each for each in sentences(said) if "swordfish" in each.lower()]
+    assert len(gone) == 4
+    assert log_summary.with_texts(page, partial(without, gone=gone)) == (
+        "# 2026-12\n\nA boat.\n\n- [2026-12-18](viking://x) (1 more sentence in the log)\n"
+        "  - 09:05 The sea.\n- [2026-12-19](viking://y) Calm.\n"
+        "- [2026-12-20](viking://z)\nMine: a rod."
+    )
+    assert log_summary.with_texts(f"{page}\n", partial(without, gone=["A shark."])) == f"{page}\n"
