@@ -461,12 +461,24 @@ def _texts(memory: Memory) -> str:
     return "\n\n".join(value for value in memory.fields.values() if isinstance(value, str))
 
 
+#: Longer words are looked for without a pattern, which Python would keep; at so many places at most.
+_PATTERN_CHARS, _PLACES = 1_000, 100
+
+
 def _stands(words: str, text: str) -> bool:
     """Whether these words stand in a text, if within another sentence: a label beside others."""
     if words not in text:
         return False
-    # The words come first and what stands before them is looked at last: so the text is read once.
-    return re.search(rf"(?s){re.escape(words)}(?!\w)(?<!\w.{{{len(words)}}})", text) is not None
+    if len(words) <= _PATTERN_CHARS:
+        # The words come first and what stands before them is looked at last: so the text is read once.
+        return re.search(rf"(?s){re.escape(words)}(?!\w)(?<!\w.{{{len(words)}}})", text) is not None
+    at = -1
+    for _ in range(_PLACES):
+        at = text.find(words, at + 1)
+        around = text[max(0, at - 1) : at] + text[at + len(words) : at + len(words) + 1]
+        if at < 0 or not re.search(r"\w", around):
+            return at >= 0
+    return True
 
 
 def _clipped(text: str, limit_chars: int) -> str:

@@ -54,7 +54,7 @@ def differs_in_line_feeds_alone(text: str | None, sha256: str | None) -> bool:
 _MOVE_SECONDS = 60.0
 #: Texts this long are not written twice by chance.
 _TELLING_CHARS = 40
-#: Of more files with one text, only those of the same name are looked at.
+#: Of more files with one text, only the first of the same name are looked at.
 _ALIKE = 50
 
 
@@ -66,6 +66,7 @@ class Moves:
         self._claimed: set[MemoryUri] = set()
         self._there: dict[str, list[MemoryUri]] = {}
         self._deleted: dict[str, list[MemoryUri]] = {}
+        self._gone: dict[MemoryUri, bool] = {}
         hashes = {change.after_sha256 for change in changes if change.before is None and change.after}
         if not hashes:
             return
@@ -82,14 +83,11 @@ class Moves:
             change: Its creation.
             is_gone: Whether a file is no longer where it was.
         """
-        alike = self._alike(change)
-        if len(alike) > _ALIKE:
-            alike = [uri for uri in alike if uri.name == change.uri.name]
-        gone = [uri for uri in alike if is_gone(uri)]
+        gone = [uri for uri in self._alike(change) if self._is_gone(uri, is_gone)]
         most = max((_likeness(uri, change.uri) for uri in gone), default=0)
         found = [uri for uri in gone if _likeness(uri, change.uri) == most]
         if not gone:
-            found = [uri for uri in self._namesakes(change) if is_gone(uri)][:1]
+            found = [uri for uri in self._namesakes(change) if self._is_gone(uri, is_gone)][:1]
         if len(found) != 1:
             return None
         self._claimed.add(found[0])
@@ -104,7 +102,20 @@ class Moves:
             for uri in self._deleted.get(sha256, [])
             if telling or uri.parent == change.uri.parent or uri.name == change.uri.name
         ]
-        return [uri for uri in dict.fromkeys([*self._there.get(sha256, []), *deleted]) if self._may_be(uri, change)]
+        places = [*self._there.get(sha256, []), *deleted]
+        found: dict[MemoryUri, None] = {}
+        for uri in places:
+            if len(found) == _ALIKE:
+                break
+            if (len(places) <= _ALIKE or uri.name == change.uri.name) and self._may_be(uri, change):
+                found[uri] = None
+        return list(found)
+
+    def _is_gone(self, uri: MemoryUri, is_gone: Callable[[MemoryUri], bool]) -> bool:
+        """Whether a file is no longer where it was, looked at once."""
+        if uri not in self._gone:
+            self._gone[uri] = is_gone(uri)
+        return self._gone[uri]
 
     def _namesakes(self, change: FileChange) -> Iterator[MemoryUri]:
         """Places in its directory with its key, or with its name but for case."""

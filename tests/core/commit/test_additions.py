@@ -254,6 +254,23 @@ def adds_text(declared: MemoryField) -> bool:
     return declared.type is FieldType.STRING and declared.merge_op is MergeOp.PATCH
 
 
+def test_words_of_any_length_are_looked_for_without_a_pattern_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    escaped: list[int] = []
+    escape = re.escape
+
+    def count(words: str) -> str:
+        escaped.append(len(words))
+        return escape(words)
+
+    monkeypatch.setattr(re, "escape", count)
+    sentence = "长" * 100_000
+    assert _stands(sentence, f"a {sentence}, b")
+    assert not _stands(f"b{sentence}", f"ab{sentence}")
+    assert not _stands(sentence, "长")
+    assert not _stands("tea", "team")
+    assert max(escaped) < 100
+
+
 @pytest.mark.parametrize(
     ("standing", "given"),
     [("`rm -r`", "`rm r`"), ("run --force", "run force"), ("A & B", "A | B"), ("5 mW power", "5 MW power")],

@@ -14,6 +14,7 @@ import pytest
 
 from memory_core.core.config import Config
 from memory_core.core.memory.memory import file_problems, identify
+from memory_core.core.memory.results import FileChange
 from memory_core.core.memory.trailer import join
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
@@ -185,6 +186,26 @@ def test_a_file_over_the_limit_is_told_and_kept(store: Store) -> None:
     assert store.adopt() == 0
     assert [problem.what for problem in store.problems()] == ["it is too large, and not indexed"]
     assert path.stat().st_size == 65 * 1024 * 1024
+
+
+def test_a_text_that_stands_in_very_many_files_costs_no_look_at_each(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(300):
+        path_of(store, f"{number}/README.md").write_text("The same words in each of these folders.\n", "utf-8")
+    store.adopt()
+    looked = list[MemoryUri]()
+    is_gone = store.adoption._is_gone
+
+    def look(uri: MemoryUri, by_uri: dict[MemoryUri, FileChange]) -> bool:
+        looked.append(uri)
+        return is_gone(uri, by_uri)
+
+    monkeypatch.setattr(store.adoption, "_is_gone", look)
+    for number in range(300, 320):
+        path_of(store, f"{number}/README.md").write_text("The same words in each of these folders.\n", "utf-8")
+    assert store.adopt() == 20
+    assert len(looked) <= 100
 
 
 def test_an_emptied_file_is_being_saved_until_it_stays_empty(store: Store) -> None:
