@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 from memory_core.core.command import NOWHERE, Arg, Command, read_request
@@ -42,6 +43,7 @@ from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
 from memory_core.features.mentions import (
     Mention,
+    files_of,
     find_mentions,
     name_tells,
     names_of,
@@ -270,10 +272,8 @@ def _naming(memory: Runebook, going: Iterable[Mention]) -> dict[MemoryUri, list[
     """Of each memory that is to get another name, the files that name it."""
     renamed = {mention.uri: list[MemoryUri]() for mention in going if mention.name_goes}
     wanted = {address: uri for uri in renamed for address in map(str, _addresses(uri))}
-    spaces = [space.split("/") for space in memory.spaces if not space.startswith(Scope.SESSION.value)]
-    roots = [MemoryUri((*shelf, *space)) for shelf in ((), (Scope.ARCHIVE.value,)) for space in spaces]
-    files = memory.store.files
-    for uri in (entry.uri for root in roots if wanted and files.is_dir(root) for entry in files.walk(root)):
+    shelves = (files_of(memory, archived=archived, sessions=False) for archived in (False, True) if wanted)
+    for uri in chain.from_iterable(shelves):
         kind = memory.features.kind_of(uri)
         if not uri.name.endswith(".md") or uri.is_summary or (kind is not None and kind.has_entries):
             continue

@@ -269,18 +269,14 @@ def _said_from(text: str, start: int) -> int:
 
 
 def _stands_in(words: str, text: str) -> bool:
-    return next(_places_of(words, text), None) is not None
-
-
-def _places_of(words: str, text: str) -> Iterator[tuple[int, int]]:
-    """Where words stand for themselves in a text, start and end: "tea" is not in "team"."""
+    """Whether words stand for themselves in a text: "tea" is not in "team"."""
     at = text.find(words) if words else -1
     while at >= 0:
         end = at + len(words)
-        alone = not (_is_word(text[at - 1 : at]) or _is_word(text[end : end + 1]))
-        if alone:
-            yield at, end
-        at = text.find(words, end if alone else at + 1)
+        if not (_is_word(text[at - 1 : at]) or _is_word(text[end : end + 1])):
+            return True
+        at = text.find(words, at + 1)
+    return False
 
 
 def _is_word(character: str) -> bool:
@@ -316,6 +312,21 @@ def value_without(value: Any, gone: Sequence[str]) -> Any:
     return without(value, gone) if isinstance(value, str) else value
 
 
+def files_of(memory: Runebook, *, archived: bool, sessions: bool) -> Iterator[MemoryUri]:
+    """The files of the spaces that may be seen, or those of them that are in the archive.
+
+    Args:
+        memory: The store.
+        archived: Which of both.
+        sessions: Those of conversations, too.
+    """
+    shelf = (Scope.ARCHIVE.value,) if archived else ()
+    for space in memory.spaces:
+        root = MemoryUri((*shelf, *space.split("/")))
+        if (sessions or not space.startswith(Scope.SESSION.value)) and memory.store.files.is_dir(root):
+            yield from (entry.uri for entry in memory.store.files.walk(root))
+
+
 class _Search:
     """Searches, and reads what is at a place."""
 
@@ -344,10 +355,7 @@ class _Search:
         """What no search gives: what somebody wrote on pages, summaries; or what is archived."""
         store, features = self._memory.store, self._memory.features
         here = self._memory.browser.seen_from(self._scope.current)
-        shelf = (Scope.ARCHIVE.value,) if archived else ()
-        spaces = [space for space in self._memory.spaces if archived or not space.startswith(Scope.SESSION.value)]
-        roots = [MemoryUri((*shelf, *space.split("/"))) for space in spaces]
-        for uri in (entry.uri for root in roots if store.files.is_dir(root) for entry in store.files.walk(root)):
+        for uri in files_of(self._memory, archived=archived, sessions=archived):
             kind = features.kind_of(uri)
             searched = (kind is None or kind.has_entries) and not uri.is_proposal
             if not uri.name.endswith(".md") or (not archived and searched and not uri.is_summary):
@@ -499,7 +507,7 @@ class _Nearest:
         """Look at mentions, some at a time, until they are more than one request takes."""
         left_chars = _FOUND_CHARS
         for some in _together(mentions):
-            units = [(*self._read_name(each), sentences(each.text)) for each in some]
+            units = [self._read(each, sentences(each.text)) for each in some]
             put_away = [own for each, _, own in units if each.uri.scope is Scope.ARCHIVE]
             here = [own for each, _, own in units if each.uri.scope is not Scope.ARCHIVE]
             scores = self._closeness.in_words(list(chain.from_iterable(put_away)))
@@ -549,20 +557,20 @@ class _Nearest:
         """The names that say it."""
         return [each.name for each, _, _ in self._near if each.name_goes][:_NAMED_MOST]
 
-    def _read_name(self, mention: Mention) -> tuple[Mention, dict[str, float]]:
-        """The mention with whether its name and its tags say it, and how near sentences come behind the name.
+    def _read(self, mention: Mention, own: list[str]) -> tuple[Mention, dict[str, float], list[str]]:
+        """The mention with whether its name and its tags say it, how near sentences come behind the name, and all.
 
-        These are the sentences that say more of it than the name, which then only introduces them.
+        Behind the name come those that say more of it than the name, which then only introduces them.
         """
         if mention.tags:
             tags = tuple(tag for tag in mention.tags if self._closeness.of_name(tag) >= _NEAR_SHARE)
             mention = replace(mention, gone_tags=tags)
             mention = replace(mention, gone_tags=(*tags, *self._closeness.telling_tags(mention)))
         score = self._closeness.of_name(mention.name)
-        own = sentences(mention.text) if 0.0 < score < 1.0 else []
-        behind = {sentence: self._closeness.of_name(f"{mention.name} {sentence}") for sentence in own}
+        led = own if 0.0 < score < 1.0 else []
+        behind = {sentence: self._closeness.of_name(f"{mention.name} {sentence}") for sentence in led}
         introduced = {sentence: nearer for sentence, nearer in behind.items() if nearer > score}
-        return replace(mention, name_goes=score >= _NEAR_SHARE and not introduced), introduced
+        return replace(mention, name_goes=score >= _NEAR_SHARE and not introduced), introduced, own
 
     def _bar(self, mention: Mention, count: int, introduced: Iterable[float]) -> _Bar:
         """How near a sentence must come, of a mention that has so many."""

@@ -33,6 +33,13 @@ def team(tmp_path: Path) -> Iterator[Site]:
         yield Site(server.origin, bob, tmp_path / "home")
 
 
+@pytest.fixture
+def annas(team: Site) -> Site:
+    """The same with a key of Anna's, who writes in the team."""
+    key = issue(team.home, "anna 2", user_space="anna", agent_space="anna", shared=[SharedSpace("team")])
+    return Site(team.origin, key, team.home)
+
+
 def test_a_shared_space_is_chosen_and_left_again(browser: Browser, team: Site) -> None:
     with watched_page(browser, team) as (page, watch):
         page.goto(team.address)
@@ -57,11 +64,9 @@ def test_a_shared_space_is_chosen_and_left_again(browser: Browser, team: Site) -
         page.get_by_role("heading", level=1).wait_for()
 
 
-def test_what_is_typed_stays_in_its_space_where_a_change_of_space_is_taken_back(browser: Browser, team: Site) -> None:
-    anna = issue(team.home, "anna 2", user_space="anna", agent_space="anna", shared=[SharedSpace("team")])
-    site = Site(team.origin, anna, team.home)
-    with watched_page(browser, site) as (page, _):
-        page.goto(site.address)
+def test_what_is_typed_stays_in_its_space_where_a_change_of_space_is_taken_back(browser: Browser, annas: Site) -> None:
+    with watched_page(browser, annas) as (page, _):
+        page.goto(annas.address)
         page.get_by_test_id("new").click()
         page.get_by_test_id("field-content").fill("What nobody of the team may read.")
         page.get_by_label("Space").select_option("team (shared)")
@@ -69,20 +74,18 @@ def test_what_is_typed_stays_in_its_space_where_a_change_of_space_is_taken_back(
         assert page.get_by_label("Space").input_value() == ""
         page.get_by_test_id("save").click()
         page.get_by_test_id("body").filter(has_text="What nobody of the team").wait_for()
-    files = [path for path in team.home.rglob("*.md") if "nobody of the team" in path.read_text("utf-8")]
-    assert {path.relative_to(team.home).parts[1] for path in files} == {"anna"}
+    files = [path for path in annas.home.rglob("*.md") if "nobody of the team" in path.read_text("utf-8")]
+    assert {path.relative_to(annas.home).parts[1] for path in files} == {"anna"}
 
 
-def test_tabs_of_two_spaces_are_each_told_of_their_own(browser: Browser, team: Site) -> None:
-    anna = issue(team.home, "anna 2", user_space="anna", agent_space="anna", shared=[SharedSpace("team")])
-    site = Site(team.origin, anna, team.home)
-    with watched_page(browser, site) as (page, _):
-        page.goto(site.address)
+def test_tabs_of_two_spaces_are_each_told_of_their_own(browser: Browser, annas: Site) -> None:
+    with watched_page(browser, annas) as (page, _):
+        page.goto(annas.address)
         page.get_by_test_id("new").wait_for()
         other = page.context.new_page()
-        other.goto(site.address)
+        other.goto(annas.address)
         other.get_by_label("Space").select_option("team (shared)")
         other.get_by_test_id("memory-row").filter(has_text="swordfish").wait_for()
-        with open_memory(words_only(team.home)) as memory:
+        with open_memory(words_only(annas.home)) as memory:
             memory.view("team", "team").commit(CommitRequest("The herring wakes.", memory_type="notes"))
         other.get_by_test_id("memory-row").filter(has_text="herring").wait_for()

@@ -325,15 +325,17 @@ class PassageEmbedding:
             return passage_count(connection)
         fingerprint = self._register(embedder, wait_seconds=_WRITER_SECONDS)
         waiting = backlog(connection, fingerprint, SMALL_BACKLOG + 1)
-        if not waiting or backlog(connection, fingerprint, SMALL_BACKLOG + 1, spaces) > SMALL_BACKLOG:
+        left = backlog(connection, fingerprint, SMALL_BACKLOG + 1, spaces) if waiting else 0
+        if left > SMALL_BACKLOG:
             return waiting
         deadline = min(deadline, time.monotonic() + _BEFORE_SEARCH_SECONDS)
         # Whoever has nothing waiting does not wait for another thread's turn either.
-        while (left := backlog(connection, fingerprint, spaces=spaces)) and time.monotonic() < deadline:
+        while left and time.monotonic() < deadline:
             try:
                 self._embed_some(embedder, fingerprint, deadline, spaces, wait_seconds=_WRITER_SECONDS)
             except StoreBusy:  # what others changed is indexed just now
                 break
+            left = backlog(connection, fingerprint, spaces=spaces)
         return left if waiting <= SMALL_BACKLOG else waiting
 
     def all(self, report: Callable[[Progress], None]) -> Progress:

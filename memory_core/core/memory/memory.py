@@ -218,7 +218,9 @@ def _with_fields(memory: Memory, fields: Mapping[str, FieldValue]) -> Memory:
         body = render(memory.type, fields)
         metadata[_RENDERED] = body_digest(body)
     if not memory.hand_edited or SHOWN_FIELDS in memory.metadata:  # else an older program's: what it showed is unknown
-        shown = _shown(memory.type, fields, body) + [name for name in (CONTENT,) if name in memory.unknown]
+        shown = _shown(memory.type, fields, body)
+        if CONTENT in memory.unknown:  # nor is it read as a part of the body from now on
+            shown.append(CONTENT)
         metadata[SHOWN_FIELDS] = shown if shown or memory.type.template_mode else None
     return replace(memory, fields=fields, body=body, metadata=memory.metadata.changed(metadata))
 
