@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -42,6 +42,7 @@ _AT_START = frozenset(
     }
 )
 _ALSO_AT_START = "search.rerank_model"
+_NO_FILE = (0, 0, 0)
 #: Half of a surrogate pair: JSON may hold it alone, UTF-8 cannot.
 _HALF = re.compile(r"[\ud800-\udfff]")
 #: Of a database, in its address.
@@ -99,8 +100,9 @@ class SettingsFile:
         flags: Mapping[str, Any] | None = None,
     ) -> None:
         self._given = (path, dict(os.environ) if environment is None else environment, dict(flags or {}))
+        self._read_as: tuple[int, int, int] | None = None
 
-    @property
+    @cached_property
     def path(self) -> Path:
         """The file.
 
@@ -116,6 +118,22 @@ class SettingsFile:
             ConfigInvalid: As ``config.load``.
         """
         return declared.load(*self._given)
+
+    def changed(self) -> Config | None:
+        """The settings in force, if the file is not the one that it was at the last call; not for several threads.
+
+        Raises:
+            ConfigInvalid: As ``config.load``, once.
+        """
+        try:
+            found = self.path.stat()
+            here = (found.st_ino, found.st_mtime_ns, found.st_size)
+        except OSError:
+            here = _NO_FILE
+        if here == self._read_as:
+            return None
+        self._read_as = here
+        return self.load()
 
     def settings(self) -> list[Setting]:
         """All of them, in the order of their declaration."""
@@ -180,6 +198,7 @@ class SettingsFile:
             if _HALF.search(text):
                 raise ConfigInvalid("a setting holds half a character.", hint="Write it as UTF-8 can.")
             atomic.replace(file.resolve(), text)
+            self._read_as = None
         return config
 
     def _origin(self, name: str, file: Mapping[str, Any]) -> Origin:

@@ -65,13 +65,12 @@ def list_settings(settings: Settings) -> Any:
 
 @route(owners, "PUT", "/settings/{name}", "SettingAnswer", nulls=True, dependencies=OWNER_ALONE)
 def change_setting(
-    request: Request,
     settings: Settings,
     name: Annotated[str, Path(max_length=100, examples=["search.rank"])],
     asked: SettingValue,
 ) -> Any:
     """Write a setting into the settings file, or take it out; followed at once where possible. For the owner."""
-    request.app.state.store.configure(settings.change(name, asked.value))
+    settings.change(name, asked.value)
     return {"setting": next(each for each in settings.settings() if each.name == name)}
 
 

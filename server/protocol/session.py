@@ -65,14 +65,6 @@ class ServedStore:
         """The settings that the store was opened with."""
         return None if self._settings_maker is None else self._settings_maker()
 
-    def configure(self, config: Config) -> None:
-        """Answer under other settings from now on, as far as an open store can follow them."""
-        from memory_core.core.settings_file import followed
-
-        with self._lock:
-            self._config = followed(self._opened().config, config)
-            self._views.clear()
-
     def replaced(self, replace: Callable[[], T]) -> T:
         """Close the store while its folder is replaced; what is there then is opened when it is next needed."""
         with self._lock:
@@ -96,9 +88,31 @@ class ServedStore:
         bearer = identity()
         with self._lock:
             memory = self._opened()
+            self._follow_settings(memory)
             if bearer is None and not private and self._config is None:
                 return memory
             return self._view(memory, bearer, private)
+
+    def _follow_settings(self, memory: Runebook) -> None:
+        """Answer under what the settings file says now, as far as an open store can; the caller holds the lock.
+
+        A file that cannot be read changes nothing.
+        """
+        if self.settings is None:
+            return
+        import logging
+
+        from memory_core.core.errors import ConfigInvalid
+        from memory_core.core.settings_file import followed
+
+        try:
+            changed = self.settings.changed()
+        except ConfigInvalid as error:
+            logging.getLogger(__name__).warning("the settings stay as they were: %s", error)
+            return
+        if changed is not None and (config := followed(memory.config, changed)) != (self._config or memory.config):
+            self._config = config
+            self._views.clear()
 
     def _view(self, memory: Runebook, bearer: Bearer | None, private: bool) -> Runebook:
         """What a token opens, or what private mode leaves; the caller holds the lock."""

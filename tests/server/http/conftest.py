@@ -12,8 +12,8 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
-from memory_core.core.config import Config, HttpConfig
-from memory_core.core.settings_file import SettingsFile
+from memory_core.core.config import Config, HttpConfig, load
+from memory_core.core.settings_file import SettingsFile, followed
 from memory_core.core.store.issued_tokens import IssuedTokens
 from memory_core.runebook import open_memory
 from server.http.http_server import build_app
@@ -85,16 +85,18 @@ def client_of(
 
 
 @contextmanager
-def desk_at(home: Path, root: Path | None = None, **settings: Any) -> Iterator[Desk]:
+def desk_at(
+    home: Path, root: Path | None = None, settings: Mapping[str, str | bool | int] | None = None
+) -> Iterator[Desk]:
     """A desk.
 
     Args:
         home: Of the tokens, and of the memories unless ``root`` says otherwise.
         root: Of the memories.
-        settings: Beside ``SETTINGS``.
+        settings: Dotted names to values, of those that an open store can follow; beside ``SETTINGS``.
     """
-    config = Config(home=root or home, **{**SETTINGS, **settings})
-    flags = {"home": str(config.home), "search.cached_queries": "8"}
+    flags = {"home": str(root or home), "search.cached_queries": "8", **(settings or {})}
+    config = followed(Config(home=root or home, **SETTINGS), load(environment={}, flags=flags))
     store = ServedStore(lambda: open_memory(config), settings=lambda: SettingsFile(environment={}, flags=flags))
     with ledger_of(home) as ledger:
         table = ledger.tokens

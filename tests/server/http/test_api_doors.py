@@ -160,7 +160,7 @@ def test_last_commit_of_a_bearer_is_its_own(desk: Desk) -> None:
 
 
 def test_private_mode_stores_nothing_and_finds_all_the_same(tmp_path: Path) -> None:
-    with desk_at(tmp_path, private_mode=True) as private:
+    with desk_at(tmp_path, settings={"private_mode": True}) as private:
         refused = private.owner.ask("POST", "/entries", {"content": "x"})
         assert refused.status_code == 403
         assert "private mode" in refused.json()["error"]

@@ -66,7 +66,7 @@ def test_undo_that_is_only_planned_changes_nothing(desk: Desk, edited: str) -> N
 @pytest.fixture(scope="module")
 def talked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """A store with conversations in both languages, one of them long enough for segments."""
-    with desk_at(tmp_path_factory.mktemp("talked"), tiers={"short_term_capacity": 2}) as made:
+    with desk_at(tmp_path_factory.mktemp("talked"), settings={"tiers.short_term_capacity": 2}) as made:
         memory = made.store.memory()
         said = []
         for number in range(8):
@@ -177,7 +177,7 @@ def test_rolling_summary_is_written_once_seen(desk: Desk) -> None:
 
 
 def test_proposal_is_accepted_or_rejected(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with desk_at(tmp_path_factory.mktemp("review"), review="automatic") as made:
+    with desk_at(tmp_path_factory.mktemp("review"), settings={"review": "automatic"}) as made:
         said = "Never push to main without asking me first. 下次不要这样。"
         made.store.memory().commit(CommitRequest(messages=[{"role": "user", "content": said}], session_id="review-1"))
         waiting = made.owner.facts("GET", "/review")["waiting"]
@@ -193,7 +193,7 @@ def test_proposal_is_accepted_or_rejected(tmp_path_factory: pytest.TempPathFacto
 
 def test_a_search_is_ranked_as_the_owner_set_unless_it_says_how(tmp_path_factory: pytest.TempPathFactory) -> None:
     for setting in ("decay", "relevance"):
-        with desk_at(tmp_path_factory.mktemp(setting), search={"rank": setting}) as made:
+        with desk_at(tmp_path_factory.mktemp(setting), settings={"search.rank": setting}) as made:
             made.anna.keep("Trail of tea 茶的踪迹.", fields={"title": "Trail"})
             for more in ({}, {"use_decay": False}, {"rank": "weighted"}):
                 made.anna.facts("POST", "/search", {"query": "茶的踪迹", **more})

@@ -12,7 +12,7 @@ from memory_core.core.settings_file import SettingsFile
 from memory_core.runebook import open_memory
 from server.protocol.session import ServedStore
 from tests.server.bearers import ledger_of
-from tests.server.http.conftest import Desk, client_of
+from tests.server.http.conftest import Desk, client_of, desk_at
 from tests.stores import words_only
 
 if TYPE_CHECKING:
@@ -65,6 +65,20 @@ def test_private_mode_is_switched_on_for_everybody_and_off_again(desk: Desk) -> 
         assert page.ask("POST", "/entries", {"content": "Nothing of this."}).status_code == 403
     desk.owner.facts("PUT", "/settings/private_mode", {"value": False})
     assert desk.anna.keep("All of this.")
+
+
+def test_other_servers_of_the_store_follow_the_settings_file(desk: Desk, tmp_path: Path) -> None:
+    """However it was changed, and also while they run."""
+    file = tmp_path / "home" / "config.json"
+    with desk_at(tmp_path / "tokens", tmp_path / "home") as other:
+        kept = other.anna.keep("Before.")
+        desk.owner.facts("PUT", "/settings/private_mode", {"value": True})
+        assert other.anna.ask("POST", "/entries", {"content": "Nothing of this."}).status_code == 403
+        assert other.anna.entry(kept)["body"] == "Before."
+        file.write_text('{"private_mode": fal', encoding="utf-8")  # half written: what was in force stays
+        assert other.anna.ask("POST", "/entries", {"content": "Nothing of this either."}).status_code == 403
+        file.write_text('{"private_mode": false}', encoding="utf-8")
+        assert other.anna.keep("All of this.")
 
 
 def test_what_does_not_suit_is_refused_and_nothing_is_written(
