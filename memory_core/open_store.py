@@ -41,6 +41,8 @@ _FIRST_LOOK_SECONDS = 0.3
 _GLANCE_SECONDS = 0.2
 #: What was committed last is indexed before the end, so that the next process finds it at once.
 _CLOSING_SECONDS = 0.3
+#: Who reads makes pages for so long; those of many thousand directories that came at once are left to the background.
+_PAGES_SECONDS = 2.0
 #: So many messages, or characters of them, take half a second and more to be stored and indexed.
 _LONG_MESSAGES = 500
 _LONG_CHARS = 200_000
@@ -72,7 +74,7 @@ class OpenedStore:
         self.pages = DirectoryPages(self.store, self.indexer.catalog, registry)
         self.indexer.followed = self.pages.bring_up_to_date
         self.indexer.give_way = self.store.give_way
-        self.store.make_pages = lambda uri: self.current_pages((space_of(uri),))
+        self.store.make_pages = lambda uri: self.current_pages((space_of(uri),), uri.parent)
         self._watches = config.watch == "auto"
         self.reranker = open_reranker(config.search)
         self._llm_settings = config.llm
@@ -151,16 +153,20 @@ class OpenedStore:
         """
         return self.adopted.wait(_FIRST_LOOK_SECONDS) and self.store.adoption.take_in_recent(_GLANCE_SECONDS)
 
-    def current_pages(self, spaces: Sequence[str] = (), *, seconds: float = FOLLOW_SECONDS) -> None:
+    def current_pages(
+        self, spaces: Sequence[str] = (), directory: MemoryUri | None = None, *, seconds: float = FOLLOW_SECONDS
+    ) -> None:
         """Let index and pages know what was committed until now; where the disk refuses, they stay as they are.
 
         Args:
             spaces: Only those of these spaces (``scope/space``); none given are all.
+            directory: Only the page of this one.
             seconds: Much that is missing is left to others after so long, and who writes pages is waited for so long.
         """
         try:
             self.indexer.follow(seconds, spaces=spaces)
-            self.indexer.answer(lambda: self.pages.bring_up_to_date(spaces, max(seconds, FOLLOW_SECONDS)))
+            waits = {"wait_seconds": max(seconds, FOLLOW_SECONDS), "limit_seconds": _PAGES_SECONDS}
+            self.indexer.answer(lambda: self.pages.bring_up_to_date(spaces, directory, **waits))
         except RunebookError as error:
             _log.info("pages are made later: %s", error.message)
 

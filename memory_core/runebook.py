@@ -645,7 +645,7 @@ class Runebook:
             found: ReadResult = view.read(self, request)
             return found
         if request.uri.endswith((ABSTRACT_NAME, OVERVIEW_NAME)):
-            self.opened.current_pages(self.spaces)
+            self.opened.current_pages(self.spaces, MemoryUri.parse(request.uri).parent)
         page = self.browser.read(request.uri, request.offset, request.limit, request.limit_chars)
         if request.offset or page.uri.endswith("/"):
             return page

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Sequence
 
 from memory_core.core.commit.working_copy import PlanContext
@@ -59,19 +60,29 @@ class DirectoryPages:
         self._registry = registry
         self._guard = threading.Lock()
 
-    def bring_up_to_date(self, spaces: Sequence[str] = (), wait_seconds: float = _WAIT_SECONDS) -> None:
+    def bring_up_to_date(
+        self,
+        spaces: Sequence[str] = (),
+        directory: MemoryUri | None = None,
+        *,
+        wait_seconds: float = _WAIT_SECONDS,
+        limit_seconds: float | None = None,
+    ) -> None:
         """Make every page of some spaces (``scope/space``) that is out of date; the catalog must be up to date.
 
         Args:
             spaces: None given are all.
+            directory: Only that of this one.
             wait_seconds: How long others who write pages, or the catalog, are waited for.
+            limit_seconds: After so long the pages that are left are left to the background.
 
         Raises:
             StoreBusy: If they took longer. Pages that are left are made by whoever comes next.
         """
         if not self._store.is_writable or not page_rows.any_stale(self._catalog.connection()):
             return
-        for page in page_rows.stale(self._catalog.connection(), spaces):
+        deadline = None if limit_seconds is None else time.monotonic() + limit_seconds
+        for page in page_rows.stale(self._catalog.connection(), spaces, directory):
             if not self._guard.acquire(timeout=wait_seconds):
                 raise StoreBusy("another thread makes pages.", hint="Send the same request again.")
             try:
@@ -80,6 +91,8 @@ class DirectoryPages:
                         page_rows.done(connection, page)
             finally:
                 self._guard.release()
+            if deadline is not None and time.monotonic() > deadline:
+                return
 
     def remove_below(self, directory: MemoryUri) -> None:
         """Delete the pages at and below a directory that holds nothing any more, where nobody wrote on them."""

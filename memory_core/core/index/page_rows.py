@@ -91,9 +91,13 @@ def any_stale(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM stale_pages LIMIT 1").fetchone() is not None
 
 
-def stale(connection: sqlite3.Connection, spaces: Sequence[str] = ()) -> list[Stale]:
-    """The pages that are out of date, of some spaces (``scope/space``) or of all, topmost last."""
+def stale(
+    connection: sqlite3.Connection, spaces: Sequence[str] = (), directory: MemoryUri | None = None
+) -> list[Stale]:
+    """The pages that are out of date, of some spaces (``scope/space``), one directory or all, topmost last."""
     inside, bounds = within("directory", places_of(spaces)) if spaces else ("1 = 1", [])
+    if directory is not None:
+        inside, bounds = "directory = ?", [str(directory)]
     rows = connection.execute(
         f"SELECT directory, max(id), json_group_array(DISTINCT name) FROM stale_pages WHERE {inside} "
         "GROUP BY directory ORDER BY length(directory) DESC, directory",

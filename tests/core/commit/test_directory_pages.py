@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory_core import open_store
+from memory_core.core.index import page_rows
 from memory_core.core.memory.directory_page import (
     ABSTRACT_LIMIT_CHARS,
     ENTRIES_LIMIT,
@@ -98,7 +100,7 @@ def test_an_update_changes_its_own_line_in_place_and_a_deletion_takes_it_away(me
 
 def test_the_last_deletion_leaves_summaries_that_say_so(memory: Runebook) -> None:
     put(memory, "One", "x")
-    assert abstract(memory) == "facts (1): One"
+    assert (abstract(memory), abstract(memory, USER)) == ("facts (1): One", "facts/")
     delete(memory, f"{FACTS}/One.md")
     assert abstract(memory) == "facts (0)"
     assert page(memory) == f"{LIST_MARK}\n# facts (0)\n"
@@ -266,6 +268,25 @@ def test_an_edited_line_belongs_to_the_person(memory: Runebook, tmp_path: Path, 
     path(tmp_path, ".abstract.md").write_text(text, encoding="utf-8")
     put(memory, "Two", "y")
     assert path(tmp_path, ".abstract.md").read_text(encoding="utf-8") == text
+
+
+def test_pages_of_many_directories_are_made_some_at_a_time_and_one_that_is_read_at_once(
+    memory: Runebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_store, "_PAGES_SECONDS", 0.0)
+    memory.indexer.followed = lambda: None  # the background makes none
+    added(memory, "facts", topic="One", content="x")
+    added(memory, "notes", title="One", content="x")
+    added(memory, "entities", name="One", content="x")
+    memory.indexer.follow(None)
+    stale = [each.directory for each in page_rows.stale(memory.indexer.catalog.connection())]
+    memory.opened.current_pages()
+    left = [each.directory for each in page_rows.stale(memory.indexer.catalog.connection())]
+    assert left == stale[1:]
+    for directory in left:
+        text = memory.read(ReadRequest(f"{directory}/.overview.md")).content
+        assert "One" in text or "- facts/" in text
+    assert page_rows.stale(memory.indexer.catalog.connection()) == []
 
 
 def test_an_edited_line_belongs_to_the_person_even_with_the_comment_left_below(
