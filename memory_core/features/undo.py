@@ -20,8 +20,8 @@ from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import InvalidInput, MemoryChanged, RunebookError
 from memory_core.core.feature import Feature
 from memory_core.core.memory.evidence import taken_back
-from memory_core.core.memory.memory import identify, parse_as
-from memory_core.core.memory.memory_type import MemoryType, MergeOp
+from memory_core.core.memory.memory import dump, identify, parse_as, put_together
+from memory_core.core.memory.memory_type import MemoryField, MemoryType, MergeOp
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.metadata import CONFIDENCE, LINKS, SHOWN_FIELDS, Metadata, share_of
 from memory_core.core.memory.names import fold
@@ -35,8 +35,7 @@ from memory_core.core.memory.results import (
     SessionProgress,
     text_sha256,
 )
-from memory_core.core.memory.template import render
-from memory_core.core.memory.trailer import Parts, body_digest, join, split
+from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.history_rows import PastCommit
 from memory_core.core.store.ledger import ChangeRow
@@ -376,7 +375,7 @@ def revert(
         if before is None:
             _expect_untouched(committed, current)
             return None
-        merged = _Merge(split(before), split(committed), split(current), memory_type).run(uri, at)
+        merged = _merged(Versions(before, committed, current), uri, memory_type, at)
         return merged or _by_lines(before, committed, current)
     except _Conflict as conflict:
         raise MemoryChanged(f"{conflict}.", hint=_HINT, uri=str(uri)) from None
@@ -412,60 +411,55 @@ def _by_lines(before: str, committed: str, current: str, what: str = "the same l
     return merged
 
 
-@dataclass(frozen=True, slots=True)
-class _Merge:
-    """A memory with its fields judged one by one."""
-
-    before: Parts
-    committed: Parts
-    current: Parts
-    memory_type: MemoryType | None
-
-    def run(self, uri: MemoryUri, at: str) -> str | None:
-        """The memory's text; None if one of the three texts has no trailer."""
-        before, committed, current = (parts.trailer for parts in (self.before, self.committed, self.current))
-        if before is None or committed is None or current is None:
-            return None
-        values = {
-            name: self._field(name, *(trailer.get(name, _ABSENT) for trailer in (before, committed, current)))
-            for name in dict.fromkeys((*current, *before))
-        }
-        trailer = {name: value for name, value in values.items() if value is not _ABSENT}
-        trailer |= {"version": Metadata(current).next_version} if "version" in current else {}
-        trailer |= {"updated_at": at} if at and "updated_at" in current else {}
-        if self.memory_type is not None and self.memory_type.template_mode:
-            memory = parse_as(uri, join(self.current.body, trailer), self.memory_type)
-            if not memory.hand_edited:
-                body = render(self.memory_type, memory.fields)
-                return join(body, {**trailer, "rendered_sha256": body_digest(body)})
-        body = _by_lines(self.before.body, self.committed.body, self.current.body, "its body changed in the same lines")
+def _merged(versions: Versions, uri: MemoryUri, memory_type: MemoryType | None, at: str) -> str | None:
+    """A memory with its fields judged one by one; None if one of the three texts has no trailer."""
+    texts = [text or "" for text in (versions.before, versions.committed, versions.current)]
+    parts = [split(text) for text in texts]
+    if any(each.trailer is None for each in parts):
+        return None
+    is_edited = False
+    if memory_type is not None:
+        memories = [parse_as(uri, text, memory_type) for text in texts]
+        parts = [split(dump(memory)) for memory in memories]  # what a person took out of a text is read as gone
+        is_edited = memories[-1].hand_edited
+    trailers = [each.trailer or {} for each in parts]
+    before, _, current = trailers
+    trailer: dict[str, Any] = {}
+    for name in dict.fromkeys((*current, *before)):
+        declared = None if memory_type is None else memory_type.field(name)
+        value = _field(name, [each.get(name, _ABSENT) for each in trailers], declared)
+        trailer |= {} if value is _ABSENT else {name: value}
+    trailer |= {"version": Metadata(current).next_version} if "version" in current else {}
+    trailer |= {"updated_at": at} if at and "updated_at" in current else {}
+    is_rendered = memory_type is not None and memory_type.template_mode and not is_edited
+    what = "its body changed in the same lines"
+    body = "" if is_rendered else _by_lines(parts[0].body, parts[1].body, parts[2].body, what)
+    if memory_type is None:
         return join(body, trailer)
+    return put_together(uri, body, trailer, memory_type, edited=is_edited)
 
-    def _field(self, name: str, before: Any, committed: Any, current: Any) -> Any:
-        """One trailer field."""
-        if before in (committed, current) or name in _INCIDENTAL:
-            return current
-        if current == committed:
-            return before
-        versions = (before, committed, current)
-        if name == CONFIDENCE:
-            return round(taken_back(*(share_of(value, 1.0) for value in versions)), _DIGITS)
-        declared = None if self.memory_type is None else self.memory_type.field(name)
-        if declared is not None and declared.merge_op is MergeOp.SUM:
-            numbers = [_number(value) for value in versions]
-            if None not in numbers:
-                before, added, total = (number or 0 for number in numbers)
-                return total - (added - before)
-        if (
-            all(isinstance(value, str) for value in versions)
-            and (text := merge3(committed, current, before)) is not None
-        ):
-            return text
-        if all(value is _ABSENT or isinstance(value, list) for value in versions):
-            return _list(*([] if value is _ABSENT else value for value in versions))
-        if name not in _DERIVED:
-            raise _Conflict(f"its field {name!r} changed")
+
+def _field(name: str, versions: Sequence[Any], declared: MemoryField | None) -> Any:
+    """One trailer field, from its values before a commit, as that left it, and as it is now."""
+    before, committed, current = versions
+    if before in (committed, current) or name in _INCIDENTAL:
         return current
+    if current == committed:
+        return before
+    if name == CONFIDENCE:
+        return round(taken_back(*(share_of(value, 1.0) for value in versions)), _DIGITS)
+    if declared is not None and declared.merge_op is MergeOp.SUM:
+        numbers = [_number(value) for value in versions]
+        if None not in numbers:
+            before, added, total = (number or 0 for number in numbers)
+            return total - (added - before)
+    if all(isinstance(value, str) for value in versions) and (text := merge3(committed, current, before)) is not None:
+        return text
+    if all(value is _ABSENT or isinstance(value, list) for value in versions):
+        return _list(*([] if value is _ABSENT else value for value in versions))
+    if name not in _DERIVED:
+        raise _Conflict(f"its field {name!r} changed")
+    return current
 
 
 def _list(before: list[Any], committed: list[Any], current: list[Any]) -> Any:

@@ -495,6 +495,7 @@ def test_pages_summaries_the_archive_and_what_a_person_wrote_lose_the_sentence_o
         assert "Hauptstraße" not in left
     root = told.store.files.root
     told.indexer.follow(None)
+    told.opened.current_pages()
     files = {path.relative_to(root).as_posix(): text for path, text in files_below(root) if ".state" not in path.parts}
     assert [path for path, text in files.items() if "Hauptstraße" in path or "Hauptstraße".encode() in text] == []
     assert any(b"The attic is warm." in text for path, text in files.items() if path.startswith("archive/"))

@@ -16,6 +16,7 @@ from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.issued_tokens import SharedSpace
 from memory_core.features.forgetting import FORGET, ForgetRequest
+from memory_core.features.history import HISTORY, HistoryRequest
 from memory_core.features.organize import ORGANIZE, OrganizeRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, RESTORE, ArchiveRequest
@@ -250,16 +251,14 @@ CORRECTED = [
 
 
 @pytest.mark.parametrize(("memory_type", "fields"), CORRECTED, ids=lambda each: str(each)[:8])
-@pytest.mark.parametrize("corrected", ["NEVER open it.", ""])
+@pytest.mark.parametrize("now", ["NEVER open it.", ""])
 def test_what_a_person_corrected_in_the_text_is_not_told_or_written_again(
-    tmp_path: Path, memory_type: str, fields: dict[str, str], corrected: str
+    tmp_path: Path, memory_type: str, fields: dict[str, str], now: str
 ) -> None:
     by_hand(tmp_path, "types/recipes.yaml", RENDERED_TYPE)
     with open_memory(words_only(tmp_path / "home", schema_dirs=(tmp_path / "types",))) as memory:
         uri = only(memory.commit(CommitRequest(memory_type=memory_type, fields=fields))).uri
-        file = memory.store.files.path_for(MemoryUri.parse(uri))
-        text, _, rest = file.read_text(encoding="utf-8").partition("<!--")
-        file.write_text(text.replace("Open valve seven fully.", corrected) + "<!--" + rest, encoding="utf-8")
+        corrected(memory, uri, "Open valve seven fully.", now)
         for _ in range(2):
             assert not memory.find(FindRequest("valve seven")).memories
             assert (
@@ -331,3 +330,101 @@ def test_whatever_a_hand_edit_leaves_of_the_fields_that_were_shown_a_memory_is_r
     with open_memory(words_only(tmp_path)) as memory:
         assert bool(memory.find(FindRequest("Anna")).memories) is ('"solution"' not in shown)
         assert memory.find(FindRequest("Flood")).memories
+
+
+TOOL = {"tool_name": "query", "best_for": "Wood. Ask Otto first.", "recommendation": "Open valve seven."}
+
+
+def corrected(memory: Runebook, uri: str, old: str, new: str) -> None:
+    """Let a person exchange words of a memory's body."""
+    file = memory.store.files.path_for(MemoryUri.parse(uri))
+    text, mark, rest = file.read_text(encoding="utf-8").partition("<!--")
+    assert old in text
+    file.write_text(text.replace(old, new) + mark + rest, encoding="utf-8")
+
+
+def told(memory: Runebook, about: str) -> str:
+    """What an agent is told about something."""
+    return memory.retrieve(RetrieveRequest(about)).text.partition("<current_input>")[0]
+
+
+@pytest.mark.parametrize("way", ["edit", "forget"])
+@pytest.mark.parametrize(
+    ("memory_type", "fields", "more"),
+    [
+        ("tools", TOOL, {"total_calls": 1}),
+        ("cases", {"case_name": "query", "problem": "Wood. Ask Otto first.", "solution": "Open valve seven."}, {}),
+        (
+            "cases",
+            {"case_name": "query", "solution": "Open valve seven.", "content": "Wet in May. Wood. Ask Otto first."},
+            {},
+        ),
+    ],
+    ids=["rendered", "composed", "written"],
+)
+def test_an_undo_brings_back_the_text_and_takes_no_other_after_something_was_written_between(
+    tmp_path: Path, memory_type: str, fields: dict[str, str], more: dict[str, int], way: str
+) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        uri = only(added(memory, memory_type, **fields)).uri
+        (name,) = [name for name, value in fields.items() if "Otto" in value]
+        if way == "edit":
+            changed = fields[name].replace("Ask Otto first.", "Open valve seven. Ask nobody else at all.")
+            edit = {"edit_operations": [{"uri": uri, "patches": {name: changed}}]}
+            commit_id = memory.commit(CommitRequest(operations=edit)).commit_id
+        else:
+            for confirm in (None, 1):
+                commit_id = memory.run(FORGET, ForgetRequest(query="Ask Otto first", confirm=confirm)).commit_id
+        assert "Otto" not in told(memory, "query wood")
+        memory.run(ORGANIZE, OrganizeRequest([uri], tags=["x"]))
+        if more:
+            added(memory, memory_type, **{"tool_name": "query", **more})
+        memory.run(UNDO, UndoRequest(commit_id))
+        for _ in range(2):
+            assert "Ask Otto first." in told(memory, "query wood")
+            assert "Open valve seven." in told(memory, "query wood")
+            assert "nobody" not in told(memory, "query wood")
+            memory.run(ORGANIZE, OrganizeRequest([uri], tags=["y"]))
+            added(memory, memory_type, **({"tool_name": "query", **more} if more else {**fields, "problem": "More."}))
+        corrected(memory, uri, "Ask Otto first.", "")
+        assert "Otto" not in told(memory, "query wood")
+
+
+@pytest.mark.parametrize("way", ["by hand", "undo"])
+def test_a_line_that_a_person_puts_back_stays_when_the_program_counts(tmp_path: Path, way: str) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        uri = only(added(memory, "tools", **TOOL)).uri
+        corrected(memory, uri, "Open valve seven.", "Open nothing.")
+        assert "Open nothing." in told(memory, "query")
+        memory.store.adopt(memory.spaces)
+        newest = memory.run(HISTORY, HistoryRequest())[0]
+        assert newest.kind == "external"
+        memory.run(ORGANIZE, OrganizeRequest([uri], tags=["x"]))
+        if way == "undo":
+            memory.run(UNDO, UndoRequest(newest.commit_id))
+        else:
+            corrected(memory, uri, "Open nothing.", "Open valve seven.")
+        for _ in range(2):
+            added(memory, "tools", tool_name="query", total_calls=1)
+            assert "Open valve seven." in body(memory, uri)
+            assert "Open valve seven." in told(memory, "query")
+
+
+@pytest.mark.parametrize(
+    ("memory_type", "fields", "old", "new", "kept"),
+    [
+        ("tasks", {"title": "Rent", "due_date": "2026-12-01"}, "Pay by 2026-12-01.", "Pay by the first.", "2026-12-01"),
+        ("tasks", {"title": "Wall", "state": "in progress"}, "It is in progress.", "It is half done.", "in progress"),
+        ("entities", {"entity_name": "灯塔", "entity_type": "开源软件"}, "写的开源软件。", "写的软件。", "开源软件"),
+    ],
+)
+def test_a_text_that_a_person_rewords_keeps_the_labels_beside_it(
+    tmp_path: Path, memory_type: str, fields: dict[str, str], old: str, new: str, kept: str
+) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        uri = only(added(memory, memory_type, old, **fields)).uri
+        corrected(memory, uri, old, new)
+        for _ in range(2):
+            assert kept in trailer(memory, uri).values()
+            assert f": {kept}" in told(memory, f"{next(iter(fields.values()))} {new}")
+            memory.run(ORGANIZE, OrganizeRequest([uri], tags=["x"]))

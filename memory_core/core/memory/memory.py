@@ -17,12 +17,12 @@ from typing import Any
 
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.field_values import plain
-from memory_core.core.memory.memory_type import CONTENT, FieldType, FieldValue, MemoryType, MemoryTypeRegistry
+from memory_core.core.memory.memory_type import CONTENT, FieldValue, MemoryType, MemoryTypeRegistry
 from memory_core.core.memory.metadata import RESERVED_KEYS, SHOWN_FIELDS, Metadata
 from memory_core.core.memory.names import key_of, stem_keys
 from memory_core.core.memory.project import project_key, stored_project, told_project
 from memory_core.core.memory.results import FileProblem
-from memory_core.core.memory.template import behind, followed, is_telling, render
+from memory_core.core.memory.template import behind, followed, render, says, text_names
 from memory_core.core.memory.trailer import Parts, body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 
@@ -110,8 +110,8 @@ class Memory:
             metadata: Keys that change; None takes one out.
         """
         memory = replace(self, uri=uri or self.uri, metadata=self.metadata.changed(metadata or {}), has_trailer=True)
-        if fields is not None:
-            memory = _with_fields(memory, fields)
+        if fields is not None or memory.hand_edited:
+            memory = _with_fields(memory, memory.fields if fields is None else fields)
         return replace(memory, text=dump(memory))
 
 
@@ -134,6 +134,26 @@ def parse_as(uri: MemoryUri, text: str, memory_type: MemoryType) -> Memory:
     return _read(uri, text, split(text), memory_type)
 
 
+def put_together(
+    uri: MemoryUri, body: str, trailer: Mapping[str, Any], memory_type: MemoryType, *, edited: bool
+) -> str:
+    """The text of a memory whose body and fields come from different versions.
+
+    A field that the body does not show was not taken out by anybody.
+
+    Args:
+        uri: Where it stands.
+        body: In template mode it is rendered anew, unless a person edited it.
+        trailer: All that stands beside it.
+        memory_type: Its type.
+        edited: Whether a person edited the body, in template mode.
+    """
+    unseen = {name: value for name, value in trailer.items() if name != SHOWN_FIELDS}
+    memory = parse_as(uri, join(body, unseen), memory_type)
+    metadata = memory.metadata.changed({SHOWN_FIELDS: trailer.get(SHOWN_FIELDS)})
+    return dump(_with_body(replace(memory, metadata=metadata, hand_edited=edited), memory.fields, body))
+
+
 def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | None) -> Memory:
     trailer = dict(parts.trailer or {})
     made = partial(
@@ -154,14 +174,13 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     unknown = {name: value for name, value in trailer.items() if name not in declared and name not in metadata}
     body = parts.body
     known = metadata.get(SHOWN_FIELDS)
-    names = known if isinstance(known, list) else []
-    once_shown = {name for name in names if isinstance(name, str) and name not in memory_type.key_fields}
+    once_shown = set(text_names(memory_type)).intersection(_names(known))
     # What a person took out of the body, or corrected there, no longer says what is so.
     fields = {name: value for name, value in fields.items() if name not in once_shown or _shows(body, str(value))}
     if not memory_type.template_mode:
         content = trailer.get(CONTENT)
         if content is not None and not _shows(body, str(content)):
-            if isinstance(known, list) and CONTENT not in once_shown:
+            if isinstance(known, list) and CONTENT not in known:
                 body = _with_content(body, str(content))
             else:  # a person corrected it in the body, or wrote both
                 unknown[CONTENT] = content
@@ -209,33 +228,44 @@ def _with_fields(memory: Memory, fields: Mapping[str, FieldValue]) -> Memory:
     """The memory with other fields, and the body that follows from them; a rendered body edited by hand stays."""
     if memory.type is None:
         return replace(memory, fields=fields, body=str(fields.get(CONTENT) or ""))
-    metadata: dict[str, Any] = {}
-    body = memory.body
     if not memory.type.template_mode:
         fields = followed(memory.type, memory.fields, fields)
-        body = str(fields.get(CONTENT) or "")
-    elif not memory.hand_edited:
-        body = render(memory.type, fields)
-        metadata[_RENDERED] = body_digest(body)
+    return _with_body(memory, fields, memory.body if memory.type.template_mode else str(fields.get(CONTENT) or ""))
+
+
+def _with_body(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> Memory:
+    """The memory with these fields and this body, or the one that is rendered, and a note of what it shows of them."""
+    assert memory.type is not None
+    metadata: dict[str, Any] = {}
+    if memory.type.template_mode:
+        rendered = render(memory.type, fields)
+        metadata[_RENDERED] = body_digest(rendered)
+        body = body if memory.hand_edited else rendered
     if not memory.hand_edited or SHOWN_FIELDS in memory.metadata:  # else an older program's: what it showed is unknown
-        shown = _shown(memory.type, fields, body)
+        shown = _shown(memory, fields, body)
         if CONTENT in memory.unknown:  # nor is it read as a part of the body from now on
             shown.append(CONTENT)
         metadata[SHOWN_FIELDS] = shown if shown or memory.type.template_mode else None
     return replace(memory, fields=fields, body=body, metadata=memory.metadata.changed(metadata))
 
 
-def _shown(memory_type: MemoryType, fields: Mapping[str, FieldValue], body: str) -> list[str]:
-    """The text fields that a body shows; a short text may stand in what somebody wrote by chance."""
-    rendered = memory_type.template_mode
-    texts = {
-        declared.name: plain(fields.get(declared.name, "")).strip()
-        for declared in memory_type.fields
-        if declared.type is FieldType.STRING
-        and declared.name not in memory_type.key_fields
-        and (declared.name != CONTENT or rendered)
-    }
-    return [name for name, text in texts.items() if text and (rendered or is_telling(text)) and _shows(body, text)]
+def _shown(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> list[str]:
+    """The texts that the body shows: rendered there, as before, or in so many words that it is not by chance."""
+    assert memory.type is not None
+    known = _names(memory.metadata.get(SHOWN_FIELDS))
+    is_rendered = memory.type.template_mode and not memory.hand_edited
+    shown: list[str] = []
+    for name in text_names(memory.type):
+        text = plain(fields.get(name, "")).strip()
+        is_known = is_rendered or (name in known and fields.get(name) == memory.fields.get(name))
+        if text and _shows(body, text) and (is_known or says(body, text)):
+            shown.append(name)
+    return shown
+
+
+def _names(known: object) -> list[str]:
+    """The names of a list in a trailer, where anything may stand."""
+    return [name for name in known if isinstance(name, str)] if isinstance(known, list) else []
 
 
 def identify(types: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[str, str]:

@@ -22,12 +22,15 @@ from memory_core.core.memory.memory_type import (
     MemoryType,
     MergeOp,
 )
+from memory_core.core.text.analysis import word_count
 
 NOT_AVAILABLE = "n/a"
 _DECIMALS = 6
 _LINE = re.compile(r"(?m)^([ \t]*)((?:.*[^ \t\n])?)([ \t]*)$")
 #: A shorter value may stand in a text by chance.
 _TELLING_BYTES = 10
+#: A label, such as a date or a kind, holds fewer words.
+_SAYING_WORDS = 4
 
 
 def render(memory_type: MemoryType, values: Mapping[str, FieldValue]) -> str:
@@ -53,7 +56,7 @@ def render(memory_type: MemoryType, values: Mapping[str, FieldValue]) -> str:
 
 def composed(memory_type: MemoryType, values: Mapping[str, FieldValue]) -> str:
     """The content of a memory in simple mode that was given none: its other texts."""
-    texts = (plain(values.get(name, "")) for name in _text_names(memory_type))
+    texts = (plain(values.get(name, "")) for name in _texts_beside(memory_type))
     return "\n\n".join(text for text in texts if text.strip())
 
 
@@ -71,7 +74,7 @@ def followed(
         return after
     if content.strip() == composed(memory_type, before).strip():
         return {**after, CONTENT: composed(memory_type, after)}
-    for name in _text_names(memory_type, MergeOp.PATCH, MergeOp.REPLACE):
+    for name in _texts_beside(memory_type, MergeOp.PATCH, MergeOp.REPLACE):
         old, new = plain(before.get(name, "")).strip(), plain(after.get(name, "")).strip()
         if old != new and old and new:
             content = _exchanged(content, old, new)
@@ -83,7 +86,7 @@ def unshown(
     memory_type: MemoryType, body: str, before: Mapping[str, FieldValue], after: Mapping[str, FieldValue]
 ) -> list[str]:
     """Names of the fields that changed to a value which the body does not show; in simple mode, of its texts."""
-    names = [field.name for field in memory_type.fields] if memory_type.template_mode else _text_names(memory_type)
+    names = [field.name for field in memory_type.fields] if memory_type.template_mode else _texts_beside(memory_type)
     told = {name: plain(after.get(name, "")).strip() for name in names if after.get(name) != before.get(name)}
     if not memory_type.template_mode:
         # a label such as a task's state was never part of the text
@@ -91,7 +94,15 @@ def unshown(
     return [name for name, text in told.items() if text not in body]
 
 
-def _text_names(memory_type: MemoryType, *merge_ops: MergeOp) -> list[str]:
+def text_names(memory_type: MemoryType) -> list[str]:
+    """The texts beside the key that a body may show: all of a rendered one; a label is no part of what is written."""
+    if not memory_type.template_mode:
+        return _texts_beside(memory_type)
+    texts = (field.name for field in memory_type.fields if field.type is FieldType.STRING)
+    return [name for name in texts if name not in memory_type.key_fields]
+
+
+def _texts_beside(memory_type: MemoryType, *merge_ops: MergeOp) -> list[str]:
     """The texts beside key and content that merge like this; without merge operations those that are patched."""
     return [
         field.name
@@ -117,6 +128,12 @@ def _exchanged(content: str, old: str, new: str) -> str:
 def _framed(text: str) -> str:
     """The text with a line feed on either side of what stands in a line between its outer blanks: three a line."""
     return _LINE.sub(r"\1\n\2\n\3", text)
+
+
+def says(body: str, text: str) -> bool:
+    """Whether a text that stands in a body says something there: a line of its own does, and so many words."""
+    words = word_count(text)
+    return words >= _SAYING_WORDS or (words > 1 and _framed(text) in _framed(body))
 
 
 def is_telling(text: str) -> bool:

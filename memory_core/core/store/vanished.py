@@ -85,14 +85,15 @@ class Vanished:
 
     def returned(self, uris: Iterable[MemoryUri]) -> None:
         """Hold no longer what is there again: from now on it can be deleted by hand, as any file."""
-        held = self.held
-        if not held:
+        if not self.held:
             return
-        looked_at = held.intersection(str(uri) for uri in uris) if self._reviewed else held
-        self._reviewed = True
-        back = {uri for uri in looked_at if not self._is_gone(MemoryUri.parse(uri))}
-        if back:
-            self._write(held - back)
+        with self._considering:  # of two threads the second finds what the first has written
+            held = self.held
+            looked_at = held.intersection(str(uri) for uri in uris) if self._reviewed else held
+            self._reviewed = True
+            back = {uri for uri in looked_at if not self._is_gone(MemoryUri.parse(uri))}
+            if back:
+                self._write(held - back)
 
     def sifted(self, uris: Sequence[MemoryUri]) -> list[MemoryUri]:
         """Those of these files that differ from the ledger for another reason than that everything is gone."""
