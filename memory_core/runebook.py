@@ -191,8 +191,9 @@ class Runebook:
 
     def at(self, uri: str) -> Runebook:
         """The view that an address belongs to: that of the shared space it names, else this one."""
-        names = uri.removeprefix(SCHEME).split("/", 3)
-        space = names[1:] if names[0] in _OF_SPACES else names[2:] if names[1:] and names[1] in _OF_SPACES else []
+        names = uri.removeprefix(SCHEME).split("/", 4)
+        at = next((at for at, name in enumerate(names[:3]) if name in _OF_SPACES), 3)  # the archive, its history
+        space = names[at + 1 : at + 2]
         return self.shared_views.get(space[0], self) if space and self.shared else self
 
     def destination(self, request: CommitRequest) -> Runebook:

@@ -138,6 +138,7 @@ def _unreachable(error: OSError) -> StorageFailed:
 
 
 def _serve_http(arguments: argparse.Namespace) -> int:
+    from memory_core.core.store.issued_tokens import spaces_in_use
     from server.http.http_server import serve
     from server.local.channel_requests import listen
     from server.local.shared_server import HTTP, Attachments
@@ -165,7 +166,8 @@ def _serve_http(arguments: argparse.Namespace) -> int:
                 flush=True,
             )
 
-        serve(build_server(store), arguments.host, arguments.port, tokens, limits, store=store, ready=ready)
+        used, served = spaces_in_use(config), build_server(store)
+        serve(served, arguments.host, arguments.port, tokens, limits, store=store, spaces=used, ready=ready)
     return 0
 
 

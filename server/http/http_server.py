@@ -21,7 +21,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from types import FrameType
@@ -478,6 +478,7 @@ def serve(
     settings: HttpConfig = _DEFAULTS,
     *,
     store: ServedStore | None = None,
+    spaces: Iterable[str] = (),
     owner_key: str | None = None,
     ready: Callable[[int], None] = lambda _port: None,
 ) -> None:
@@ -490,6 +491,7 @@ def serve(
         tokens: Who may come in; None for a server of one, on loopback.
         settings: Names and limits.
         store: What the API and the page show; see ``build_app``.
+        spaces: Names of spaces that are in use; see ``ProviderLogin``.
         owner_key: Lets the owner in; see ``TokenCheck``.
         ready: Told the port once connections are taken.
 
@@ -504,29 +506,30 @@ def serve(
         logging.getLogger(f"mcp.server.{name}").setLevel(logging.CRITICAL)
     # A request that computes gives way sooner to those that wait for the interpreter after each row they read.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    listener = _listener(host, port)
-    bound = int(listener.getsockname()[1])
-    login, oauth = None, settings.oauth
-    if oauth.issuer and owner_key is None and tokens is not None:  # who has the owner's key needs no other way in
-        from server.http.login import open_login
+    with _listener(host, port) as listener:
+        bound = int(listener.getsockname()[1])
+        login, oauth = None, settings.oauth
+        if oauth.issuer and owner_key is None and tokens is not None:  # who has the owner's key needs no other way in
+            from server.http.login import open_login
 
-        here = f"http://{f'[{host}]' if ':' in host else host}:{bound}"
-        login = open_login(oauth, oauth.url or here, tokens)
-    app = build_app(server, host, tokens, settings, required=not local, store=store, owner_key=owner_key, login=login)
-    config = uvicorn.Config(
-        app,
-        http=cast(
-            "type[asyncio.Protocol]", partial(TimedConnection, connections=Connections(settings.max_connections))
-        ),
-        ws="none",
-        log_level="error",
-        access_log=False,
-        proxy_headers=False,  # an address that the client itself names is none
-        server_header=False,
-        h11_max_incomplete_event_size=_HEAD_BYTES,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-    )
-    with listener:
+            here = f"http://{f'[{host}]' if ':' in host else host}:{bound}"
+            login = open_login(oauth, oauth.url or here, tokens, spaces)
+        app = build_app(
+            server, host, tokens, settings, required=not local, store=store, owner_key=owner_key, login=login
+        )
+        config = uvicorn.Config(
+            app,
+            http=cast(
+                "type[asyncio.Protocol]", partial(TimedConnection, connections=Connections(settings.max_connections))
+            ),
+            ws="none",
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,  # an address that the client itself names is none
+            server_header=False,
+            h11_max_incomplete_event_size=_HEAD_BYTES,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
         _Server(config, app.health, settings.drain_seconds, partial(ready, bound)).run(sockets=[listener])
 
 

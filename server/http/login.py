@@ -16,7 +16,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from base64 import b32encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -236,13 +236,14 @@ class ProviderLogin(Login):
         config: ``issuer`` is its URL.
         url: Where clients reach the server, without a path.
         tokens: The token table.
+        spaces: Names of spaces that are in use, besides those of tokens.
 
     Raises:
         ConfigInvalid: If what it needs is not installed.
         InvalidInput: If a space that the settings name is on some disks the same folder as another.
     """
 
-    def __init__(self, config: OAuthConfig, url: str, tokens: IssuedTokens) -> None:
+    def __init__(self, config: OAuthConfig, url: str, tokens: IssuedTokens, spaces: Iterable[str] = ()) -> None:
         super().__init__(config, url, config.issuer, tokens)
         self.provider = IdentityProvider(
             config.issuer, config.audience or self.resources, keys_seconds=config.keys_seconds
@@ -252,7 +253,7 @@ class ProviderLogin(Login):
         self._groups = [(group, SharedSpace.parse(space)) for group, _, space in pairs]
         known = [space for row in tokens.rows(revoked=True) for space in row.spaces]
         named = [*self._spaces.values(), *(space.name for _, space in self._groups)]
-        refuse_twins(named, [*known, *named])
+        refuse_twins(named, [*spaces, *known, *named])
 
     @property
     def has_page(self) -> bool:
@@ -345,13 +346,14 @@ class ProviderLogin(Login):
         return tuple(found.values())
 
 
-def open_login(config: OAuthConfig, url: str, tokens: IssuedTokens) -> Login:
+def open_login(config: OAuthConfig, url: str, tokens: IssuedTokens, spaces: Iterable[str] = ()) -> Login:
     """The login that settings ask for.
 
     Args:
         config: ``issuer`` is not empty.
         url: Where clients reach the server, without a path.
         tokens: The token table.
+        spaces: See ``ProviderLogin``.
 
     Raises:
         ConfigInvalid: If what it needs is not installed.
@@ -361,7 +363,7 @@ def open_login(config: OAuthConfig, url: str, tokens: IssuedTokens) -> Login:
         from server.http.authorization_server import OwnLogin
 
         return OwnLogin(config, url, tokens)
-    return ProviderLogin(config, url, tokens)
+    return ProviderLogin(config, url, tokens, spaces)
 
 
 def granted(claims: Mapping[str, Any]) -> frozenset[str]:

@@ -29,7 +29,7 @@ from memory_core.core.memory.message import Message, numbered
 from memory_core.core.memory.requests import CommitRequest, FindRequest, TreeRequest
 from memory_core.core.memory.results import CommitReceipt, Hit, Status, as_json, text_sha256
 from memory_core.core.memory.uri import SCHEME, MemoryUri, file_of
-from memory_core.core.search.context_sources import source_lines
+from memory_core.core.search.context_sources import fields_beside, source_lines
 from memory_core.core.search.memory_list import EntryFilter
 from memory_core.core.search.passages import Excerpt, excerpt_of, words_sought
 from memory_core.core.text.text_diff import side_by_side
@@ -113,6 +113,7 @@ def entry_facts(memory: Runebook, found: Memory) -> dict[str, Any]:
         "sha256": sha256_of(found),
         "version": version if isinstance(version, int) and not isinstance(version, bool) else 1,
         "editable": is_editable(memory, found),
+        "hand_edited": True if found.hand_edited else None,
         "lines": found.text.count("\n") + (not found.text.endswith("\n") and bool(found.text)),
         "cut": True if len(found.text) > _TEXT_CHARS else None,
     }
@@ -124,8 +125,9 @@ def field_facts(found: Memory) -> list[dict[str, Any]]:
         return []
     values: dict[str, Any] = {**found.fields, **derive(found.type, found.fields)}
     shown = {CONTENT, *PLACEHOLDER.findall(found.type.content_template or "")}
+    beside = set(fields_beside(found)) if found.hand_edited else set()
     return [
-        answer_from("FieldAnswer", field, value=_scalar(values.get(field.name)), in_text=field.name in shown)
+        answer_from("FieldAnswer", field, value=_scalar(values.get(field.name)), in_text=field.name in shown - beside)
         for field in found.type.fields
     ]
 

@@ -264,6 +264,34 @@ def test_a_memory_made_of_its_fields_says_each_of_them_once(page: Page) -> None:
     assert {"Average time\t1.2 s", "Total time\t2 min", "Total tokens\t150,000"} <= set(rows)
 
 
+def test_a_text_made_of_fields_that_somebody_edited_by_hand_is_shown_as_it_is(page: Page, site: Site) -> None:
+    uri = f"{AGENT}/tools/query.md"
+    tool: dict[str, Any] = {
+        "tool_name": "query",
+        "total_calls": 3,
+        "best_for": "Counting rows",
+        "recommendation": "Log in first.",
+    }
+    with open_memory(Config(home=site.home, embedding=EmbeddingConfig(provider="none"))) as memory:
+        memory.commit(CommitRequest(memory_type="tools", fields=tool))
+        file = site.home / "agent/default/memories/tools/query.md"
+        text = file.read_text("utf-8")
+        file.write_text(text.replace("Recommendation: Log in first.", "Recommendation: NEVER log in.", 1), "utf-8")
+        memory.store.adopt()
+        best = {"best_for": "Counting rows, and days"}
+        memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": best}]}))
+    go(page, place(uri))
+    body = sees(page, "body", "Recommendation: NEVER log in.").inner_text()
+    assert "Best for: Counting rows" in body
+    tables = page.get_by_test_id("fields")
+    tables.nth(1).wait_for()
+    assert "Counting rows, and days" in tables.first.inner_text()
+    assert "Calls\t3" in tables.nth(1).inner_text()
+    page.get_by_test_id("edit").click()
+    sees(page, "hand-edited", f"runebook edit '{uri}'")
+    sees(page, "preview", "Recommendation: NEVER log in.")
+
+
 def test_leaving_with_unsaved_text_asks_first(page: Page, site: Site) -> None:
     uri = keep(site, "Unsaved", "Old.\n")
     go(page, place(uri, "edit"))

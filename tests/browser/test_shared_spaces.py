@@ -64,6 +64,74 @@ def test_a_shared_space_is_chosen_and_left_again(browser: Browser, team: Site) -
         page.get_by_role("heading", level=1).wait_for()
 
 
+def test_what_one_user_wrote_is_not_sent_with_the_key_of_another(browser: Browser, annas: Site) -> None:
+    with watched_page(browser, annas) as (page, watch):
+        page.goto(annas.address)
+        page.get_by_test_id("new").click()
+        page.get_by_test_id("field-content").fill("My salary is 4711.")
+        watch.expected.add(401)
+        revoke(annas.home, "anna 2")
+        page.get_by_test_id("save").click()
+        page.get_by_test_id("key").fill("wrong")
+        page.get_by_test_id("key-send").click()
+        page.get_by_test_id("key-wrong").wait_for()
+        page.get_by_test_id("key").fill(issue(annas.home, "carl"))
+        page.get_by_test_id("key-send").click()
+        page.get_by_test_id("toast").get_by_text("opens the memories of carl").wait_for()
+        assert page.url == f"{annas.origin}/#/"
+        page.get_by_test_id("new").click()
+        assert page.get_by_test_id("field-content").input_value() == ""
+    assert not [path for path in annas.home.rglob("*.md") if "4711" in path.read_text("utf-8")]
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_new_key_of_the_same_user_keeps_the_space_where_it_is_open_to_them(
+    browser: Browser, annas: Site, stays: bool
+) -> None:
+    with watched_page(browser, annas) as (page, watch):
+        page.goto(annas.address)
+        page.get_by_label("Space").select_option("team (shared)")
+        page.get_by_test_id("memory-row").filter(has_text="swordfish").wait_for()
+        page.get_by_test_id("new").click()
+        page.get_by_test_id("field-content").fill("The harbour opens at nine.")
+        watch.expected |= {401}
+        revoke(annas.home, "anna 2")
+        page.get_by_test_id("save").click()
+        shared = [SharedSpace("team" if stays else "other")]
+        page.get_by_test_id("key").fill(
+            issue(annas.home, "anna 3", user_space="anna", agent_space="anna", shared=shared)
+        )
+        page.get_by_test_id("key-send").click()
+        if stays:
+            page.get_by_test_id("body").filter(has_text="at nine").wait_for()
+        else:
+            page.get_by_test_id("toast").get_by_text("opens the memories of anna").wait_for()
+        page.get_by_label("Space").wait_for()
+        assert page.get_by_label("Space").input_value() == ("team" if stays else "")
+        assert page.evaluate("sessionStorage.getItem('runebook.space')") == ("team" if stays else None)
+    files = [path for path in annas.home.rglob("*.md") if "at nine" in path.read_text("utf-8") and path.name[0] != "."]
+    assert [path.relative_to(annas.home).parts[1] for path in files] == (["team"] if stays else [])
+
+
+def test_another_key_in_the_settings_is_used_once_it_opens(browser: Browser, annas: Site, team: Site) -> None:
+    with watched_page(browser, annas) as (page, watch):
+        page.goto(annas.address)
+        page.get_by_test_id("nav-settings").click()
+        watch.expected.add(401)
+        page.get_by_role("button", name="Use another key").click()
+        page.get_by_test_id("key").fill("wrong")
+        page.get_by_test_id("key-send").click()
+        page.get_by_test_id("key-wrong").wait_for()
+        page.get_by_role("button", name="Cancel").click()
+        page.get_by_text("anna", exact=True).first.wait_for()
+        assert page.evaluate("sessionStorage.getItem('runebook.key')") == annas.key
+        page.get_by_role("button", name="Use another key").click()
+        page.get_by_test_id("key").fill(team.key)
+        page.get_by_test_id("key-send").click()
+        page.get_by_test_id("toast").get_by_text("opens the memories of bob").wait_for()
+        assert page.evaluate("sessionStorage.getItem('runebook.key')") == team.key
+
+
 def test_what_is_typed_stays_in_its_space_where_a_change_of_space_is_taken_back(browser: Browser, annas: Site) -> None:
     with watched_page(browser, annas) as (page, _):
         page.goto(annas.address)

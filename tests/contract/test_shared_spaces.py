@@ -19,6 +19,7 @@ from memory_core.core.store.issued_tokens import SharedSpace
 from memory_core.features.history import HISTORY, HistoryRequest
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.recall_trail import HOT, TRAIL, HotRequest, TrailRequest
+from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook
 from tests.contract.conftest import Place
 
@@ -108,6 +109,17 @@ def test_history_says_who_wrote_in_a_shared_space(place: Place) -> None:
     assert [commit.author for commit in bob.space("team").run(HISTORY, HistoryRequest())] == ["anna"]
     assert commit_id not in carl.read(ReadRequest("viking://history")).content
     for address in (commit_id, "user/team/memories/notes/gate.md"):
+        with pytest.raises(NotFound):
+            carl.read(ReadRequest(f"viking://history/{address}"))
+
+
+def test_history_of_what_was_put_away_in_a_shared_space_is_read(place: Place) -> None:
+    anna, bob, carl = users(place)
+    told(anna)
+    (put,) = anna.space("team").run(ARCHIVE, ArchiveRequest([TEAM])).results
+    assert "viking://archive/user/team/memories/notes/gate.md" in (put.note or "")
+    for address in ("archive/user/team/memories/notes/gate.md", "archive/user/team"):
+        assert "archived" in bob.read(ReadRequest(f"viking://history/{address}")).content
         with pytest.raises(NotFound):
             carl.read(ReadRequest(f"viking://history/{address}"))
 

@@ -23,7 +23,7 @@ from memory_core.core.index.documents import EVENT_TIME, MESSAGES_NAME, STANDING
 from memory_core.core.memory.directory_page import abstract_line
 from memory_core.core.memory.exchange import Speaker, opener_of, speaker_of, starts_exchange
 from memory_core.core.memory.memory import Memory, parse
-from memory_core.core.memory.memory_type import CONTENT, MemoryTypeRegistry
+from memory_core.core.memory.memory_type import CONTENT, FieldValue, MemoryTypeRegistry
 from memory_core.core.memory.message import Message, parse_lines, search_text, transcript_line
 from memory_core.core.memory.metadata import CONTESTING, SHOWN_FIELDS, outdoes
 from memory_core.core.memory.names import key_of, summary_line
@@ -559,16 +559,25 @@ class PieceReader:
 
 
 def _with_fields(memory: Memory) -> str:
-    """The body, and below it the fields that it does not show: the state of a task, the solution of a case."""
-    body = memory.body.strip()
+    """The body, and below it the fields that it does not show."""
+    lines = [f"{name}: {value}" for name, value in fields_beside(memory).items()]
+    return "\n".join([memory.body.strip(), *lines]).strip()
+
+
+def fields_beside(memory: Memory) -> dict[str, FieldValue]:
+    """The fields that are told beside the body, which does not show them: the state of a task, the solution of a case.
+
+    Beside a rendered body none, unless a person edited it.
+    """
     if memory.type is None:
-        return body
+        return {}
     rendered = memory.type.template_mode
     if rendered and (not memory.hand_edited or SHOWN_FIELDS not in memory.metadata):
-        return body
+        return {}
+    body = memory.body.strip()
     left_out = {*memory.type.key_fields, *(() if rendered else (CONTENT,))}
-    lines = [
-        f"{field.name}: {value}"
+    return {
+        field.name: value
         for field in memory.type.fields
         if field.name not in left_out
         # of a rendered body a person left the numbers out
@@ -576,8 +585,7 @@ def _with_fields(memory: Memory) -> str:
         and str(value).strip()
         and f"\n{value}\n" not in f"\n{body}\n"
         and not ((rendered or is_telling(str(value))) and str(value) in body)
-    ]
-    return "\n".join([body, *lines]).strip()
+    }
 
 
 def _words(name: str) -> list[str]:

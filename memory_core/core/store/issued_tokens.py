@@ -15,7 +15,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
@@ -133,7 +133,7 @@ class IssuedTokens(Table):
             read_only: Refuse it every write.
             expires_days: Days that it holds, > 0; None is until revoked.
             shared: Spaces that it opens beside its own.
-            spaces: Names of spaces that are in use, besides those of other tokens.
+            spaces: See ``spaces_in_use``.
             now: The time of issue, aware; None is the clock's.
 
         Raises:
@@ -297,7 +297,6 @@ def issue(
     """
     user_space = user_space or config.user_space
     usual = config.agent_space if user_space == config.user_space else user_space
-    used = (folder.name for scope in ("user", "agent", "session") for folder in config.root.glob(f"{scope}/*/"))
     return table.issue(
         label,
         user_space=user_space,
@@ -305,7 +304,7 @@ def issue(
         read_only=read_only,
         expires_days=expires_days,
         shared=shared,
-        spaces=(config.user_space, config.agent_space, *used),
+        spaces=spaces_in_use(config),
     )
 
 
@@ -324,6 +323,15 @@ def _validate(label: str, user_space: str, agent_space: str, expires_days: float
         raise InvalidInput(
             f"a token cannot hold for {expires_days} days.", hint=f"Name more than 0 and at most {_LONGEST_DAYS} days."
         )
+
+
+def spaces_in_use(config: Config) -> Iterator[str]:
+    """The names of a store's spaces, but for those of tokens: of its settings, of their logins, of its folders."""
+    yield from (config.user_space, config.agent_space)
+    for pair in (*config.http.oauth.user_spaces, *config.http.oauth.group_spaces):
+        yield SharedSpace.parse(pair.rpartition("=")[2]).name
+    for scope in ("user", "agent", "session"):
+        yield from (folder.name for folder in config.root.glob(f"{scope}/*/"))
 
 
 def refuse_twins(wanted: Iterable[str], known: Iterable[str]) -> None:

@@ -10,11 +10,15 @@ const SESSION = 'rs_';
 const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]'];
 const ROOT = '/api/memory';
 const SPACE = 'runebook.space';
+const OTHER = 'runebook.other';
 const LENT_MS = 200;
 const OWN_MOST = 200;
 /** What conversations are called, by their ids, as far as answers said it. */
 export const titles = new Map();
 let askForKey = null;
+let leave = null;
+let user = null;
+let over = false;
 let asking = null;
 let offersLogin = false;
 
@@ -46,10 +50,9 @@ export async function takeKey(ask) {
 export const key = () => sessionStorage.getItem(STORED);
 
 /** Use this key from now on, or none; event "key". */
-export function setKey(value) {
+function setKey(value) {
   if (value) sessionStorage.setItem(STORED, value);
   else sessionStorage.removeItem(STORED);
-  setSpace(null); // what one key sees another may not
   window.dispatchEvent(new Event('key'));
 }
 
@@ -61,10 +64,28 @@ export function notePlace() {
   sessionStorage.setItem(PLACE, location.hash || '#/');
 }
 
-/** End a session that began by signing in; any other key is only forgotten. */
+/** End a session that began by signing in; any other key is only forgotten. The page is loaded anew. */
 export async function signOut() {
   if (key()?.startsWith(SESSION)) await call('POST', '/login/end').catch(() => {});
-  setKey(null);
+  leaveTo(null);
+}
+
+/** Whose page this is, by the own space: the first that is told. */
+export const belongsTo = (name) => { user ??= name; };
+
+/** Whom the page was loaded anew for, because their key came into another's page; told once. */
+export function loadedFor() {
+  const name = sessionStorage.getItem(OTHER);
+  sessionStorage.removeItem(OTHER);
+  return name;
+}
+
+/** Nothing is sent from here on: what this page holds is its user's. */
+function leaveTo(value) {
+  over = true;
+  setKey(value);
+  setSpace(null);
+  leave();
 }
 
 /** The shared space that this tab looks at; null for the own one, where a search finds in all. */
@@ -115,9 +136,13 @@ function noteOwn(data) {
   for (const old of own) if (own.size > OWN_MOST) own.delete(old);
 }
 
-/** `ask(wrong) → Promise<string>`: called where a key is needed and none, or a wrong one, is there. */
-export function onKeyNeeded(ask) {
+/**
+ * `ask(wrong, optional) → Promise<string | null>`: called where a key is needed and none, or a wrong one, is there.
+ * `anew()` loads the page with nothing of what it holds.
+ */
+export function onKeyNeeded(ask, anew) {
   askForKey = ask;
+  leave = anew;
 }
 
 /** The URI's place in the API and in the page's addresses: no `viking://`, each segment percent-encoded. */
@@ -135,9 +160,10 @@ function address(path, params) {
   return `${path.startsWith('/api/') ? path : `${ROOT}${path}`}${query ? `?${query}` : ''}`;
 }
 
-async function call(method, url, body, { etag, signal } = {}) {
+async function call(method, url, body, { etag, signal, as = key() } = {}) {
+  if (over) await new Promise(() => {});
   const headers = { Accept: 'application/json' };
-  if (key()) headers.Authorization = `Bearer ${key()}`;
+  if (as) headers.Authorization = `Bearer ${as}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   if (etag !== undefined) headers['If-Match'] = etag.startsWith('"') ? etag : `"${etag}"`;
   const init = { method, headers, signal, cache: 'no-store', credentials: 'omit' };
@@ -150,22 +176,45 @@ async function call(method, url, body, { etag, signal } = {}) {
   }
 }
 
-async function newKey(wrong) {
-  return (wrong ? null : await borrowed()) ?? askForKey(wrong);
+/** Ask for a key until one opens, and use it from now on; an `optional` question may be left, which gives false. */
+export function renewKey(wrong, optional = false) {
+  asking ??= newKey(wrong, optional).finally(() => { asking = null; });
+  return asking;
 }
 
-async function fresh(wrong) {
-  asking ??= newKey(wrong).finally(() => { asking = null; });
-  setKey(await asking);
+async function newKey(wrong, optional) {
+  let given = wrong || optional ? null : await borrowed();
+  for (let again = wrong; ; again = true, given = null) {
+    given ??= await askForKey(again, optional);
+    if (given === null) return false;
+    const answer = await call('GET', `${ROOT}/about`, undefined, { as: given });
+    if (answer.status !== 401) return useKey(given, (await read(answer)).spaces);
+  }
+}
+
+/** What was asked with another key is asked again only by the same user, where the space is still open to them. */
+function useKey(given, spaces) {
+  const [{ space: name }] = spaces;
+  if (name === (user ?? name) && (space() === null || spaces.some((each) => each.space === space()))) {
+    setKey(given);
+    return true;
+  }
+  if (user !== null) sessionStorage.setItem(OTHER, name);
+  leaveTo(given);
+  return new Promise(() => {});
 }
 
 async function request(method, url, body, options = {}) {
   let answer = await call(method, url, body, options);
   while (answer.status === 401 && askForKey && !options.quiet) {
     offersLogin = answer.headers.get('link')?.includes('rel="login"') ?? false;
-    await fresh(Boolean(key()));
+    await renewKey(Boolean(key()));
     answer = await call(method, url, body, options);
   }
+  return read(answer);
+}
+
+async function read(answer) {
   const text = await answer.text();
   let data = {};
   try {

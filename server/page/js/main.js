@@ -1,10 +1,12 @@
 // The page starts here: key, language, routes, shell.
 
-import { onKeyNeeded, takeKey } from './api.js';
-import { startLanguage } from './i18n.js';
+import { loadedFor, onKeyNeeded, takeKey } from './api.js';
+import { startLanguage, t } from './i18n.js';
 import { startLive } from './live.js';
 import { route } from './router.js';
+import { leave } from './state.js';
 import { askForKey, usesLink } from './parts/keydialog.js';
+import { toast } from './parts/toast.js';
 import { startShell } from './shell.js';
 
 const VIEWS = {
@@ -31,9 +33,11 @@ const VIEWS = {
 const language = startLanguage();
 await takeKey(async () => { await language; return usesLink(); });
 await language;
-onKeyNeeded(askForKey);
+onKeyNeeded(askForKey, leave);
 for (const [pattern, load] of Object.entries(VIEWS)) route(pattern, load);
 await startShell();
+const other = loadedFor();
+if (other !== null) toast(t('key.other', { user: other }), { detail: t('key.other.text') });
 startLive();
 // Every view is here before it is wanted: a browser that failed to load a module does not try again until the page is reloaded.
 (window.requestIdleCallback ?? setTimeout)(() => Object.values(VIEWS).forEach((load) => load().catch(() => {})));

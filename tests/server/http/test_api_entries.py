@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.uri import MemoryUri
 from tests.server.http.conftest import desk_at
 
 if TYPE_CHECKING:
@@ -81,8 +82,6 @@ def test_two_tabs_lose_nothing(desk: Desk) -> None:
 def test_hand_edit_between_two_saves_is_a_conflict(desk: Desk) -> None:
     path = desk.owner.keep("By machine.", fields={"title": "By hand"})
     seen = desk.owner.entry(path)
-    from memory_core.core.memory.uri import MemoryUri
-
     file = desk.store.memory().store.files.path_for(MemoryUri.parse(seen["uri"]))
     file.write_text(file.read_text(encoding="utf-8").replace("By machine.", "By hand."), encoding="utf-8", newline="\n")
     late = desk.owner.ask("PATCH", f"/entries/{path}", {"content": "Over it."}, etag=seen["sha256"])
@@ -130,6 +129,26 @@ def test_count_takes_its_new_value(desk: Desk) -> None:
     assert (values["total_calls"], values["success_count"], values["success_rate"]) == (200, 92, 46.0)
     figures = desk.owner.facts("GET", "/procedural")["tools"][0]["figures"]
     assert figures["success_rate"] == 46.0
+
+
+def test_a_text_made_of_fields_says_whether_it_was_edited_by_hand_and_what_it_shows(desk: Desk) -> None:
+    tool = {"tool_name": "query", "total_calls": 3, "best_for": "Counting rows", "recommendation": "Log in first."}
+    made = desk.owner.facts("POST", "/entries", {"memory_type": "tools", "fields": tool})
+    path = made["results"][0]["uri"].removeprefix("viking://")
+    seen = desk.owner.entry(path)
+    assert "hand_edited" not in seen
+    assert all(field["in_text"] for field in seen["fields"] if field["name"] in tool)
+    file = desk.store.memory().store.files.path_for(MemoryUri.parse(seen["uri"]))
+    text = file.read_text(encoding="utf-8").replace("Recommendation: Log", "Recommendation: NEVER log", 1)
+    file.write_text(text, encoding="utf-8", newline="\n")
+    edited = desk.owner.entry(path)
+    assert edited["hand_edited"] is True
+    assert "NEVER log" in edited["html"]
+    change = {"fields": {"recommendation": "Ask first."}}
+    now = desk.owner.facts("PATCH", f"/entries/{path}", change, etag=edited["sha256"])["entry"]
+    shown = {field["name"]: field["in_text"] for field in now["fields"]}
+    assert (shown["recommendation"], shown["best_for"], shown["total_calls"]) == (False, True, True)
+    assert "NEVER log" in now["html"]
 
 
 def test_immutable_field_is_refused_with_the_receipt(desk: Desk) -> None:

@@ -27,10 +27,11 @@ from starlette.testclient import TestClient
 from memory_core.core.config import Config, HttpConfig, OAuthConfig, is_space
 from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError, StoreBusy
 from memory_core.core.record import RecordInvalid
-from memory_core.core.store.issued_tokens import SharedSpace
+from memory_core.core.store.issued_tokens import SharedSpace, spaces_in_use
 from memory_core.core.store.logins import Logins
 from memory_core.runebook import open_memory
-from server.http import authentication, identity_provider
+from server.cli import main
+from server.http import authentication, http_server, identity_provider
 from server.http.connections import peeked
 from server.http.identity_provider import IdentityProvider
 from server.http.login import open_login, space_of
@@ -81,7 +82,7 @@ def office_at(home: Path, issuer: Issuer, rate: int = 0, /, **oauth: Any) -> Ite
     with ledger_of(home) as ledger:
         own = ledger.tokens.issue("own", user_space="anna", agent_space="anna")[0]
         limits = HttpConfig(requests_per_minute=rate, oauth=OAuthConfig(**given))
-        login = open_login(limits.oauth, URL, ledger.tokens)
+        login = open_login(limits.oauth, URL, ledger.tokens, spaces_in_use(config))
         with client_of(store, ledger.tokens, limits, login=login) as client:
             yield Office(client, issuer, own)
 
@@ -559,13 +560,33 @@ def test_a_session_in_a_space_that_the_owner_named_holds_while_it_is_named(tmp_p
         ({"user_spaces": ["x=Anna"]}, "on some disks is the same folder"),
         ({"user_spaces": ["x=Carl", "y=carl"]}, "on some disks is the same folder"),
         ({"groups_claim": "groups", "group_spaces": ("crew=ANNA",)}, "ANNA"),
+        ({"user_spaces": ["x=Default"]}, "there is a space 'default'"),
+        ({"groups_claim": "groups", "group_spaces": ("crew=archivists:read",)}, "there is a space 'Archivists'"),
     ],
 )
 def test_a_space_that_is_anothers_but_for_its_spelling_is_refused(
     tmp_path: Path, issuer: Issuer, settings: Any, why: str
 ) -> None:
+    (tmp_path / "home" / "user" / "Archivists").mkdir(parents=True)
     with pytest.raises(InvalidInput, match=why), office_at(tmp_path / "home", issuer, **settings):
         pass
+
+
+def test_a_server_and_token_add_know_the_same_spaces(
+    tmp_path: Path, issuer: Issuer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of folders, of the settings, of their logins."""
+    monkeypatch.setattr(http_server._Server, "run", lambda *_args, **_options: None)
+    home, named = tmp_path / "home", f"--set=http.oauth.issuer={issuer.url}"
+    (home / "user" / "Archivists").mkdir(parents=True)
+    for space in ("Default", "archivists"):
+        spaces = f"--set=http.oauth.user_spaces=x={space}"
+        assert main(["serve", "--transport=http", "--port=0", f"--home={home}", named, spaces]) != 0
+        assert main(["token", "add", "x", f"--user-space={space}", f"--home={home}"]) != 0
+        assert capsys.readouterr().err.count("on some disks is the same folder") == 2
+    spaces = "--set=http.oauth.user_spaces=x=Carl"
+    assert main(["token", "add", "x", "--user-space=carl", f"--home={home}", named, spaces]) != 0
+    assert "there is a space 'Carl'" in capsys.readouterr().err
 
 
 def author_of(issuer: Issuer, claim: str) -> str:

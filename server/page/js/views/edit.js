@@ -2,7 +2,7 @@
 // What is written is kept as a draft until it is saved or given up, whatever else is looked at.
 
 import { get, pathOf, send } from '../api.js';
-import { fill, h, rendered } from '../dom.js';
+import { coded, fill, h, rendered } from '../dom.js';
 import { t } from '../i18n.js';
 import { go, setGuard } from '../router.js';
 import { drafts } from '../state.js';
@@ -131,6 +131,7 @@ function inputs(draft, touched) {
   const tags = h('input', { id: 'edit-tags', type: 'text', autocomplete: 'off', placeholder: t('edit.tags.example'), value: draft.tags ?? (draft.entry.tags ?? []).join(', '), dataset: { testid: 'field-tags' },
     on: { input: () => { draft.tags = tags.value; touched(); } } });
   return [
+    draft.entry.hand_edited && h('p', { class: 'note', dataset: { testid: 'hand-edited' } }, coded(t('edit.byhand', { uri: draft.entry.uri }))),
     fields.filter((field) => settable(field)).map((field) => {
       if (field.merge_op === 'immutable') return String(field.value) !== nameOf(draft.entry) && fixed(field, t('edit.fixed'));
       if (counted(field)) return null; // the system counts it

@@ -14,8 +14,9 @@ import { standingControls } from '../parts/standing.js';
 import { empty } from '../parts/states.js';
 import { toast, toastError } from '../parts/toast.js';
 
-/** Types whose text the server makes of their fields. What the fields say is left out of it: they say it in the reader's language. */
+/** Types whose text the server makes of their fields, unless somebody edited it by hand. What the fields say is left out of it: they say it in the reader's language. */
 const MADE = new Set(['tools', 'skills']);
+const isMade = (entry) => MADE.has(entry.memory_type) && !entry.hand_edited;
 const MADE_TEXT = /^(Tool|Skill|Static Description|Tool Memory Context|Skill Memory Context):/;
 const MADE_ITEM = /^(Success rate|Avg time|Best for|Optimal params|Recommended flow|Key dependencies|Common failures|Recommendation):/;
 const FIGURES = ['total_calls', 'total_executions', 'fail_count', 'success_rate', 'total_time_ms', 'avg_time', 'total_tokens', 'avg_tokens'];
@@ -61,9 +62,9 @@ function entryView(first, path, signal) {
     const text = rendered(entry.html);
     const first = text.firstElementChild;
     if (first?.matches('h1, h2') && first.textContent.trim() === nameOf(entry)) first.remove(); // the title says it
-    if (MADE.has(entry.memory_type)) sayFields(text, entry);
+    if (isMade(entry)) sayFields(text, entry);
     fill(body, text);
-    body.hidden = !text.textContent.trim() && MADE.has(entry.memory_type);
+    body.hidden = !text.textContent.trim() && isMade(entry);
     fill(facts, atAGlance(entry));
     raw.textContent = entry.text;
   }
@@ -71,13 +72,14 @@ function entryView(first, path, signal) {
   draw();
   showPast();
   const section = (title, ...content) => h('section', { class: 'stack tight' }, h('h2', {}, title), content);
-  const made = MADE.has(entry.memory_type);
   const rank = ({ name }) => FIGURES.indexOf(name);
-  const told = made ? given(entry).filter((field) => rank(field) >= 0).sort((one, other) => rank(one) - rank(other)) : given(entry).filter((field) => !field.in_text);
+  const numbers = MADE.has(entry.memory_type) ? given(entry).filter((field) => rank(field) >= 0).sort((one, other) => rank(one) - rank(other)) : [];
+  const told = given(entry).filter((field) => !field.in_text && !numbers.includes(field));
   return h('article', { class: 'memory', dataset: { testid: 'memory' } }, head,
     h('div', { class: 'memory-columns' },
       h('div', { class: 'stack wide' }, body,
-        told.length > 0 && section(t(made ? 'memory.totals' : 'memory.fields'), fieldTable(told, made && 'numbers')),
+        told.length > 0 && section(t('memory.fields'), fieldTable(told)),
+        numbers.length > 0 && section(t('memory.totals'), fieldTable(numbers, 'numbers')),
         entry.memory_type && section(t('memory.relations'), relations(entry.links), entry.editable !== false && h('p', {}, h('a', { href: href('/graph', { around: entry.uri }), dataset: { testid: 'to-graph' } }, t(entry.links?.length ? 'graph.open' : 'graph.connect')))),
         entry.memory_type && section(t('memory.sources'), sources(entry), edited),
         section(t('memory.history'), past),

@@ -1,11 +1,10 @@
 // What holds for this browser, what the server says of itself, and for its owner all that can be set there.
 
-import { get, key, send, setKey, signOut } from '../api.js';
+import { get, key, renewKey, send, signOut } from '../api.js';
 import { h } from '../dom.js';
 import { LANGUAGES, ago, language, moment, named, number, setLanguage, t } from '../i18n.js';
 import { show } from '../router.js';
 import { about, forget, setTheme, theme } from '../state.js';
-import { askForKey } from '../parts/keydialog.js';
 import { settingList } from '../parts/settinglist.js';
 import { pending } from '../parts/states.js';
 import { toastError } from '../parts/toast.js';
@@ -25,8 +24,8 @@ export async function view() {
       h('section', { class: 'card stack tight' }, h('h3', {}, t('settings.key')),
         h('p', { class: 'muted small' }, t(key() ? 'settings.key.set' : 'settings.key.none')),
         h('div', { class: 'actions' },
-          h('button', { type: 'button', class: 'button', on: { click: renew } }, t('settings.key.other')),
-          key() && h('button', { type: 'button', class: 'button', on: { click: async () => { await signOut(); forget(); show(); } } }, t('settings.key.forget')))),
+          h('button', { type: 'button', class: 'button', on: { click: async () => { if (await renewKey(false, true)) await show(); } } }, t('settings.key.other')),
+          key() && h('button', { type: 'button', class: 'button', on: { click: signOut } }, t('settings.key.forget')))),
       h('h2', {}, t('settings.server')),
       facts.owner && [privateMode(facts), tokens(facts), card('clients.title', pending(clients, 2))],
       card('models.title', pending(models, 2)),
@@ -71,14 +70,6 @@ function choice(name, options, chosen, choose) {
   return h('div', { class: 'choices', role: 'radiogroup', 'aria-labelledby': `settings-${name}` }, h('h3', { id: `settings-${name}` }, t(`settings.${name}`)),
     options.map(([value, label]) => h('label', { class: 'switch' },
       h('input', { type: 'radio', name, value, checked: value === chosen, dataset: { testid: `${name}-${value}` }, on: { change: () => choose(value) } }), h('span', {}, label))));
-}
-
-async function renew() {
-  const given = await askForKey(false, true);
-  if (given === null) return;
-  setKey(given);
-  forget();
-  await show();
 }
 
 function server(facts) {
