@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, chain, compress
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.core.errors import EmbeddingFailed, RunebookError
@@ -29,6 +29,7 @@ from memory_core.core.text.analysis import distinct_words, index_tokens, word_co
 from memory_core.core.text.language import sentence_spans, sentences
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.word_table import word_pattern
+from memory_core.features.heads import Line, says_nothing, unmarked
 from memory_core.features.review import parse_proposal
 from memory_core.features.upkeep.log_summary import summary_month, with_texts, without_heads
 
@@ -212,14 +213,14 @@ def _labels_of(memory: Memory) -> tuple[str, ...]:
 
 
 def worded(text: str) -> list[str]:
-    """The sentences of a text that hold words."""
-    return [sentence for sentence in sentences(text) if _pattern("words").search(sentence)]
+    """The sentences of a text that hold words, beside their marks."""
+    return [sentence for sentence in sentences(text) if _pattern("words").search(unmarked(sentence))]
 
 
 def without(text: str, gone: Iterable[str]) -> str:
     """A text without these of its sentences; a list item or line that they leave empty goes, too.
 
-    Of one that others stand below its mark and ``…`` stay: they would belong to another.
+    Of one that leads what stands below it its marks and ``…`` stay: that would belong to another.
     """
     going = {sentence[_said_from(sentence, 0) :] for sentence in gone}
     pieces, kept_to = [], 0
@@ -230,36 +231,45 @@ def without(text: str, gone: Iterable[str]) -> str:
             kept_to = end
     if not pieces:
         return text
-    before, lines = text.split("\n"), ("".join(pieces) + text[kept_to:]).split("\n")
-    stays = ["\x00" not in line or _pattern("words").search(line) is not None for line in lines]
-    below, is_apart = "", False
-    for at in range(len(lines) - 1, -1, -1):
-        if not stays[at] and below and _is_head(before[at], below, is_apart=is_apart):
-            lines[at], stays[at] = lines[at].replace("\x00", "…", 1), True
-        if stays[at]:
-            below, is_apart = (lines[at], False) if lines[at].strip() else (below, True)
-    kept = "\n".join(_GAP.sub("", _FIRST_GAP.sub(r"\1", line)) for line in compress(lines, stays))
+    lines = ("".join(pieces) + text[kept_to:]).split("\n")
+    kept = "\n".join(_GAP.sub("", _FIRST_GAP.sub(r"\1", line)) for line in _with_heads(text.split("\n"), lines))
     return re.sub(r"\n{3,}", "\n\n", kept).strip("\n")
 
 
-def _is_head(line: str, below: str, *, is_apart: bool) -> bool:
-    """Whether what stands below belongs to a line, and without it to another: it is told by marks and indentation."""
-    if _HEADING.match(line):
-        return not _HEADING.match(below) or _level(below) > _level(line)
-    if _HEADING.match(below):
-        return False
-    if _LIST_MARK.match(line.lstrip()):
-        return _depth(below) > _depth(line)
-    is_listed = _LIST_MARK.match(below.lstrip()) is not None
-    return line.rstrip().rstrip("*_").endswith((":", "：")) and (is_listed or not is_apart)
+def _with_heads(before: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """The lines that stay of a text, with ``…`` where what goes led what stays below.
 
+    Args:
+        before: The lines.
+        lines: The same with a zero character for each sentence that goes.
+    """
+    said = [line.rstrip() for line in before]
+    closing = said.index("---", 1) if said[0] == "---" and said.count("---") > 1 else 0  # of properties above a text
 
-def _level(heading: str) -> int:
-    return len(heading) - len(heading.lstrip("#"))
+    def line_at(at: int) -> Line:
+        return Line.of(said[at], said[at + 1] if at + 1 < len(said) and at + 1 != closing else "")
 
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip())
+    kept: list[str] = []
+    below, is_apart = -1, False
+    for at in range(len(lines) - 1, -1, -1):
+        if says_nothing(said[at]):
+            kept.append(before[at])
+            is_apart = is_apart or "|" not in said[at]
+            continue
+        left = lines[at]
+        if "\x00" in left:
+            line = line_at(at)
+            is_whole = _pattern("words").search(unmarked(left)) is None
+            ends = is_whole or (line.introduces and left.rstrip().endswith("\x00"))
+            if ends and below >= 0 and line.leads(line_at(below), is_apart=is_apart):
+                left = (line.elided() if is_whole else f"{left.rstrip()[:-1]}…") + before[at][len(said[at]) :]
+            elif is_whole:
+                if line.is_underlined:
+                    kept.pop()
+                continue
+        kept.append(left)
+        below, is_apart = at, False
+    return kept[::-1]
 
 
 def _said_from(text: str, start: int) -> int:

@@ -16,11 +16,12 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadReq
 from memory_core.core.memory.results import Action, CommitReceipt, Status
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.text.language import sentences
 from memory_core.features import daily_logs, forgetting, mentions
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.graph import RELATE, RelateRequest
 from memory_core.features.history import history_of
-from memory_core.features.mentions import text_without, without
+from memory_core.features.mentions import text_without, without, worded
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
@@ -274,6 +275,95 @@ def test_a_sentence_goes_as_it_stands(memory: Runebook, text: str, query: str, l
 )
 def test_what_stands_below_a_line_that_goes_does_not_come_below_another(text: str, gone: str, left: str) -> None:
     assert without(text, [gone]) == left
+
+
+#: Texts with a line that leads what stands below it, and what ``…`` makes of that line.
+LED = [
+    ("**Allergic to**\n- nuts\n\n**Anna's keys**\n- door\n\n**Likes**\n- tea", "…"),
+    ("**Allergic to**\nNuts.\n\n**Anna's keys**\nThe door.", "…"),
+    ("**Allergic to**\n\nNuts.\n\n__Anna's keys__:\n\nThe door.", "…"),
+    ("Allergic to\n- nuts\n\nAnna's keys\n\n- door", "…"),
+    ("Allergic to —\n- nuts\n\nAnna's keys —\n- door", "…"),
+    ("- nuts\n\nThese are Anna's keys.\n* door", "…"),
+    ("Nuts.\n\nAnna's keys\n\n> door", "…"),
+    ("Nuts.\n\nAnna's keys\n\n    door", "…"),
+    ("Nuts.\n\nAnna's keys\n\n```\ndoor\n```", "…"),
+    ("Nuts.\nAnna's keys are\nwith the porter.", "…"),
+    ("Allergic to\n: nuts\n\nAnna's keys\n: door", "…"),
+    ("Allergic to\n===\nNuts.\n\nAnna's keys\n===\n\nThe door.\n\nLikes\n===\nTea.", "…"),
+    ("1. Allergic to\n   - nuts\n2. Anna's keys\n   - door\n3. Likes\n   - tea", "2. …"),
+    ("## 1. Allergic to\nNuts.\n## 2. Anna's keys\nThe door.", "## 2. …"),
+    ("> ## Allergic to\n> - nuts\n>\n> ## Anna's keys\n> - door", "> ## …"),
+    ("## Allergic to\n - nuts\n\n ## Anna's keys\n - door", " ## …"),
+    ("\ufeff# Anna's keys\nThe door.", "\ufeff# …"),
+    ("<h2>Allergic to</h2>\n<p>nuts</p>\n<h2 id='keys'>Anna's keys</h2>\n<p>door</p>", "<h2>…</h2>"),
+    ("<dt>Allergic to</dt>\n<dd>nuts</dd>\n<dt>Anna's keys</dt>\n<dd>door</dd>", "<dt>…</dt>"),
+    ("| Anna's keys | |\n|---|---|\n| nuts | milk |", "| … | |"),
+    ("Door | Anna's keys\n---|---\nnuts | milk", " … | … "),
+    ("| Allergic to | |\n|---|---|\n| | nuts |\n| Anna's keys | |\n| | door |", "| … | |"),
+    ("- [ ] Allergic to\n    - [ ] nuts\n- [x] Anna's keys\n    - [ ] door", "- [x] …"),
+    ("- Allergic to\n\t- nuts\n- Anna's keys\n\t- door", "- …"),
+    ("- Allergic to:\n- nuts\n- Anna's keys:\n- door\n- Likes:\n- tea", "- …"),
+    ("- **Allergic to**\n- nuts\n- **Anna's keys**\n- door", "- …"),
+    ("- nuts\n- Anna's keys\ndoor", "- …"),
+    ("- nuts\n  Anna's keys.\n  - door", "  …"),
+    ("Anna likes tea. Anna's keys:\n- door", "Anna likes tea. …"),
+    ("一、过敏\n- 坚果\n\n二、Anna's keys\n- 门", "…"),
+    ("一、过敏\n\n坚果。\n\n（二）Anna's keys\n\n门在左边。", "…"),
+    ("坚果。\n\nAnna's keys：\n一、门\n二、箱", "…"),
+    ("过敏\n1、坚果\nAnna's keys\n1、门", "…"),
+    ("1、过敏\n坚果\n2、Anna's keys\n门", "2、…"),
+]
+
+
+@pytest.mark.parametrize(("text", "elided"), LED)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_that_leads_what_stands_below_it_leaves_its_marks(text: str, elided: str, end: str) -> None:
+    [line] = [line for line in text.split("\n") if "Anna's keys" in line]
+    gone = [each for each in sentences(text) if "Anna's keys" in each]
+    kept = without(text.replace("\n", end), gone)
+    assert kept == text.replace(line, elided).replace("\n", end)
+    assert worded(elided.removeprefix("Anna likes tea. ")) == []
+    assert worded(without(kept, worded(kept))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Peter has HIV.\n\nHe likes tea.", "He likes tea."),
+        ("Tea\n\nPeter has HIV\n\nHe likes roses.", "Tea\n\nHe likes roses."),
+        ("Likes tea\nPeter has HIV\nLikes roses", "Likes tea\nLikes roses"),
+        ("Peter has HIV.\nHe likes tea.", "He likes tea."),
+        ("**Peter has HIV.**\n\nHe likes tea.", "He likes tea."),
+        ("**Peter has HIV**\n**Likes**\n- tea", "**Likes**\n- tea"),
+        ("**Peter has HIV**\n\n# Likes\n- tea", "# Likes\n- tea"),
+        ("> Peter has HIV:\n\n- tea", "- tea"),
+        ("- roses\n  Peter has HIV\n- tea", "- roses\n- tea"),
+        ("- Peter has HIV:\n- Likes:\n- tea", "- Likes:\n- tea"),
+        ("- Peter has HIV\n\nTea.", "Tea."),
+        ("1. Tea\n2. Peter has HIV\n3. Roses", "1. Tea\n3. Roses"),
+        ("- [x] Peter has HIV. 5\n- tea", "- 5\n- tea"),
+        ("> ## Peter has HIV. 5\n- tea", "5\n- tea"),
+        ("一、茶\n二、Peter has HIV\n三、花", "一、茶\n三、花"),
+        ("Tea\n---\nx\n\nPeter has HIV\n---\n\nRoses\n---\ny", "Tea\n---\nx\n\nRoses\n---\ny"),
+        ("| Peter has HIV | |\n|---|---|\n\nTea.", "Tea."),
+        ("| a | b |\n|---|---|\n| Peter has HIV | |\n| tea | |", "| a | b |\n|---|---|\n| tea | |"),
+        ("---\ntags: [a]\ndone: Peter has HIV\n---\n\nTea.", "---\ntags: [a]\n---\n\nTea."),
+        ("Peter has HIV:\n…\n- tea", "…\n- tea"),
+    ],
+)
+def test_a_line_that_leads_nothing_goes_without_a_mark(text: str, left: str) -> None:
+    assert without(text, [each for each in sentences(text) if "Peter has HIV" in each]) == left
+
+
+def test_marks_that_a_forgotten_line_left_are_nothing_to_keep(memory: Runebook) -> None:
+    note(memory, "List", "1. Allergic to\n   - nuts\n2. Passwords of Anna\n   - swordfish at the door")
+    forgotten(memory, "passwords of Anna")
+    assert body(memory, f"{NOTES}/List.md").strip() == "1. Allergic to\n   - nuts\n2. …\n   - swordfish at the door"
+    forgotten(memory, "allergic to")
+    forgotten(memory, "nuts")
+    _, receipt = forgotten(memory, "swordfish at the door")
+    assert [result.action for result in receipt.results] == [Action.DELETED]
 
 
 def test_some_of_the_places_may_be_chosen(told: Runebook) -> None:
