@@ -26,10 +26,10 @@ from memory_core.core.memory.trailer import body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope, profile_of
 from memory_core.core.search.owner import OwnersQuestion, read_question
 from memory_core.core.text.analysis import distinct_words, index_tokens, word_count
+from memory_core.core.text.heads import Line, says_nothing, unmarked
 from memory_core.core.text.language import sentence_spans, sentences
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.word_table import word_pattern
-from memory_core.features.heads import Line, says_nothing, unmarked
 from memory_core.features.review import parse_proposal
 from memory_core.features.upkeep.log_summary import summary_month, with_texts, without_heads
 
