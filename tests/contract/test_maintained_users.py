@@ -240,6 +240,8 @@ def test_an_owner_who_maintains_another_user_leaves_the_own_agent_alone(place: P
     assert any("viking://agent/bob/" in uri for uri in found(memory.view("bob"), "vaultctl error 17 typed twice"))
     owner.opened.background.finish()
     assert dict(memory.opened.users())["bob"] == ("bob",)
+    memory.opened.tokens().revoke("bob")
+    assert dict(memory.opened.users()).get("bob", ("bob",)) == ("bob",)
 
 
 def test_another_users_view_has_the_agent_space_of_that_name(place: Place) -> None:
