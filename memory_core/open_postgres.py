@@ -9,7 +9,6 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from memory_core.core.background import Background
@@ -21,7 +20,6 @@ from memory_core.core.postgres.hnsw import EXACT_BELOW, HnswIndexes
 from memory_core.core.postgres.store import PostgresStore
 from memory_core.core.store.files import STATE_NAME
 from memory_core.core.store.issued_tokens import IssuedTokens
-from memory_core.core.store.logins import Logins
 from memory_core.core.store.sqlite import SET_META
 from memory_core.open_store import OpenedStore
 
@@ -114,26 +112,17 @@ class OpenedSpace(OpenedStore):
             self._opening = threading.Lock()
         super().__init__(config, registry, features, step, llm)
         if first is not None:
-            self.reranker, self.before_close = first.reranker, first.before_close
+            self.reranker, self.before_close, self._own = first.reranker, first.before_close, first._own
 
     def of(self, user_space: str) -> OpenedStore:
         """The parts that views of a user share, opened when they are first asked for."""
         first = self._first
         with first._opening:
             if user_space not in first._opened:
-                config = first._config.with_spaces(user_space, first._config.agent_space)
+                config = first._config.with_spaces(user_space, user_space)
                 parts = (first.registry, first._features, first._on_step)
                 first._opened[user_space] = OpenedSpace(config, *parts, first=first)
             return first._opened[user_space]
-
-    def users(self) -> list[str]:
-        """Users who were opened here, those of tokens that hold, and those who logged in lately."""
-        first, now = self._first, datetime.now(UTC)
-        with first._opening:
-            opened = list(first._opened)
-        live = [row for row in self.tokens().rows() if row.is_live(now)]
-        named = [name for row in live for name in (row.user_space, *(space.name for space in row.shared))]
-        return [*dict.fromkeys((*opened, *named, *Logins(self.tokens().database).users()))]
 
     def tokens(self) -> IssuedTokens:
         """The token table, which all users share."""
@@ -167,6 +156,11 @@ class OpenedSpace(OpenedStore):
     def llm(self) -> LLMClient | None:
         """The language model that extracts memories, or None; all users share it."""
         return OpenedStore.llm.fget(self._first) if self is not self._first else super().llm  # type: ignore[attr-defined]
+
+    def _user_spaces(self) -> list[str]:
+        """Users who were opened here."""
+        with self._first._opening:
+            return list(self._first._opened)
 
     def _background(self) -> Background:
         return Background() if self is self._first else self._first.background

@@ -6,7 +6,8 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from datetime import UTC, datetime
+from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_sche
 from memory_core.core.memory.uri import MemoryUri, Scope, space_of
 from memory_core.core.store.files import ASIDE_NAME, INDEX_NAME
 from memory_core.core.store.local import FolderMark, Store, large_turn
+from memory_core.core.store.users import SeenUsers, UserSpaces, users_of
 
 if TYPE_CHECKING:
     from memory_core.core.config import Config
@@ -67,7 +69,7 @@ class OpenedStore:
         self, config: Config, registry: MemoryTypeRegistry, features: Features, step: Step, llm: LLMClient | None
     ) -> None:
         self.registry = registry
-        self._user_space = config.user_space
+        self._own = (config.user_space, config.agent_space)
         self.background = self._background()
         self.store, self.indexer = self._parts(config, features, step)
         self.store.adoption.on_adopted = self.indexer.wake
@@ -109,9 +111,51 @@ class OpenedStore:
             raise
         return store, Indexer(store.ledger, catalog, self.registry, embedder, vectors, features)
 
-    def users(self) -> list[str]:
-        """The user spaces of the store, that of the settings first."""
-        files, found = self.store.files, [self._user_space]
+    def users(self) -> list[UserSpaces]:
+        """The users of the store and the agent spaces of each, that of the settings first; see ``users_of``.
+
+        Raises:
+            StoreBusy: If the store could not be asked.
+        """
+        return self._users()
+
+    def agent_spaces(self, user_space: str, agent_space: str) -> tuple[str, ...]:
+        """The agent spaces of a user, as ``users`` has them.
+
+        Args:
+            user_space: Whose.
+            agent_space: The one by which the user is seen now; it counts as one that settings name.
+
+        Raises:
+            StoreBusy: If the store could not be asked.
+        """
+        return dict(self._users((user_space, agent_space)))[user_space]
+
+    def note_user(self, user_space: str, agent_space: str) -> None:
+        """Let whoever maintains the store know soon that settings name both; they are noted once a day.
+
+        Not if the agent space is not the user's, see ``users_of``: later it would seem to be.
+        """
+        if not self._seen.seen_today(user_space, agent_space, by_settings=True):
+            self.background.later(partial(self._note_user, user_space, agent_space))
+
+    @cached_property
+    def _seen(self) -> SeenUsers:
+        return SeenUsers(self.tokens().database)
+
+    def _note_user(self, user_space: str, agent_space: str) -> None:
+        with suppress(RunebookError):  # whoever comes again is noted again
+            if agent_space in self.agent_spaces(user_space, agent_space):
+                self._seen.note(user_space, agent_space, by_settings=True)
+
+    def _users(self, *others: tuple[str, str]) -> list[UserSpaces]:
+        now = datetime.now(UTC)
+        live = [row for row in self.tokens().rows() if row.is_live(now)]
+        return users_of((self._own, *others), live, self._seen.rows(), self._user_spaces(), now)
+
+    def _user_spaces(self) -> list[str]:
+        """User spaces that hold something."""
+        files, found = self.store.files, list[str]()
         for scope in (Scope.USER, Scope.SESSION):
             place = MemoryUri((scope.value,))
             found += [entry.uri.name for entry in files.entries(place) if entry.is_dir] if files.is_dir(place) else []

@@ -116,6 +116,7 @@ def open_memory(
         except BaseException:
             memory.close()
             raise
+    memory.note_user()
     return memory
 
 
@@ -357,15 +358,23 @@ class Runebook:
 
         Args:
             user_space: Whose memories; default this view's.
-            agent_space: Which agent's; default this view's.
+            agent_space: Which agent's; default this view's, and of another user the one of that user's name: what an
+                agent learns with one user is not shown to another, unless somebody says so.
             access: How far it goes; default this view's.
             shared: Spaces that it sees beside its own.
 
         Raises:
             ConfigInvalid: If a space cannot be a folder name.
         """
-        config = self.config.with_spaces(user_space or self.config.user_space, agent_space or self.config.agent_space)
+        user_space = user_space or self.config.user_space
+        usual = self.config.agent_space if user_space == self.config.user_space else user_space
+        config = self.config.with_spaces(user_space, agent_space or usual)
         return Runebook(config, self.opened, access or self.access, features=self.features, shared=shared)
+
+    def note_user(self) -> None:
+        """Let whoever maintains the store know of this user and agent, whom settings name, unless nothing is kept."""
+        if self.access is Access.READ_WRITE:
+            self.opened.note_user(self.config.user_space, self.config.agent_space)
 
     def configured(self, config: Config, access: Access | None = None) -> Runebook:
         """The same folder under other settings; those that name a folder or a model do not count."""

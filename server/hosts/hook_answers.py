@@ -293,7 +293,11 @@ def make_memories(memory: Runebook) -> Iterator[str]:
 
 def _view_of(memory: Runebook, spaces: tuple[str, str]) -> Runebook:
     """The view that a note names; empty names are those of the settings."""
-    return memory.view(*spaces) if any(spaces) else memory
+    if not any(spaces):
+        return memory
+    view = memory.view(*spaces)
+    view.note_user()
+    return view
 
 
 def _extract_for_notes(memory: Runebook, notes: Sequence[Pending]) -> Iterator[str]:

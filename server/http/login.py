@@ -30,6 +30,7 @@ from memory_core.core.config import OWN_ISSUER
 from memory_core.core.errors import RunebookError
 from memory_core.core.store.issued_tokens import SharedSpace, refuse_twins
 from memory_core.core.store.logins import Held, Logins
+from memory_core.core.store.users import SeenUsers
 from server.http.authentication import Bearer, Lookups, address_of, respond
 from server.http.identity_provider import IdentityProvider
 from server.http.page_login import BACK, PageLogin
@@ -248,6 +249,7 @@ class ProviderLogin(Login):
         self.provider = IdentityProvider(
             config.issuer, config.audience or self.resources, keys_seconds=config.keys_seconds
         )
+        self._users = SeenUsers(tokens.database)
         self._spaces = {claim: space for claim, _, space in (pair.rpartition("=") for pair in config.user_spaces)}
         pairs = [pair.rpartition("=") for pair in config.group_spaces]
         self._groups = [(group, SharedSpace.parse(space)) for group, _, space in pairs]
@@ -310,9 +312,9 @@ class ProviderLogin(Login):
         claims = await self.provider.claims(token)
         found = None if claims is None else self._bearer(claims)
         for space in () if found is None else (found.user_space, *(shared.name for shared in found.shared)):
-            if not self._logins.seen_today(space):
+            if not self._users.seen_today(space, space):
                 with suppress(RunebookError):  # whoever comes again is noted again
-                    await self._look(partial(self._logins.note_user, space), writes=True)
+                    await self._look(partial(self._users.note, space, space), writes=True)
         return found
 
     def _bearer(self, claims: Mapping[str, Any]) -> Bearer | None:

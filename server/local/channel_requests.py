@@ -88,7 +88,9 @@ class RequestCaller(NamedTuple):
         user, agent = (str(self.wishes.get(name) or "") for name in ("user_space", "agent_space"))
         if (user or spaces[0], agent or spaces[1]) == spaces:
             return memory
-        return memory.view(user or None, agent or None)
+        asked = memory.view(user or None, agent or None)
+        asked.note_user()
+        return asked
 
 
 #: Answers the requests of a verb: told the request, and who asks. It may raise errors of Runebook's.

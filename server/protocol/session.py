@@ -89,6 +89,8 @@ class ServedStore:
         with self._lock:
             memory = self._opened()
             self._follow_settings(memory)
+            if bearer is None and not private:
+                memory.note_user()
             if bearer is None and not private and self._config is None:
                 return memory
             return self._view(memory, bearer, private)

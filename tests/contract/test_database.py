@@ -166,6 +166,27 @@ def test_a_database_of_an_older_version_is_brought_forward_and_found_in_again(ro
     assert again.commit(NOTE).notes == ("repeated request_id",)
 
 
+def test_users_of_an_identity_provider_are_known_after_an_older_version_noted_them(rows: Place) -> None:
+    rows.open()
+    rows.close()
+    with psycopg.connect(rows.url, autocommit=True) as admin:  # as version 5 left it
+        admin.execute("DELETE FROM runebook_ledger.seen_users; DELETE FROM runebook.versions WHERE version = 6")
+        admin.execute("ALTER TABLE runebook_ledger.seen_users RENAME TO login_users")
+        admin.execute("ALTER TABLE runebook_ledger.login_users DROP CONSTRAINT seen_users_pkey")
+        for column in ("agent_space", "by_settings", "since"):
+            admin.execute(f"ALTER TABLE runebook_ledger.login_users DROP COLUMN {column}")
+        admin.execute("ALTER TABLE runebook_ledger.login_users ADD PRIMARY KEY (tenant, user_space)")
+        admin.execute(
+            "INSERT INTO runebook_ledger.login_users (user_space, seen_at, tenant) VALUES "
+            "('ida', '2026-11-01T00:00:00+00:00', '_tokens'), ('jo', '2026-11-02T00:00:00+00:00', '_tokens')"
+        )
+        admin.execute("UPDATE runebook.store SET version = 5")
+    again = rows.open()
+    assert schema.state(rows.url).problems == ()
+    users = dict(again.opened.users())
+    assert (users["ida"], users["jo"]) == (("ida",), ("jo",))
+
+
 def test_a_step_of_the_schema_that_fails_changes_nothing(rows: Place) -> None:
     with psycopg.connect(rows.url, autocommit=True) as admin:
         admin.execute(Path(schema.__file__).with_name("schema.sql").read_bytes())

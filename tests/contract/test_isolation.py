@@ -19,6 +19,7 @@ from memory_core.core.memory.requests import (
     TreeRequest,
 )
 from memory_core.core.store.logins import Lifetimes, Logins
+from memory_core.core.store.users import SeenUsers
 from memory_core.features.history import HISTORY, HistoryRequest
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
@@ -56,9 +57,10 @@ def logged_in(memory: Runebook) -> None:
     given = logins.exchange("code", code, Lifetimes(timedelta(hours=1), timedelta(days=1)), {})
     assert given is not None
     session = logins.begin_session({}, timedelta(hours=1)) or ""
-    logins.note_user("anna")
+    users = SeenUsers(tokens.database)
+    users.note("anna", "anna")
     assert logins.client("desk") is not None
-    assert logins.users() == ["anna"]
+    assert "anna" in {each.user_space for each in users.rows()}
     logins.end("session", session)
     logins.clean()
     logins.held("code", code)

@@ -180,29 +180,22 @@ def test_what_expired_and_what_nobody_uses_is_forgotten(shop: Shop, anna: Issued
     granted(shop, anna)
     shop.logins.register("never let in", {}, NOW)
     shop.logins.begin_session({}, timedelta(hours=8), now=NOW)
-    shop.logins.note_user("ida", NOW)
 
     def left(after: timedelta) -> list[int]:
         shop.logins.clean(NOW + after)
-        return [shop.rows(table) for table in TABLES]
+        return [shop.rows(table) for table in TABLES if table != "seen_users"]
 
-    assert left(timedelta()) == [2, 1, 4, 1]
-    assert left(timedelta(hours=2)) == [2, 1, 2, 1]  # the refresh token, and the session
-    assert left(timedelta(days=2)) == [1, 1, 1, 1]
-    assert left(timedelta(days=31)) == [1, 0, 0, 1]
-    assert left(timedelta(days=91)) == [0, 0, 0, 0]
+    assert left(timedelta()) == [2, 1, 4]
+    assert left(timedelta(hours=2)) == [2, 1, 2]  # the refresh token, and the session
+    assert left(timedelta(days=2)) == [1, 1, 1]
+    assert left(timedelta(days=31)) == [1, 0, 0]
+    assert left(timedelta(days=91)) == [0, 0, 0]
 
 
 def test_what_is_cleaned_goes_with_what_is_written(shop: Shop, anna: IssuedToken) -> None:
     granted(shop, anna)
     shop.logins.register("chair", {}, NOW + timedelta(days=40))
     assert (shop.rows("login_grants"), shop.rows("login_secrets")) == (0, 0)
-
-
-def test_a_user_who_left_is_forgotten_when_another_one_is_noted(shop: Shop) -> None:
-    shop.logins.note_user("ida", NOW)
-    shop.logins.note_user("bob", NOW + timedelta(days=91))
-    assert shop.logins.users() == ["bob"]
 
 
 def test_clients_that_nobody_lets_in_cannot_fill_the_store(
@@ -237,14 +230,6 @@ def test_a_client_that_refreshes_without_end_does_not_fill_the_store(
     assert shop.held("access", access)  # what is that old is forgotten, and ends nothing
     assert not shop.held("refresh", used[-1])
     assert not shop.held("access", access)
-
-
-def test_users_whom_a_provider_knows_are_maintained(shop: Shop, place: Place) -> None:
-    shop.logins.note_user("ida-x", NOW)
-    shop.logins.note_user("ida-x", NOW + timedelta(days=2))
-    assert shop.logins.users() == ["ida-x"]
-    if place.url:
-        assert "ida-x" in place.open().opened.users()
 
 
 def test_a_login_that_began_at_one_server_goes_on_at_another(place: Place) -> None:

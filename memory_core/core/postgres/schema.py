@@ -20,7 +20,7 @@ from memory_core.core.store.sqlite import DatabaseNewer
 
 _log = logging.getLogger(__name__)
 #: What this program works with; a database of a later version is not touched.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 #: What a privileged user becomes in each transaction: row-level security does not bind the privileged.
 ROLE = "runebook"
 _ROWS = ("runebook_ledger", "runebook_index")

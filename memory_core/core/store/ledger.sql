@@ -202,3 +202,16 @@ ALTER TABLE counted_calls RENAME TO counted_before;
 CREATE TABLE counted_calls (key TEXT NOT NULL, log TEXT NOT NULL, PRIMARY KEY (key, log)) WITHOUT ROWID;
 INSERT INTO counted_calls SELECT key, log FROM counted_before;
 DROP TABLE counted_before;
+
+-- version 10
+-- Whoever maintains the store knows who opens it by settings, too, and with which agent space.
+CREATE TABLE seen_users (
+    user_space TEXT NOT NULL,
+    agent_space TEXT NOT NULL,
+    by_settings INTEGER NOT NULL,
+    since TEXT NOT NULL,
+    seen_at TEXT NOT NULL,
+    PRIMARY KEY (user_space, agent_space)
+) WITHOUT ROWID;
+INSERT INTO seen_users SELECT user_space, user_space, 0, seen_at, seen_at FROM login_users;
+DROP TABLE login_users;

@@ -23,8 +23,8 @@ from memory_core.core.frozen import frozen
 from memory_core.core.store.issued_tokens import COLUMNS, IssuedToken, token_row
 from memory_core.core.store.sqlite import Database, Table, stamp
 
-#: The tables, which stay where they are when a store moves: clients log in again.
-TABLES = ("login_clients", "login_grants", "login_secrets", "login_users")
+#: The tables, and who was seen, which stay where they are when a store moves: clients log in again.
+TABLES = ("login_clients", "login_grants", "login_secrets", "seen_users")
 
 Kind = Literal["code", "access", "refresh", "session"]
 _PREFIXES: Mapping[Kind, str] = {"code": "rc_", "access": "ra_", "refresh": "rr_", "session": "rs_"}
@@ -35,7 +35,6 @@ _UNUSED_LIFE = timedelta(days=1)
 _IDLE_LIFE = timedelta(days=90)
 _UNUSED_CLIENTS = 1_000
 _CLEANED_EVERY = timedelta(minutes=10)
-_SEEN_EVERY = timedelta(days=1)
 #: Of each kind, of one grant: more than a client needs that refreshes hourly for a month.
 _SECRETS_EACH = 1_000
 
@@ -79,7 +78,6 @@ class Logins(Table):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._cleaned_at = datetime.min.replace(tzinfo=UTC)
-        self._seen: dict[str, datetime] = {}
 
     def register(self, client: str, metadata: Mapping[str, Any], now: datetime | None = None) -> None:
         """Keep what a client says of itself, or keep it anew.
@@ -199,27 +197,6 @@ class Logins(Table):
         with self._database.writing() as connection:
             connection.execute("DELETE FROM login_secrets WHERE digest = ? AND kind = ?", (_digest(text), kind))
 
-    def seen_today(self, user_space: str, now: datetime | None = None) -> bool:
-        """Whether a user was noted here within a day; asks nobody."""
-        at = now or datetime.now(UTC)
-        return user_space in self._seen and at - self._seen[user_space] < _SEEN_EVERY
-
-    def note_user(self, user_space: str, now: datetime | None = None) -> None:
-        """Note that somebody whom an identity provider knows was here, without waiting for the disk."""
-        at = now or datetime.now(UTC)
-        with self._database.writing(synced=False) as connection:
-            self._clean(connection, at)
-            connection.execute(
-                "INSERT INTO login_users (user_space, seen_at) VALUES (?, ?) "
-                "ON CONFLICT (user_space) DO UPDATE SET seen_at = excluded.seen_at",
-                (user_space, stamp(at)),
-            )
-        self._seen[user_space] = at
-
-    def users(self) -> list[str]:
-        """The spaces of users whom an identity provider knows, and who were here within the last 90 days."""
-        return [space for (space,) in self._rows("SELECT user_space FROM login_users ORDER BY user_space")]
-
     def clean(self, now: datetime | None = None) -> None:
         """Forget what expired, and what nobody uses."""
         with self._database.writing() as connection:
@@ -247,7 +224,6 @@ class Logins(Table):
             ("DELETE FROM login_secrets WHERE expires_at <= ?", at),
             (f"DELETE FROM login_secrets WHERE grant_id IN (SELECT id FROM login_grants WHERE token IN ({dead}))", at),
             ("DELETE FROM login_clients WHERE used_at IS NULL AND created_at <= ?", at - _UNUSED_LIFE),
-            ("DELETE FROM login_users WHERE seen_at <= ?", at - _IDLE_LIFE),
         ):
             connection.execute(statement, (stamp(bound),))
         connection.execute("DELETE FROM login_grants WHERE id NOT IN (SELECT grant_id FROM login_secrets)")

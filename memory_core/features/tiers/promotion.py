@@ -435,10 +435,10 @@ FEATURE = Feature(
     after_commit=_after_commit,
     follow_up=_follow_up,
     passes=(
-        Pass("segments", _sort),
-        Pass("sessions", _extract_ended, light=False),
-        Pass(PROMOTION, _promote, light=False),
-        Pass(_SUMMARIES, _summarise, light=False),
-        Pass(_EVICTION, _evict),
+        Pass("segments", _sort, of_user=True),
+        Pass("sessions", _extract_ended, light=False, of_user=True),
+        Pass(PROMOTION, _promote, light=False, of_user=True),
+        Pass(_SUMMARIES, _summarise, light=False, of_user=True),
+        Pass(_EVICTION, _evict, of_user=True),
     ),
 )

@@ -7,6 +7,7 @@ killed process leaves nothing half done, and a log that a person edits later is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import partial
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
-from memory_core.core.errors import NotFound
+from memory_core.core.errors import InvalidUri, NotFound
 from memory_core.core.feature import Feature
 from memory_core.core.index.documents import EVENT_TIME
 from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryTypeRegistry, resolve_category
@@ -233,14 +234,20 @@ class _Promotions:
         """Whether this is the entry that was promoted: by its moment, else by its minute and most of its words."""
         if entry.at is not None:
             return True
-        text = self._snapshot.text(MemoryUri.parse(before.uri)) if before.uri else None
+        text = self._snapshot.text(MemoryUri.parse(before.uri)) if before.uri and self._is_own(before.uri) else None
         old = distinct_words(split(text or "").body)
         new = distinct_words(str(write.memory_data.fields.get(CONTENT) or ""))
         return len(old & new) * 2 > max(len(old), len(new), 1)
 
+    def _is_own(self, uri: str) -> bool:
+        """Whether a memory is of the user or the agent; an earlier program promoted to agents of others, too."""
+        with suppress(InvalidUri):
+            return bool(self._context.owned(uri))
+        return False
+
     def _corrected(self, before: Remembered, made: Remembered, write: WriteOp) -> tuple[Remembered, WriteOp | None]:
         """The write that corrects the memory; none where it is gone, or somebody edited it since."""
-        if not before.uri:
+        if not before.uri or not self._is_own(before.uri):
             return made, write
         text = self._snapshot.text(MemoryUri.parse(before.uri))
         made = replace(made, uri=before.uri, digest=before.digest)
@@ -358,4 +365,4 @@ def _run(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitRe
 
 
 _LOGS = "logs"
-FEATURE = Feature(passes=(Pass(_LOGS, _run),))
+FEATURE = Feature(passes=(Pass(_LOGS, _run, of_user=True),))

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 from memory_core.core.caller import Access
@@ -44,13 +45,25 @@ BATCH_FILES = 200
 Due = Callable[[Memory], str | None]
 
 
+class Reach:
+    """Which spaces of memories passes look through in a view: those of its user and its agent, unless told otherwise.
+
+    Attributes:
+        spaces: As the catalog names them, ``scope/space``.
+    """
+
+    def __init__(self, memory: Runebook) -> None:
+        self.spaces: tuple[str, ...] = memory.spaces[:2]
+
+
 def rows(memory: Runebook, condition: str, *parameters: Any) -> list[MemoryUri]:
-    """Memories whose row ``d`` in the catalog meets a condition, in the order of their URIs."""
+    """Memories within ``Reach`` whose row ``d`` in the catalog meets a condition, in the order of their URIs."""
     memory.indexer.follow(None)
+    spaces = memory.part(Reach).spaces
     found = memory.indexer.catalog.connection().execute(
-        "SELECT d.uri FROM documents d WHERE d.space IN (?, ?) AND d.part = 0 AND d.context_type <> 'resource' "
-        f"AND {condition} ORDER BY d.uri",
-        (*memory.spaces[:2], *parameters),
+        f"SELECT d.uri FROM documents d WHERE d.space IN ({', '.join('?' * len(spaces))}) AND d.part = 0 "
+        f"AND d.context_type <> 'resource' AND {condition} ORDER BY d.uri",
+        (*spaces, *parameters),
     )
     return [MemoryUri.parse(uri) for (uri,) in found.fetchall()]
 
@@ -262,11 +275,13 @@ class Pass(NamedTuple):
         name: In settings, on the command line, and as the kind of its commits in history.
         run: Does it.
         light: Whether a running server does it by itself: quick, and without a model.
+        of_user: Whether it is done once for a user, with the first agent space; else it looks through each.
     """
 
     name: str
     run: Run
     light: bool = True
+    of_user: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +327,9 @@ def passes(memory: Runebook) -> tuple[Pass, ...]:
 def maintain(
     memory: Runebook, request: MaintainRequest, *, stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[Done]:
-    """Run the passes, one after the other; each says what it did.
+    """Run the passes over all memories of a view's user, one after the other; each says what it did.
+
+    Several agents may work with the user, see ``OpenedStore.users``: the view's own counts as one that settings name.
 
     Args:
         memory: The store.
@@ -321,6 +338,7 @@ def maintain(
 
     Raises:
         InvalidInput: If there is no such pass.
+        StoreBusy: If the store could not be asked who works with it.
     """
     memory.opened.wait_for_adoption()
     known = passes(memory)
@@ -331,7 +349,8 @@ def maintain(
             f"there is no maintenance called {', '.join(unknown)}.", hint=f"Use one of: {', '.join(names)}."
         )
     chosen = [each for each in known if each.name in (request.only or names) and (each.light or not request.light)]
-    return _run(memory, chosen, request.now or datetime.now(UTC), dry_run=request.dry_run, stopped=stopped)
+    once, each_space = _views(memory)
+    return _run(once, each_space, chosen, request.now or datetime.now(UTC), dry_run=request.dry_run, stopped=stopped)
 
 
 MAINTAIN = Command("maintain", MaintainRequest, maintain, writes=True)
@@ -349,14 +368,39 @@ FEATURE = Feature(
 )
 
 
+def _views(memory: Runebook) -> tuple[Runebook, list[Runebook]]:
+    """The view for what is done once for a user, and those that together reach each space of theirs once.
+
+    What is made for a user is seen by each agent who works with them: where there are several, it is made of the user's
+    own space alone.
+    """
+    config = memory.config
+    agents = memory.opened.agent_spaces(config.user_space, config.agent_space)
+    views = [memory.configured(config.with_spaces(config.user_space, agent)) for agent in agents]
+    for view in views[1:]:
+        view.part(Reach).spaces = view.spaces[1:2]
+    if len(views) == 1:
+        return views[0], views
+    once = memory.configured(views[0].config)
+    once.part(Reach).spaces = once.spaces[:1]
+    return once, views
+
+
 def _run(
-    memory: Runebook, chosen: Sequence[Pass], now: datetime, *, dry_run: bool, stopped: Callable[[], bool]
+    once: Runebook,
+    each_space: Sequence[Runebook],
+    chosen: Sequence[Pass],
+    now: datetime,
+    *,
+    dry_run: bool,
+    stopped: Callable[[], bool],
 ) -> Iterator[Done]:
     for each in chosen:
         receipts: list[CommitReceipt] = []
         failure: RunebookError | None = None
+        views = [once] if each.of_user else each_space
         try:
-            for receipt in each.run(memory, now, dry_run=dry_run):
+            for receipt in chain.from_iterable(each.run(view, now, dry_run=dry_run) for view in views):
                 receipts.append(receipt)
                 if stopped():
                     break
@@ -379,9 +423,9 @@ def automatic_maintenance(memory: Runebook) -> AutomaticMaintenance | None:
     light = settings.automatic == "light"
 
     def run(now: datetime, stopping: threading.Event) -> None:
-        for user_space in memory.opened.users():
+        for user_space, agent_spaces in memory.opened.users():
             request = MaintainRequest(light=light, now=now)
-            for done in maintain(memory.view(user_space), request, stopped=stopping.is_set):
+            for done in maintain(memory.view(user_space, agent_spaces[0]), request, stopped=stopping.is_set):
                 if done.receipts:
                     _log.info("maintenance %s of %s: %d files", done.name, user_space, done.changed)
             if stopping.is_set():

@@ -225,6 +225,22 @@ def test_corrected_line_leaves_a_memory_that_somebody_touched_since(memory: Rune
     assert maintained(memory, "logs") == []
 
 
+def test_corrected_line_that_an_earlier_program_gave_to_another_users_agent_becomes_a_memory_of_its_own(
+    memory: Runebook,
+) -> None:
+    bob = memory.view("bob", "bob")
+    log = logged(bob, "Never restart the pump befor draining line 4", 40, "reflection", tool="pump")
+    (old,) = changed(
+        list(log_archive.FEATURE.passes[0].run(memory.view("bob", "default"), NOW, dry_run=False)), "write"
+    )
+    stays = text(memory, old)
+    written(memory, log, text(memory, log).replace("befor ", "before "))
+    (new,) = changed(maintained(bob, "logs"), "write")
+    assert new.startswith("viking://agent/bob/")
+    assert text(memory, old) == stays
+    assert maintained(bob, "logs") == []
+
+
 def test_another_entry_of_the_same_minute_is_a_memory_of_its_own(memory: Runebook) -> None:
     log = logged(memory, "First 第一", 40)
     comment = '  <!-- {"salience": 0.9} -->'

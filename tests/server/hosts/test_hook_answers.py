@@ -350,6 +350,8 @@ def test_note_is_followed_in_the_space_of_the_host_that_left_it(memory: Runebook
     assert hook_notes.waiting(state) == 0
     assert log(memory, "of-work") == []
     assert (memory.store.files.root / "session" / "work" / "of-work" / "messages.jsonl").exists()
+    memory.opened.background.finish()
+    assert dict(memory.opened.users())["work"] == ("default",)
 
 
 def test_nothing_is_kept_of_the_time_in_which_private_mode_was_on(own: Runebook, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError, 
 from memory_core.core.record import RecordInvalid
 from memory_core.core.store.issued_tokens import SharedSpace, spaces_in_use
 from memory_core.core.store.logins import Logins
+from memory_core.core.store.users import SeenUsers
 from memory_core.runebook import open_memory
 from server.cli import main
 from server.http import authentication, http_server, identity_provider
@@ -649,7 +650,9 @@ def test_users_of_the_issuer_are_noted_for_whoever_maintains_them(tmp_path: Path
         office.as_("anna").facts("GET", "/about")
         assert not office.opens("x")
         with ledger_of(tmp_path / "home") as ledger:
-            assert Logins(ledger.tokens.database).users() == [space_of(issuer.url, "anna")]
+            seen = SeenUsers(ledger.tokens.database).rows()
+            own = space_of(issuer.url, "anna")
+            assert [(each.user_space, each.agent_space) for each in seen if not each.by_settings] == [(own, own)]
 
 
 def test_scopes_say_who_may_read_and_who_may_write(office: Office) -> None:

@@ -13,6 +13,7 @@ from memory_core.core.caller import Access
 from memory_core.core.config import load
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.store.users import SeenUsers
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import open_memory
 from server.hosts import hook_notes
@@ -73,6 +74,8 @@ def test_a_hook_is_answered_as_its_own_settings_say(tmp_path: Path, wishes: Mapp
         given = {"session_id": "s1", "messages": SAID, "cwd": str(tmp_path)}
         request = {"verb": "hook", "event": "session-end", "given": given, "host": "generic", "wishes": wishes}
         assert ChannelRequests(ServedStore(lambda: memory))(request)["stored"] == 1
+        memory.opened.background.finish()
+        assert space in {row.user_space for row in SeenUsers(memory.opened.tokens().database).rows()}
     assert [path.parts[-3] for path in tmp_path.rglob("messages.jsonl")] == [space]
 
 
