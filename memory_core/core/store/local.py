@@ -59,7 +59,7 @@ _TOLD_FROM = 100  # changes of one commit
 #: So many items of a long read come before it gives way again.
 _GIVE_WAY_EVERY = 32
 #: Processor time that planning one commit may take: so long others wait for it.
-_PLAN_SECONDS = 3.0
+_PLAN_SECONDS = 2.5
 _large_turns: dict[str, threading.RLock] = {}
 #: Note of a receipt that a repeated request got.
 REPEATED = "repeated request_id"
@@ -328,7 +328,7 @@ class Store:
             is_large: Whether it is known to be large; else its plan says so by ``NeedsTurn``.
 
         Raises:
-            TooLarge: If others would wait longer than 3 s for a large one. Nothing was stored.
+            TooLarge: If others would wait longer than 2.5 s for a large one. Nothing was stored.
             StoreBusy: If the lock was not free in time. Nothing was stored.
             StorageFailed: If the ledger could not be written, or the folder can only be read. Nothing was stored.
         """
@@ -392,7 +392,7 @@ class Store:
                 return decided
         raise TooLarge(
             f"planning this takes {took:.1f} s of processor time, and others would wait as long; the limit is "
-            f"{_PLAN_SECONDS:.0f} s. Nothing was stored.",
+            f"{_PLAN_SECONDS:g} s. Nothing was stored.",
             hint="Send it in several smaller commits, a part of it in each; split a memory that is too long for one.",
         )
 
