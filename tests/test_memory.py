@@ -17,7 +17,7 @@ from memory_core.core.errors import ConfigInvalid, InvalidInput, TooLarge
 from memory_core.core.index.follower import Behind
 from memory_core.core.index.indexer import Indexer
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
-from memory_core.core.memory.results import Action, Status
+from memory_core.core.memory.results import Action, ChangeSet, Status
 from memory_core.core.store.local import Plan, Store, large_turn
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
@@ -228,9 +228,9 @@ def test_large_commits_of_a_user_come_one_by_one_and_hold_up_nobody_else(
         planned_ahead: list[str] = []
         rehearse = Store._rehearse
 
-        def noted(store: Store, plan: Plan) -> None:
+        def noted(store: Store, plan: Plan) -> ChangeSet:
             planned_ahead.append(store.files.root.name)
-            rehearse(store, plan)
+            return rehearse(store, plan)
 
         monkeypatch.setattr(Store, "_rehearse", noted)
         kept = bob.commit(CommitRequest("The harbour opens at six.")).commit_id

@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.errors import InvalidInput, NotFound, TooLarge
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, TreeRequest
-from memory_core.core.memory.results import Action, Status, text_sha256
+from memory_core.core.memory.results import Action, ChangeSet, Status, text_sha256
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.local import Plan, Store
 from memory_core.features.history import HISTORY, HistoryRequest, history_of
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
@@ -97,6 +100,8 @@ def test_writers_on_several_servers_lose_nothing_and_their_commits_are_numbered_
 
 _ANOTHER_PROCESS = """
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from memory_core.core.config import Config, EmbeddingConfig, StoreConfig
 from memory_core.core.memory.requests import CommitRequest
@@ -389,3 +394,66 @@ def test_any_chain_of_commits_that_take_each_other_back_can_be_read(place: Place
     assert undone[chain[1]] == [chain[2]]
     assert made not in undone
     assert undone["loop-a"] == ["loop-b"]
+
+
+LONG = f"{NOTES}/long.md"
+_ADDED = {"memory_type": "notes", "fields": {"title": "long", "content": "It closes at nine."}}
+_PATCH = {"content": [{"search": " opens", "replace": " opens late"}]}
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda: CommitRequest("It closes at nine.", memory_type="notes", fields={"title": "long"}),
+        lambda: CommitRequest(operations={"write_operations": [{"memory_data": _ADDED}]}),
+        lambda: CommitRequest(operations={"write_operations": [{"memory_data": _ADDED, "uri": LONG}]}),
+        lambda: CommitRequest(operations={"write_operations": [{"memory_data": _ADDED, "replace": True}]}),
+        lambda: CommitRequest(
+            operations={
+                "edit_operations": [{"uri": "viking://no such", "patches": _PATCH}, {"uri": LONG, "patches": _PATCH}]
+            }
+        ),
+        lambda: CommitRequest(operations={"edit_operations": [{"uri": LONG, "salience": 1.0}]}),
+    ],
+    ids=["explicit", "by key", "by uri", "replaced", "edit", "edit of metadata"],
+)
+@pytest.mark.parametrize("dry_run", [False, True], ids=["", "dry run"])
+def test_what_changes_a_long_memory_waits_for_its_users_turn_however_little_is_sent(
+    place: Place, monkeypatch: pytest.MonkeyPatch, request_of: Callable[[], CommitRequest], dry_run: bool
+) -> None:
+    memory = place.open()
+    request = replace(request_of(), dry_run=dry_run)
+    turns: list[Store] = []
+    rehearse = Store._rehearse
+
+    def noted(store: Store, plan: Plan) -> ChangeSet:
+        turns.append(store)
+        return rehearse(store, plan)
+
+    monkeypatch.setattr(Store, "_rehearse", noted)
+    note(memory, "long", "The gate opens.")
+    memory.commit(request)
+    assert turns == []
+    replaced(memory, "notes", f"{'x' * 140_000} opens.", title="long")
+    before = body(memory, LONG)
+    with monkeypatch.context() as patch:
+        patch.setattr("memory_core.core.store.local._PLAN_SECONDS", 0.0)
+        with pytest.raises(TooLarge, match="others would wait"):
+            memory.commit(request)
+    assert body(memory, LONG) == before
+    turns.clear()
+    receipt = memory.commit(request)
+    assert turns == [memory.store]
+    assert (receipt.status is Status.DRY_RUN) is dry_run
+    assert not dry_run or body(memory, LONG) == before
+
+
+def test_what_removes_long_memories_waits_for_its_users_turn(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = place.open()
+    for title in ("one", "two", "three"):
+        note(memory, title, f"{title} {'x' * 200_000}")
+    monkeypatch.setattr("memory_core.core.store.local._PLAN_SECONDS", 0.0)
+    deleted = [{"uri": f"{NOTES}/{title}.md"} for title in ("one", "two", "three")]
+    with pytest.raises(TooLarge, match="others would wait"):
+        memory.commit(CommitRequest(operations={"delete_operations": deleted}))
+    assert memory.commit(CommitRequest(operations={"delete_operations": deleted[:1]})).status is Status.COMMITTED

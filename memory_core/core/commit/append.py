@@ -218,7 +218,8 @@ class MessageRecorder:
             request_id=request_id,
             now=moment,
             dry_run=dry_run,
-            large_of=self.commits.user_space if is_large else None,
+            large_of=self.commits.user_space,
+            is_large=is_large,
         )
 
     def _redacted(self, stored: Sequence[Message], given: Sequence[Message]) -> list[Message]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -19,7 +18,7 @@ from memory_core.core.commit.conflicts import at_their_places, changed_since, ta
 from memory_core.core.commit.decide import decide
 from memory_core.core.commit.working_copy import PlanContext, WriteMode
 from memory_core.core.config import Config
-from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, StorageFailed, TooLarge
+from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, TooLarge
 from memory_core.core.feature import Features
 from memory_core.core.frozen import frozen
 from memory_core.core.index.documents import MESSAGES_NAME
@@ -74,8 +73,6 @@ _CATEGORY_LIMIT_CHARS = 200
 OPERATIONS_MOST, _NAMED = 10_000, 50
 #: A commit that brings so much may take long to plan.
 LARGE_CHARS = 32_768
-#: Likewise where so much is edited, however little is sent.
-_LONG_BYTES = 131_072
 #: Files that must still be as they were; each is read while other writers wait.
 _EXPECTED_MOST = 2_000
 #: Metadata that a commit of one memory may give.
@@ -307,26 +304,15 @@ class Commits:
                 decided = replace(decided, progress=SessionProgress(span.log, extracted=span.end))
             return _explained(decided, parsed.reasoning)
 
-        is_large = len(sent) >= LARGE_CHARS or len(dropped) > _NAMED or self._edits_long_texts(parsed)
         return self._store.commit(
             planned,
             kind=kind,
             request_id=request_id,
             now=moment,
             dry_run=dry_run,
-            large_of=self.user_space if is_large else None,
+            large_of=self.user_space,
+            is_large=len(sent) >= LARGE_CHARS or len(dropped) > _NAMED,
         )
-
-    def _edits_long_texts(self, operations: MemoryOperations) -> bool:
-        """Whether the files that are edited are long together, however little of them is sent."""
-        sizes_bytes = 0
-        for edit in operations.edit_operations:
-            with suppress(InvalidInput, StorageFailed):  # the plan says what is wrong with it
-                stat = self._store.files.stat(MemoryUri.parse(edit.uri))
-                sizes_bytes += 0 if stat is None else stat.size_bytes
-            if sizes_bytes >= _LONG_BYTES:
-                return True
-        return False
 
     def remember(self, request: CommitRequest, request_id: str | None, assignment: ProjectAssignment) -> CommitReceipt:
         """Store one explicit memory as it was given, or what a feature stores under its name.

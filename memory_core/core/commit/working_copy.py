@@ -19,10 +19,12 @@ from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
 from memory_core.core.memory.project import ProjectAssignment, project_key
 from memory_core.core.memory.results import FileChange, text_sha256
 from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.store.local import Snapshot
+from memory_core.core.store.local import NeedsTurn, Snapshot
 
 #: What a commit may cost, and what an operation costs: of itself, for each character it reads and for each it merges.
 _WORK_MOST = 6_291_456
+#: What costs more is planned in its user's turn.
+_WORK_SMALL = 1_048_576
 OPERATION_WORK, _READ_WORK, MERGE_WORK = 8_192, 2, 8
 #: What it costs to move a file, to look for one that is not there, and of a look for each part of a directory's path.
 MOVE_WORK, ABSENT_WORK, PART_WORK = 6_144, 1_024, 8
@@ -131,10 +133,13 @@ class WorkingCopy:
 
         Raises:
             TooLarge: If it is as much already as they should wait for, about a second.
+            NeedsTurn: If it is more than is planned without its user's turn.
         """
         if self._work > _WORK_MOST:
             raise TooLarge("the commit changes as much as one may already.", hint="Change the rest in another commit.")
         self._work += amount
+        if self._work > _WORK_SMALL and not self.snapshot.may_be_long:
+            raise NeedsTurn
 
     def alias(self, asked: MemoryUri, given: MemoryUri) -> None:
         """Note that the memory asked for under one URI was created under another."""

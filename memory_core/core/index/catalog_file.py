@@ -33,8 +33,8 @@ CREATE VIRTUAL TABLE words USING fts5 (
 );
 """
 #: By version of the schema. All but the vectors, and how far servers were sent them, is made anew rather than altered:
-#: who changes ``catalog.sql`` puts another empty step before it.
-_SCRIPTS = ("catalog_vectors.sql", "", "", "", "", "catalog_sent.sql", "", "", "", "", "", "", "", "catalog.sql")
+#: who changes ``catalog.sql``, or the form in which words are kept, puts another empty step before it.
+_SCRIPTS = ("catalog_vectors.sql", "", "", "", "", "catalog_sent.sql", "", "", "", "", "", "", "", "", "catalog.sql")
 
 
 def _migrations() -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,8 +58,8 @@ _ATTEMPTS = 3
 _TOLD_FROM = 100  # changes of one commit
 #: So many items of a long read come before it gives way again.
 _GIVE_WAY_EVERY = 32
-#: Processor time that planning one commit may take.
-_PLAN_SECONDS = 10.0
+#: Processor time that planning one commit may take: so long others wait for it.
+_PLAN_SECONDS = 2.5
 _large_turns: dict[str, threading.RLock] = {}
 #: Note of a receipt that a repeated request got.
 REPEATED = "repeated request_id"
@@ -71,6 +71,10 @@ def large_turn(user_space: str) -> AbstractContextManager[bool]:
     A thread that holds it may take it again.
     """
     return _large_turns.setdefault(user_space, threading.RLock())
+
+
+class NeedsTurn(Exception):
+    """A plan that reads or merges more than others should wait for is made in its user's turn; see ``Store.commit``."""
 
 
 class Foreseen(NamedTuple):
@@ -87,11 +91,13 @@ class Snapshot:
     Attributes:
         ledger: Counts and history, as of the last commit; a plan only reads.
         seen: How the files looked that the plan read.
+        may_be_long: Whether a plan may take long; else a long one raises ``NeedsTurn``.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.ledger = store.ledger
+        self.may_be_long = True
         self.seen: dict[MemoryUri, Seen] = {}
         self._absent: set[MemoryUri] = set()
         self._holders: dict[tuple[MemoryUri, str, str], MemoryUri | None] = {}
@@ -129,6 +135,16 @@ class Snapshot:
 
 #: Decides what a commit changes.
 Plan = Callable[[Snapshot], ChangeSet]
+
+
+def _short(plan: Plan) -> Plan:
+    """The plan, or ``NeedsTurn`` where it is long."""
+
+    def short(snapshot: Snapshot) -> ChangeSet:
+        snapshot.may_be_long = False
+        return plan(snapshot)
+
+    return short
 
 
 class UpkeepMark(Protocol):
@@ -296,6 +312,7 @@ class Store:
         dry_run: bool = False,
         undoes: str | None = None,
         large_of: str | None = None,
+        is_large: bool = True,
     ) -> CommitReceipt:
         """Plan and apply one change set.
 
@@ -306,25 +323,36 @@ class Store:
             now: Time of the commit; default the clock's.
             dry_run: Plan only.
             undoes: The commit that this one takes back.
-            large_of: The user's own space, where planning may take long. It is planned once before, while others may
-                write, and those of one user come one by one.
+            large_of: The user's own space, where planning may take long. A large commit is planned once before, while
+                others may write, and those of one user come one by one, dry runs among them.
+            is_large: Whether it is known to be large; else its plan says so by ``NeedsTurn``.
 
         Raises:
-            TooLarge: If others would wait too long for a large one. Nothing was stored.
+            TooLarge: If others would wait longer than 2.5 s for a large one. Nothing was stored.
             StoreBusy: If the lock was not free in time. Nothing was stored.
             StorageFailed: If the ledger could not be written, or the folder can only be read. Nothing was stored.
         """
         if dry_run:  # others may write meanwhile
             with self._lock.held():
                 self._delivery.recover()
-            return _receipt("", Status.DRY_RUN, self._planned(plan)[0])
         moment = now or datetime.now(UTC)
-        if large_of is None:
+
+        def done(plan: Plan) -> CommitReceipt:
+            if dry_run:
+                return _receipt("", Status.DRY_RUN, self._planned(plan)[0])
             return self._plan_and_store(plan, kind, request_id, moment, undoes)
+
+        if large_of is None:
+            return done(plan)
+        if not is_large:
+            with suppress(NeedsTurn):
+                return done(_short(plan))
         with large_turn(large_of):
+            if dry_run:
+                return _receipt("", Status.DRY_RUN, _kept(self._rehearse(plan)))
             if request_id is None or self.first_receipt(request_id) is None:
                 self._rehearse(plan)
-            return self._plan_and_store(plan, kind, request_id, moment, undoes)
+            return done(plan)
 
     def _plan_and_store(
         self, plan: Plan, kind: str, request_id: str | None, moment: datetime, undoes: str | None
@@ -352,19 +380,20 @@ class Store:
                 self.give_way()
             yield item
 
-    def _rehearse(self, plan: Plan) -> None:
+    def _rehearse(self, plan: Plan) -> ChangeSet:
         """Plan while others may write, to know how long they would wait; what a plan remembers makes them wait less.
 
         Where the first time takes too long, a second one tells how long they wait then.
         """
         for _ in range(2):
             started = time.thread_time()
-            plan(Snapshot(self))
+            decided = plan(Snapshot(self))
             if (took := time.thread_time() - started) <= _PLAN_SECONDS:
-                return
+                return decided
         raise TooLarge(
-            f"planning this takes {took:.0f} s of processor time, and others would wait as long.",
-            hint="Send it in several smaller parts.",
+            f"planning this takes {took:.1f} s of processor time, and others would wait as long; the limit is "
+            f"{_PLAN_SECONDS:g} s. Nothing was stored.",
+            hint="Send it in several smaller commits, a part of it in each; split a memory that is too long for one.",
         )
 
     def _commit(

@@ -49,6 +49,8 @@ def _final(character: str, forms: Mapping[str, str]) -> str:
 
 #: A signature longer than this is replaced by its hash.
 LIMIT_CHARS = 64
+#: Spelling is taken away from so much of a text; what lies beyond counts to the letter.
+READ_CHARS = 65_536
 #: Words that say nothing. "a" stays: it may be a name (server A), and 的 and 了 change what a sentence says.
 _EMPTY_WORDS = frozenset({"the"})
 _MARK_VARIANTS = str.maketrans({"\u2212": "-", "\u2019": "'", "\u2018": "'", "\u02bc": "'"})
@@ -76,6 +78,8 @@ def signature(text: str) -> str:
     Returns:
         The words, or for a long text a hash of them; texts without any word only equal themselves.
     """
+    if rest := text[READ_CHARS:].rstrip():
+        return _hashed(f"{signature(text[:READ_CHARS])} {_hashed(rest)}")
     read = _RAISED.sub(lambda match: f" ^{match[0]} ", text)
     read = unicode_form("NFKC", read).translate(_MARK_VARIANTS)
     read = _CHECKBOX.sub(lambda match: f"{match[1]} {'☐' if match[2] == ' ' else '☑'} ", read)
@@ -84,4 +88,8 @@ def signature(text: str) -> str:
     kept = " ".join(word for word in words if word not in _EMPTY_WORDS)
     if not kept:
         kept = text
-    return kept if len(kept) <= LIMIT_CHARS else hashlib.sha256(kept.encode("utf-8", "surrogatepass")).hexdigest()
+    return kept if len(kept) <= LIMIT_CHARS else _hashed(kept)
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,7 +1,8 @@
 """Unicode normal forms of texts that strangers write.
 
 ``unicodedata.normalize`` takes the square of a run of combining marks, and holds up every thread meanwhile. Unicode
-calls a text without longer runs than 30 "stream-safe" (UAX #15): real scripts need fewer than ten.
+calls a text without longer runs than 30 "stream-safe" (UAX #15): real scripts need fewer than ten. NFKC writes two
+characters out as phrases, of 18 and 8 characters, and no other as more than six; these two stay as they are.
 """
 
 from __future__ import annotations
@@ -14,13 +15,22 @@ from typing import Literal
 _MARKS_MOST = 30
 #: Signs beyond ASCII that are no letters, and the voiced marks of half-width kana, which are combining marks in NFKC.
 _PERHAPS_MARKS = re.compile(rf"(?:[^\w\s\x00-\x7f]|[\uff9e\uff9f]){{{_MARKS_MOST + 1},}}")
+#: Blessings in one character.
+_PHRASES = "\ufdfa\ufdfb"
+_BETWEEN_PHRASES = re.compile(f"[^{_PHRASES}]+")
 
 
 def unicode_form(form: Literal["NFC", "NFD", "NFKC"], text: str) -> str:
-    """``text`` in a normal form, in time that grows with its length; of a run of combining marks the first 30 stay."""
+    """``text`` in a normal form, in time that grows with its length, and at most six times as long.
+
+    Of a run of combining marks the first 30 stay; a character that stands for a phrase stays one character.
+    """
     if text.isascii():
         return text
-    return unicodedata.normalize(form, _PERHAPS_MARKS.sub(_shortened, text))
+    text = _PERHAPS_MARKS.sub(_shortened, text)
+    if form == "NFKC" and any(phrase in text for phrase in _PHRASES):
+        return _BETWEEN_PHRASES.sub(lambda found: unicodedata.normalize(form, found[0]), text)
+    return unicodedata.normalize(form, text)
 
 
 def _shortened(found: re.Match[str]) -> str:

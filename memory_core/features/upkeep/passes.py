@@ -179,8 +179,9 @@ def commit(
         StoreBusy: If another writer held the store too long.
         StorageFailed: If the ledger could not be written.
     """
-    large_of = memory.user_space if is_large else None
-    receipt = memory.store.commit(plan, kind=kind, now=now, dry_run=dry_run, large_of=large_of)
+    receipt = memory.store.commit(
+        plan, kind=kind, now=now, dry_run=dry_run, large_of=memory.user_space, is_large=is_large
+    )
     if not receipt.changed_uris and not any(result.action is Action.REJECTED for result in receipt.results):
         return ()
     return (memory.indexed(receipt),)

@@ -122,25 +122,6 @@ def test_a_type_from_one_yaml_file_works_without_code(tmp_path: Path) -> None:
         assert [hit.uri for hit in memory.find(FindRequest("豆腐")).memories] == [uri]
 
 
-@pytest.mark.parametrize(("chars", "turn"), [(100, None), (140_000, "default")])
-def test_an_edit_of_a_long_text_waits_for_its_users_turn_however_little_is_sent(
-    memory: Runebook, monkeypatch: pytest.MonkeyPatch, chars: int, turn: str | None
-) -> None:
-    uri = only(added(memory, "notes", "x" * chars + " end", title="Long")).uri
-    turns: list[str | None] = []
-    commit = memory.store.commit
-
-    def seen(*given: Any, large_of: str | None = None, **more: Any) -> CommitReceipt:
-        turns.append(large_of)
-        return commit(*given, large_of=large_of, **more)
-
-    monkeypatch.setattr(memory.store, "commit", seen)
-    patch = {"content": [{"search": " end", "replace": " the end"}]}
-    receipt = handed_in(memory, edit=[{"uri": "viking://no such", "patches": patch}, {"uri": uri, "patches": patch}])
-    assert receipt.changed_uris == (uri,)
-    assert turns == [turn]
-
-
 def test_an_unknown_type_is_refused_with_a_next_step(memory: Runebook) -> None:
     with pytest.raises(NotFound) as caught:
         added(memory, "nonsense", "x")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Literal
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from memory_core.core.text.normalization import LIMIT_CHARS, signature
+from memory_core.core.text.normalization import LIMIT_CHARS, READ_CHARS, signature
+from memory_core.core.text.unicode_form import unicode_form
 
 _LONG = "The user prefers tabs over spaces in every Python project, 用户喜欢用制表符缩进。 " * 4
 SAME = """\
@@ -40,6 +42,27 @@ def test_differences_of_spelling_are_folded(first: str, second: str) -> None:
 @pytest.mark.parametrize(("first", "second"), [*pairs(DIFFERENT), (f"{_LONG}16", f"{_LONG}17")])
 def test_differences_of_meaning_never_are(first: str, second: str) -> None:
     assert signature(first) != signature(second)
+
+
+def test_of_a_long_text_the_beginning_is_read_and_the_rest_counts_to_the_letter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = 0
+
+    def counted(form: Literal["NFC", "NFD", "NFKC"], text: str) -> str:
+        nonlocal read
+        read += len(text)
+        return unicode_form(form, text)
+
+    monkeypatch.setattr("memory_core.core.text.normalization.unicode_form", counted)
+    head, tail = "The Gate opens. " * (READ_CHARS // 16), "at noon " * READ_CHARS
+    found = signature(head + tail)
+    assert read <= READ_CHARS
+    assert len(found) <= LIMIT_CHARS
+    assert found == signature(head.upper() + tail + "\n")
+    assert found != signature(head + tail.upper())
+    assert found != signature(head + tail + "16")
+    assert signature(head + "\n") == signature(head.strip())
 
 
 _LETTERS = st.text(st.characters(categories=["Lu", "Ll", "Lo", "Nd"], max_codepoint=0x9FFF), min_size=1, max_size=8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import time
 import unicodedata
 from typing import Literal
@@ -27,6 +29,19 @@ def test_a_run_of_marks_keeps_its_first_ones_and_takes_no_quadratic_time(marks: 
     assert time.process_time() - started < 10  # without a bound: ten minutes
     assert (form[0], form[-1]) == ("x", "y")
     assert len(form) <= 32
+
+
+@given(st.text(st.sampled_from("ae\u0301\u0323\ufdfa\ufdfb㌫Å\uff76\uff9e ")))
+def test_characters_that_stand_for_phrases_stay_and_all_around_them_has_its_form(text: str) -> None:
+    around = re.split("([\ufdfa\ufdfb])", text)
+    expected = "".join(part if part in "\ufdfa\ufdfb" else unicodedata.normalize("NFKC", part) for part in around)
+    assert unicode_form("NFKC", text) == expected
+
+
+def test_no_character_becomes_more_than_six() -> None:
+    lengths = {len(unicode_form(form, chr(code))) for form in _FORMS for code in range(sys.maxunicode + 1)}
+    assert max(lengths) == 6
+    assert unicode_form("NFKC", "80㌫") == "80パーセント"
 
 
 def test_signs_that_are_no_marks_stay_however_many() -> None:
