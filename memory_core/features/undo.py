@@ -8,7 +8,7 @@ An undone conversation leaves the queue, an undone extraction can be done again.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -35,6 +35,7 @@ from memory_core.core.memory.results import (
     SessionProgress,
     text_sha256,
 )
+from memory_core.core.memory.template import render, text_names
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.history_rows import PastCommit
@@ -417,26 +418,51 @@ def _merged(versions: Versions, uri: MemoryUri, memory_type: MemoryType | None, 
     parts = [split(text) for text in texts]
     if any(each.trailer is None for each in parts):
         return None
-    is_edited = False
-    if memory_type is not None:
-        memories = [parse_as(uri, text, memory_type) for text in texts]
-        parts = [split(dump(memory)) for memory in memories]  # what a person took out of a text is read as gone
-        is_edited = memories[-1].hand_edited
-    trailers = [each.trailer or {} for each in parts]
+    if memory_type is None:
+        trailers = [each.trailer or {} for each in parts]
+        return join(_merged_body([each.body for each in parts]), _merged_trailer(trailers, None, at))
+    memories = [parse_as(uri, text, memory_type) for text in texts]
+    # What a person took out of a text is read as gone.
+    trailers = [split(dump(memory)).trailer or {} for memory in memories]
+    before, _, current = memories
+    names = text_names(memory_type)
+    if not memory_type.template_mode:
+        body = _merged_body([memory.body for memory in memories])
+        trailer = _merged_trailer(trailers, memory_type, at)
+        # a text that only the old body showed goes with what a person made of it since
+        lost = {name for name in before.shown if name not in current.fields}
+        kept = {name: value for name, value in trailer.items() if name not in lost or str(value).strip() in body}
+        return put_together(uri, body, kept, memory_type, edited=False)
+    if not any(memory.hand_edited for memory in memories):
+        return put_together(uri, "", _merged_trailer(trailers, memory_type, at), memory_type, edited=False)
+    # Texts that a rendered body shows go the way of the body, which is rendered with the numbers of now.
+    numbers = {name: value for name, value in current.fields.items() if name not in names}
+    bodies = [each.body if each.hand_edited else render(memory_type, {**each.fields, **numbers}) for each in memories]
+    apart = [
+        trailer if memory.hand_edited else {name: value for name, value in trailer.items() if name not in names}
+        for trailer, memory in zip(trailers, memories, strict=True)
+    ]
+    body, trailer = _merged_body(bodies), _merged_trailer(apart, memory_type, at)
+    is_back = body == bodies[0] and not before.hand_edited and not names & trailer.keys()
+    if is_back:
+        trailer |= {name: value for name, value in trailers[0].items() if name in names}
+    return put_together(uri, body, trailer, memory_type, edited=not is_back)
+
+
+def _merged_body(bodies: Sequence[str]) -> str:
+    before, committed, current = bodies
+    return _by_lines(before, committed, current, "its body changed in the same lines")
+
+
+def _merged_trailer(trailers: Sequence[Mapping[str, Any]], memory_type: MemoryType | None, at: str) -> dict[str, Any]:
     before, _, current = trailers
-    trailer: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for name in dict.fromkeys((*current, *before)):
         declared = None if memory_type is None else memory_type.field(name)
         value = _field(name, [each.get(name, _ABSENT) for each in trailers], declared)
-        trailer |= {} if value is _ABSENT else {name: value}
-    trailer |= {"version": Metadata(current).next_version} if "version" in current else {}
-    trailer |= {"updated_at": at} if at and "updated_at" in current else {}
-    is_rendered = memory_type is not None and memory_type.template_mode and not is_edited
-    what = "its body changed in the same lines"
-    body = "" if is_rendered else _by_lines(parts[0].body, parts[1].body, parts[2].body, what)
-    if memory_type is None:
-        return join(body, trailer)
-    return put_together(uri, body, trailer, memory_type, edited=is_edited)
+        merged |= {} if value is _ABSENT else {name: value}
+    merged |= {"version": Metadata(current).next_version} if "version" in current else {}
+    return merged | ({"updated_at": at} if at and "updated_at" in current else {})
 
 
 def _field(name: str, versions: Sequence[Any], declared: MemoryField | None) -> Any:

@@ -313,6 +313,10 @@ LED = [
     ("坚果。\n\nAnna's keys：\n一、门\n二、箱", "…"),
     ("过敏\n1、坚果\nAnna's keys\n1、门", "…"),
     ("1、过敏\n坚果\n2、Anna's keys\n门", "2、…"),
+    ("【过敏】\n坚果\n\n【Anna's keys】\n门", "…"),
+    ("*Allergic to*\nNuts\n\n*Anna's keys*\nDoor", "…"),
+    ("第一章 过敏\n\n坚果。\n\n第二章 Anna's keys\n\n门在左边。", "…"),
+    ("★ Allergic to\nNuts\n\n★ Anna's keys\nDoor", "…"),
 ]
 
 

@@ -396,12 +396,10 @@ def test_a_line_that_a_person_puts_back_stays_when_the_program_counts(tmp_path: 
         uri = only(added(memory, "tools", **TOOL)).uri
         corrected(memory, uri, "Open valve seven.", "Open nothing.")
         assert "Open nothing." in told(memory, "query")
-        memory.store.adopt(memory.spaces)
-        newest = memory.run(HISTORY, HistoryRequest())[0]
-        assert newest.kind == "external"
+        newest = taken_in(memory)
         memory.run(ORGANIZE, OrganizeRequest([uri], tags=["x"]))
         if way == "undo":
-            memory.run(UNDO, UndoRequest(newest.commit_id))
+            memory.run(UNDO, UndoRequest(newest))
         else:
             corrected(memory, uri, "Open nothing.", "Open valve seven.")
         for _ in range(2):
@@ -428,3 +426,88 @@ def test_a_text_that_a_person_rewords_keeps_the_labels_beside_it(
             assert kept in trailer(memory, uri).values()
             assert f": {kept}" in told(memory, f"{next(iter(fields.values()))} {new}")
             memory.run(ORGANIZE, OrganizeRequest([uri], tags=["x"]))
+
+
+LINES = "1. Oil the hinges of it.\n2. Plane the lower edge.\n3. Paint it anew.\n4. The password is swordfish."
+
+
+def taken_in(memory: Runebook) -> str:
+    """The commit by which what a person did is taken in."""
+    memory.store.adopt(memory.spaces)
+    newest: str = memory.run(HISTORY, HistoryRequest())[0].commit_id
+    return newest
+
+
+@pytest.mark.parametrize("way", ["by hand", "forget"])
+@pytest.mark.parametrize(
+    ("memory_type", "fields"),
+    [
+        ("tools", {"tool_name": "gate", "guidelines": LINES}),
+        ("cases", {"case_name": "gate", "problem": "It squeaks in winter.", "solution": LINES}),
+    ],
+    ids=["rendered", "composed"],
+)
+def test_the_undo_of_a_correction_brings_nothing_back_that_went_since(
+    tmp_path: Path, memory_type: str, fields: dict[str, str], way: str
+) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        uri = only(added(memory, memory_type, **fields)).uri
+        corrected(memory, uri, "Oil the hinges", "Grease the hinges")
+        first = taken_in(memory)
+        if way == "forget":
+            for confirm in (None, 1):
+                memory.run(FORGET, ForgetRequest(query="password swordfish", confirm=confirm))
+        else:
+            corrected(memory, uri, "\n4. The password is swordfish.", "")
+            taken_in(memory)
+        assert memory.run(UNDO, UndoRequest(first)).status == "committed"
+        for _ in range(2):
+            assert "Oil the hinges" in told(memory, "gate hinges")
+            assert "swordfish" not in told(memory, "gate password")
+            assert "swordfish" not in memory.read(ReadRequest(uri)).content
+            added(memory, memory_type, **{**fields, [*fields][-1]: "Call Otto at night."})
+            assert "Call Otto" in told(memory, "gate Otto")
+
+
+@pytest.mark.parametrize("way", ["undo", "by hand"])
+def test_words_of_a_person_come_back_into_a_rendered_text_and_leave_it_again(tmp_path: Path, way: str) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        uri = only(added(memory, "tools", **TOOL, total_calls=1)).uri
+        corrected(memory, uri, "Open valve seven.", "NEVER open any.")
+        first = taken_in(memory)
+        if way == "undo":
+            back = memory.run(UNDO, UndoRequest(first)).commit_id
+        else:
+            corrected(memory, uri, "NEVER open any.", "Open valve seven.")
+            back = taken_in(memory)
+        added(memory, "tools", tool_name="query", total_calls=1)
+        assert "Based on 2" in body(memory, uri)
+        again = memory.run(UNDO, UndoRequest(back)).commit_id
+        assert "NEVER open any." in told(memory, "query valve")
+        assert "Open valve seven." not in told(memory, "query valve")
+        added(memory, "tools", tool_name="query", total_calls=1)
+        memory.run(UNDO, UndoRequest(again))
+        assert "Open valve seven." in told(memory, "query valve")
+        added(memory, "tools", tool_name="query", total_calls=1)
+        assert "Based on 4" in body(memory, uri)
+        assert "NEVER" not in memory.read(ReadRequest(uri)).content
+
+
+def test_beside_a_text_that_a_person_edited_is_told_what_was_written_since(tmp_path: Path) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        uri = only(added(memory, "tools", **TOOL)).uri
+        corrected(memory, uri, "Open valve seven.", "Open none.")
+        added(memory, "tools", tool_name="query", best_for="Stone at night.")
+        corrected(memory, uri, "Ask Otto first.", "NEVER ask Otto.")
+        for _ in range(2):
+            said = told(memory, "query wood stone")
+            assert all(said.count(each) == 1 for each in ("Wood.", "NEVER ask Otto.", "Stone at night.", "Open none."))
+            assert "Ask Otto first." not in said
+            memory.run(ORGANIZE, OrganizeRequest([uri], tags=["x"]))
+
+
+def test_a_solution_of_one_word_that_a_person_corrected_is_not_told_again(tmp_path: Path) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        uri = only(added(memory, "cases", case_name="Router", problem="It hangs at night.", solution="Reboot.")).uri
+        corrected(memory, uri, "Reboot.", "Never touch it.")
+        assert "Reboot" not in told(memory, "Router hangs")

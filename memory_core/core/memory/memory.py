@@ -22,7 +22,7 @@ from memory_core.core.memory.metadata import RESERVED_KEYS, SHOWN_FIELDS, Metada
 from memory_core.core.memory.names import key_of, stem_keys
 from memory_core.core.memory.project import project_key, stored_project, told_project
 from memory_core.core.memory.results import FileProblem
-from memory_core.core.memory.template import behind, followed, render, says, text_names
+from memory_core.core.memory.template import behind, composed, followed, render, says, text_names
 from memory_core.core.memory.trailer import Parts, body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 
@@ -88,6 +88,12 @@ class Memory:
     def salience(self) -> float:
         """How important it is, in [0, 1]; by its type where it does not say."""
         return self.metadata.share("salience", 0.5 if self.type is None else self.type.salience)
+
+    @property
+    def shown(self) -> frozenset[str]:
+        """Names of the fields that the body showed when a program wrote it last."""
+        known = self.metadata.get(SHOWN_FIELDS)
+        return frozenset(name for name in known if isinstance(name, str)) if isinstance(known, list) else frozenset()
 
     @property
     def line(self) -> str:
@@ -171,12 +177,14 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     if memory_type.key_fields and not any(str(fields.get(key, "")).strip() for key in memory_type.key_fields):
         fields |= stem_keys(memory_type, uri.name.removesuffix(".md"))
     edited = memory_type.template_mode and shown is None and bool(parts.body.strip())
+    edited = edited and digest != body_digest(parts.body)
     unknown = {name: value for name, value in trailer.items() if name not in declared and name not in metadata}
     body = parts.body
     known = metadata.get(SHOWN_FIELDS)
-    once_shown = set(text_names(memory_type)).intersection(_names(known))
-    # What a person took out of the body, or corrected there, no longer says what is so.
-    fields = {name: value for name, value in fields.items() if name not in once_shown or _shows(body, str(value))}
+    once_shown = text_names(memory_type) & made({}, Metadata(metadata)).shown
+    # A body that a person edited says what is so, and no field that it was made of, or showed until then.
+    gone = {name for name in once_shown & fields.keys() if edited or not _shows(body, str(fields[name]))}
+    fields = {name: value for name, value in fields.items() if name not in gone}
     if not memory_type.template_mode:
         content = trailer.get(CONTENT)
         if content is not None and not _shows(body, str(content)):
@@ -185,7 +193,7 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
             else:  # a person corrected it in the body, or wrote both
                 unknown[CONTENT] = content
         fields = {**fields, CONTENT: body}
-    read = made(fields, Metadata(metadata), unknown, hand_edited=edited and digest != body_digest(parts.body))
+    read = made(fields, Metadata(metadata), unknown, hand_edited=edited)
     return read if body is parts.body else replace(read, body=body)
 
 
@@ -250,22 +258,22 @@ def _with_body(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> M
 
 
 def _shown(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> list[str]:
-    """The texts that the body shows: rendered there, as before, or in so many words that it is not by chance."""
+    """The texts that the body shows: it is made of them, or shows them as before or in words enough to mean them.
+
+    Beside a rendered body that a person edited is only what it does not show.
+    """
     assert memory.type is not None
-    known = _names(memory.metadata.get(SHOWN_FIELDS))
-    is_rendered = memory.type.template_mode and not memory.hand_edited
+    if memory.hand_edited:
+        return []
+    is_made = memory.type.template_mode or body.strip() == composed(memory.type, fields).strip()
     shown: list[str] = []
-    for name in text_names(memory.type):
+    names = text_names(memory.type)
+    for name in (declared.name for declared in memory.type.fields if declared.name in names):
         text = plain(fields.get(name, "")).strip()
-        is_known = is_rendered or (name in known and fields.get(name) == memory.fields.get(name))
+        is_known = is_made or (name in memory.shown and fields.get(name) == memory.fields.get(name))
         if text and _shows(body, text) and (is_known or says(body, text)):
             shown.append(name)
     return shown
-
-
-def _names(known: object) -> list[str]:
-    """The names of a list in a trailer, where anything may stand."""
-    return [name for name in known if isinstance(name, str)] if isinstance(known, list) else []
 
 
 def identify(types: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[str, str]:

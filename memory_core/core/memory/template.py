@@ -94,12 +94,13 @@ def unshown(
     return [name for name, text in told.items() if text not in body]
 
 
-def text_names(memory_type: MemoryType) -> list[str]:
+def text_names(memory_type: MemoryType) -> frozenset[str]:
     """The texts beside the key that a body may show: all of a rendered one; a label is no part of what is written."""
     if not memory_type.template_mode:
-        return _texts_beside(memory_type)
-    texts = (field.name for field in memory_type.fields if field.type is FieldType.STRING)
-    return [name for name in texts if name not in memory_type.key_fields]
+        return frozenset(_texts_beside(memory_type))
+    placed = PLACEHOLDER.findall(memory_type.content_template or "")
+    texts = (field.name for field in memory_type.fields if field.type is FieldType.STRING and field.name in placed)
+    return frozenset(texts).difference(memory_type.key_fields)
 
 
 def _texts_beside(memory_type: MemoryType, *merge_ops: MergeOp) -> list[str]:

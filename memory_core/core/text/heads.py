@@ -1,8 +1,8 @@
 """Heads: which lines of a Markdown text introduce what stands below them; told by marks, indentation and how lines end.
 
-A heading has the rank of its level. After it come titles (a bold line), sections ("一、…"), introductions (they end
-with a colon), lines that do not end as a sentence does, and sentences. A line leads what follows it in a later rank,
-and whatever is set in below it, such as a list.
+A heading has the rank of its level. After it come titles (a bold line), sections ("一、…", "★ …"), introductions (they
+end with a colon), lines that do not end as a sentence does, and sentences. A line leads what follows it in a later
+rank, and whatever is set in below it, such as a list.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ _LEAD = re.compile(
 )
 _TAG = re.compile(r"</?((?P<heading>h[1-6])|b|strong|dt|dd|li|p|summary|t[dhr])\b[^<>]*>", re.IGNORECASE)
 _TITLED = re.compile(
-    r"(\*\*|__)(?=\S)(?:(?!\1).)+\1[:：]?|<(b|strong|dt|summary)\b[^<>]*>[^<]*</\2>[:：]?", re.IGNORECASE
+    r"(\*\*|__|\*|_)(?=\S)(?:(?!\1).)+\1[:：]?|【[^】]+】[:：]?|<(b|strong|dt|summary)\b[^<>]*>[^<]*</\2>[:：]?",
+    re.IGNORECASE,
 )
-_NUMBERED = re.compile(r"[（(]?[一二三四五六七八九十百]{1,4}[)）、.．]")
+_NUMBERED = re.compile(
+    r"[（(]?[一二三四五六七八九十百]{1,4}[)）、.．]|第[一二三四五六七八九十百\d]{1,4}[章节回部篇课]|[★☆■□◆◇●○▶►]"
+)
 _BLOCK = re.compile(r"```|~~~|<(?:ul|ol|dl|dd|li|p|pre|table|blockquote|div)\b", re.IGNORECASE)
 _CELL_END = re.compile(r"(?<!\\)\|")
 #: What may stand behind the mark that ends a sentence.
