@@ -80,12 +80,14 @@ def test_earlier_messages_are_context_and_said_to_be(stage: Stage) -> None:
     assert text.index("for context only:\n- [2024-03-05 10:00] user: My cat is called Momo.") < text.index("[1] ")
 
 
-def test_a_hand_edited_tool_memory_is_shown_with_both_its_fields_and_its_body(stage: Stage) -> None:
+def test_of_a_hand_edited_tool_memory_the_body_is_shown_and_what_was_written_since(stage: Stage) -> None:
     added(stage.memory, "tools", tool_name="grep", best_for="a\nb ```")
     edited_by_hand(stage.memory, f"{AGENT}/tools/grep.md", "Tool: grep", "Tool: grep 我的笔记")
+    added(stage.memory, "tools", tool_name="grep", recommendation="c\nd ```")
     shown = stage.view.show(f"{AGENT}/tools/grep.md", 1_000)
     assert shown is not None
-    assert "- best_for:\n````\na\nb ```\n````" in shown.text
+    assert "- recommendation:\n````\nc\nd ```\n````" in shown.text
+    assert shown.text.count("a\nb ```") == 1
     assert "written by hand" in shown.text
     assert "我的笔记" in shown.text
     assert shown.sha256 is not None
