@@ -511,3 +511,17 @@ def test_a_solution_of_one_word_that_a_person_corrected_is_not_told_again(tmp_pa
         uri = only(added(memory, "cases", case_name="Router", problem="It hangs at night.", solution="Reboot.")).uri
         corrected(memory, uri, "Reboot.", "Never touch it.")
         assert "Reboot" not in told(memory, "Router hangs")
+
+
+@pytest.mark.parametrize(("memory_type", "fields"), CORRECTED[:2], ids=["cases", "tools"])
+def test_a_field_that_a_person_changes_in_the_trailer_is_kept(
+    tmp_path: Path, memory_type: str, fields: dict[str, str]
+) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        uri = only(added(memory, memory_type, **fields)).uri
+        file = memory.store.files.path_for(MemoryUri.parse(uri))
+        text, mark, rest = file.read_text(encoding="utf-8").partition("<!--")
+        file.write_text(text + mark + rest.replace("Open valve seven", "Open valve nine"), encoding="utf-8")
+        for _ in range(2):
+            added(memory, memory_type, **{**fields, [*fields][1]: "Call Otto at night."})
+            assert "Open valve nine" in told(memory, f"{next(iter(fields.values()))} valve")

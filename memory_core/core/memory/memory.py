@@ -176,15 +176,18 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     fields = dict(shown or fields)
     if memory_type.key_fields and not any(str(fields.get(key, "")).strip() for key in memory_type.key_fields):
         fields |= stem_keys(memory_type, uri.name.removesuffix(".md"))
-    edited = memory_type.template_mode and shown is None and bool(parts.body.strip())
-    edited = edited and digest != body_digest(parts.body)
+    is_changed = digest != body_digest(parts.body)
+    edited = memory_type.template_mode and shown is None and bool(parts.body.strip()) and is_changed
     unknown = {name: value for name, value in trailer.items() if name not in declared and name not in metadata}
     body = parts.body
     known = metadata.get(SHOWN_FIELDS)
     once_shown = text_names(memory_type) & made({}, Metadata(metadata)).shown
-    # A body that a person edited says what is so, and no field that it was made of, or showed until then.
-    gone = {name for name in once_shown & fields.keys() if edited or not _shows(body, str(fields[name]))}
-    fields = {name: value for name, value in fields.items() if name not in gone}
+    if is_changed:  # a person edited the body: it says what is so, and no field that it was made of, or showed
+        fields = {
+            name: value
+            for name, value in fields.items()
+            if name not in once_shown or (not memory_type.template_mode and _shows(body, str(value)))
+        }
     if not memory_type.template_mode:
         content = trailer.get(CONTENT)
         if content is not None and not _shows(body, str(content)):
@@ -245,15 +248,15 @@ def _with_body(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> M
     """The memory with these fields and this body, or the one that is rendered, and a note of what it shows of them."""
     assert memory.type is not None
     metadata: dict[str, Any] = {}
-    if memory.type.template_mode:
-        rendered = render(memory.type, fields)
-        metadata[_RENDERED] = body_digest(rendered)
-        body = body if memory.hand_edited else rendered
+    in_template = memory.type.template_mode
+    made = render(memory.type, fields) if in_template else body
+    body = body if memory.hand_edited else made
     if not memory.hand_edited or SHOWN_FIELDS in memory.metadata:  # else an older program's: what it showed is unknown
         shown = _shown(memory, fields, body)
         if CONTENT in memory.unknown:  # nor is it read as a part of the body from now on
             shown.append(CONTENT)
-        metadata[SHOWN_FIELDS] = shown if shown or memory.type.template_mode else None
+        metadata[SHOWN_FIELDS] = shown if shown or in_template else None
+    metadata[_RENDERED] = body_digest(made) if in_template or metadata[SHOWN_FIELDS] else None
     return replace(memory, fields=fields, body=body, metadata=memory.metadata.changed(metadata))
 
 
