@@ -131,7 +131,7 @@ class Overflow:
             return
         mend = not any(result.op == "messages" for result in receipt.results)
         self._await(_logs(receipt), now, mend=mend)
-        if mend:  # what was forgotten must not stay in a segment
+        if mend:  # what was forgotten must not stay in a segment; the rest of a long conversation waits
             self._sort_waiting()
         else:
             self._memory.opened.background.later(self._sort_waiting)
@@ -141,14 +141,22 @@ class Overflow:
             for log in logs:
                 self._waiting[log] = (now, mend or self._waiting.get(log, (now, False))[1])
 
+    def _again(self, log: MemoryUri, now: datetime, *, mend: bool = False) -> None:
+        """Look at a log once more, soon, whether it grew or not."""
+        self._looked.pop(log, None)
+        self._await([log], now, mend=mend)
+        self._memory.opened.background.later(self._sort_waiting)
+
     def _sort_waiting(self) -> None:
+        """One commit for each log that waits, so that a change that came meanwhile is mended before the rest."""
         with self._guard:
             waiting, self._waiting = self._waiting, {}
         for log, (now, mend) in waiting.items():
             try:
                 if mend or self._is_due(log):
-                    for _ in self.sort_all(log, now, mend=mend):
-                        continue
+                    self._memory.store.give_way()
+                    if self.sort_once(log, now, mend=mend) is not None and self._left.get(log):
+                        self._again(log, now)
             except RunebookError as error:
                 _log.warning("%s keeps its older exchanges for now: %s", log.parent.name, error.message)
                 if mend and not isinstance(error, InvalidInput):  # that one would stop it each time
@@ -164,11 +172,15 @@ class Overflow:
         return True
 
     def sort_all(self, log: MemoryUri, now: datetime, *, mend: bool = False) -> Iterator[CommitReceipt]:
-        """Sort all that overflows of one session: one commit, or of a long imported conversation several."""
+        """Sort all that overflows of one session: one commit, or of a long imported conversation several.
+
+        The first one mends, the others go on from it.
+        """
         while (receipt := self.sort_once(log, now, mend=mend)) is not None:
             yield receipt
             if not self._left.get(log):
                 return
+            mend = False
             self._memory.store.give_way()
 
     def sort_once(
@@ -236,8 +248,7 @@ class Overflow:
             not proposed.session.begins(snapshot.text(log) or "")
             or segments_in(self._memory.store, log) != proposed.segments
         ):
-            self._await([log], now, mend=mend)
-            self._memory.opened.background.later(self._sort_waiting)
+            self._again(log, now, mend=mend)
             return ChangeSet((), ())
         self._left[log] = proposed.left
         known = {str(each.uri): each.segment for each in (*proposed.segments.used, *proposed.segments.archived)}

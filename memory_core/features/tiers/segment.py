@@ -433,10 +433,14 @@ class SessionLog:
     def exchange(self, first: int, last: int) -> LoggedExchange | None:
         """The exchange of these lines; None where there is nothing of it, or nothing in words."""
         if (first, last) not in self._exchanges:
-            messages = [message for _, message in self._numbered(first, last + 1)] if last < self._count else []
+            messages = self._messages(first, last)
             exchange = _session_exchange(first, last, messages) if messages else None
             self._exchanges[first, last] = exchange if exchange is not None and exchange.turns else None
         return self._exchanges[first, last]
+
+    def digest(self, first: int, last: int) -> str:
+        """Of the messages of these lines, as an exchange of them has it; their words are not looked into."""
+        return _digest(self._messages(first, last))
 
     @property
     def _count(self) -> int:
@@ -450,9 +454,17 @@ class SessionLog:
     def _numbered(self, start: int, end: int) -> Iterator[tuple[int, Message]]:
         return ((line, message) for line in range(start, end) if (message := self._message(line)) is not None)
 
+    def _messages(self, first: int, last: int) -> list[Message]:
+        """Those of these lines; none where the log ends before."""
+        return [message for _, message in self._numbered(first, last + 1)] if last < self._count else []
+
     def _message(self, line: int) -> Message | None:
         content = self._content[self._starts[line] : self._starts[line + 1] - 1]
         return next(iter(parse_lines(content.decode("utf-8", "surrogatepass"))[0]), None)
+
+
+def _digest(messages: Iterable[Message]) -> str:
+    return text_sha256("\n".join(transcript_line(message, None) for message in messages))[:_DIGEST_CHARS]
 
 
 def _session_exchange(first: int, last: int, messages: Sequence[Message]) -> LoggedExchange:
@@ -469,7 +481,7 @@ def _session_exchange(first: int, last: int, messages: Sequence[Message]) -> Log
         first=first,
         last=last,
         compared=text[:COMPARED_CHARS],
-        digest=text_sha256("\n".join(transcript_line(message, None) for message in messages))[:_DIGEST_CHARS],
+        digest=_digest(messages),
         date=next(dates, None),
         project=(private or messages[-1]).project,
         private=private is not None,

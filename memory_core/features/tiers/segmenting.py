@@ -36,6 +36,9 @@ SUMMARY_CHARS, _SUMMARY_SENTENCES, _SENTENCE_CHARS = 480, 4, 240
 #: Segments, the newest, that an exchange may join; older ones only where its chain passes through them.
 COMPARED = 100
 _SUMMED_EXCHANGES = 20
+#: Exchanges of one segment, and lines from one end of a chain to the other: each one that joins has all of them read
+#: and written anew. What goes on beyond them begins another.
+MOST_EXCHANGES, MOST_CHAIN_LINES = 500, 1_000
 _REMEMBERED_EXCHANGES = 1_024
 
 #: How alike two texts are, in [-1, 1]; by their words alone, ``cosine``.
@@ -82,8 +85,10 @@ class _OpenSegment:
         return self._compared
 
     def takes(self, exchange: LoggedExchange) -> bool:
-        """Whether an exchange may join: one that is left empty, or archived, takes none."""
-        if not self.segment.exchanges or (self.uri or "").startswith(f"viking://{Scope.ARCHIVE.value}/"):
+        """Whether an exchange may join: one that is left empty, is full or archived takes none."""
+        if not 0 < len(self.segment.exchanges) < MOST_EXCHANGES:
+            return False
+        if (self.uri or "").startswith(f"viking://{Scope.ARCHIVE.value}/"):
             return False
         return (self.segment.project, self.segment.private) == (exchange.project, exchange.private)
 
@@ -151,8 +156,9 @@ class Sorting:
             before: The exchange before it in the conversation, if there is one.
         """
         previous = None
-        if before is not None and before.first in self._chain_of and self._goes_on(before, exchange):
-            previous = before.first
+        begun = None if before is None else self._chain_of.get(before.first)
+        if before is not None and begun is not None and exchange.last - begun < MOST_CHAIN_LINES:
+            previous = before.first if self._goes_on(before, exchange) else None
         added = SegmentExchange(
             first=exchange.first,
             last=exchange.last,
@@ -238,11 +244,11 @@ class Sorting:
 
     def _current(self, exchange: SegmentExchange) -> SegmentExchange | None:
         """A stored exchange as its messages are now; None where they are gone."""
+        if self.log.digest(exchange.first, exchange.last) == exchange.digest:
+            return exchange
         known = self.log.exchange(exchange.first, exchange.last)
         if known is None:
             return None
-        if known.digest == exchange.digest:
-            return exchange
         return replace(exchange, keywords=known.keywords, digest=known.digest, date=known.date)
 
     def _titled(self, segment: Segment, uri: str) -> Segment:

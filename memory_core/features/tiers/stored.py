@@ -301,8 +301,7 @@ def _lines(exchanges: Iterable[SegmentExchange]) -> Iterator[int]:
 
 
 def _is_said(log: SessionLog, exchange: SegmentExchange) -> bool:
-    said = log.exchange(exchange.first, exchange.last)
-    return said is not None and said.digest == exchange.digest
+    return log.digest(exchange.first, exchange.last) == exchange.digest
 
 
 def _read(store: Store, uri: MemoryUri) -> tuple[_File, int]:
@@ -335,8 +334,9 @@ def _gone(store: Store, log: MemoryUri, there: frozenset[str]) -> tuple[SegmentE
     for uri in (each for place in places for each in store.ledger.past.below(place)):
         if uri.name in there or not is_segment(uri):
             continue
-        if store.ledger.past.moved_to(uri, store.ledger.past.seqs_of(uri)[-1] - 1) is not None:
-            continue
         earlier = _earlier(store, uri)
-        exchanges += [exchange for exchange in earlier.exchanges if exchange.analysed] if earlier is not None else []
+        analysed = [] if earlier is None else [exchange for exchange in earlier.exchanges if exchange.analysed]
+        # The whole history is read for a move: only for what counts.
+        if analysed and store.ledger.past.moved_to(uri, store.ledger.past.seqs_of(uri)[-1] - 1) is None:
+            exchanges += analysed
     return tuple(exchanges)

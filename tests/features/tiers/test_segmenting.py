@@ -10,7 +10,8 @@ from memory_core.core.commit.forgotten import without_lines
 from memory_core.core.memory.exchange import exchange_spans
 from memory_core.core.memory.message import dump_lines
 from memory_core.core.memory.message_shapes import parse_messages
-from memory_core.core.text.extractive_summary import keywords
+from memory_core.core.text import extractive_summary
+from memory_core.core.text.extractive_summary import common_keywords, keywords
 from memory_core.features.tiers import segmenting
 from memory_core.features.tiers.segment import (
     PERSON,
@@ -23,6 +24,7 @@ from memory_core.features.tiers.segment import (
     spans_of,
 )
 from memory_core.features.tiers.segmenting import Sorting, SortingRules, exchanges_before, extract, overflowing
+from tests.counting import is_linear
 from tests.features.tiers import talks
 
 NOW = "2026-05-02T10:00:00+00:00"
@@ -192,6 +194,58 @@ def test_what_was_forgotten_leaves_the_chain_and_nothing_is_linked_with_it() -> 
     last = mended(2, 3, 4, 5)
     assert [(exchange.first, exchange.previous, exchange.next) for exchange in last.exchanges] == [(0, None, None)]
     assert last.chains == {}
+
+
+def test_what_did_not_change_is_not_read_for_its_keywords_when_a_segment_is_mended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = log(*TEMPLES, *PAYMENTS)
+    stored = {str(at): each for at, each in enumerate(sorted_in(said))}
+    asked: list[str] = []
+
+    def noted(text: str, limit: int) -> tuple[str, ...]:
+        asked.append(text)
+        return keywords(text, limit)
+
+    monkeypatch.setattr(extractive_summary, "keywords", noted)
+
+    def mended(text: str) -> int:
+        sorting = Sorting(SessionLog(text), stored, SortingRules(), "s1", NOW)
+        sorting.mend()
+        return len(sorting.result())
+
+    assert mended(said) == 0
+    assert asked == []
+    assert mended(without_lines(said, {0})) == 1
+    assert not any("payment" in text for text in asked)
+
+
+def test_what_goes_on_beyond_a_full_segment_or_chain_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segmenting, "MOST_EXCHANGES", 3)
+    monkeypatch.setattr(segmenting, "MOST_CHAIN_LINES", 8)
+    segments = sorted_in(log(*TEMPLES[:1] * 8))
+    assert [firsts(segment) for segment in segments] == [[0, 2, 4], [6, 8, 10], [12, 14]]
+    assert [[exchange.chain for exchange in segment.exchanges] for segment in segments] == [[0] * 3, [0, 8, 8], [8] * 2]
+    assert [list(segment.chains) for segment in segments] == [[0], [0, 8], [8]]
+
+
+def test_a_long_conversation_on_one_topic_costs_no_more_for_each_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segmenting, "MOST_EXCHANGES", 5)
+    monkeypatch.setattr(segmenting, "MOST_CHAIN_LINES", 10)
+    read: list[int] = []
+
+    def counted(lists: list[tuple[str, ...]], limit: int) -> tuple[str, ...]:
+        read.append(len(lists))
+        return common_keywords(lists, limit)
+
+    monkeypatch.setattr(segmenting, "common_keywords", counted)
+
+    def lists_read(exchanges: int) -> int:
+        read.clear()
+        sorted_in(log(*TEMPLES[:1] * exchanges))
+        return sum(read)
+
+    assert is_linear(lists_read, 20)
 
 
 def test_nothing_joins_an_archived_segment() -> None:

@@ -14,6 +14,8 @@ from memory_core.core.config import RetrieveConfig, TiersConfig
 from memory_core.core.errors import StoreBusy
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.history_rows import PastTable
 from memory_core.core.store.local import Plan, Store
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
@@ -22,6 +24,7 @@ from memory_core.features.rebuild import REBUILD, RebuildRequest
 from memory_core.features.tiers import overflow
 from memory_core.features.tiers.promotion import Promoter
 from memory_core.features.tiers.segment import dump_segment
+from memory_core.features.tiers.segmenting import Sorting
 from memory_core.features.tiers.stored import SEGMENT, heats
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
@@ -100,6 +103,69 @@ def test_a_conversation_that_grows_while_it_is_sorted_is_not_sorted_anew_while_o
         memory.opened.background.finish()
         assert firsts(memory) == [[0, 2, 4], [6, 8]]
         assert len(proposals) > 1
+
+
+def test_an_undo_in_a_long_conversation_mends_once_and_leaves_the_rest_to_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overflow, "_EXCHANGES_AT_ONCE", 2)
+    monkeypatch.setattr(overflow, "_LONG_LINES", 0)
+    mend, mended = Sorting.mend, []
+
+    def counted(sorting: Sorting) -> None:
+        mended.append(sorting)
+        mend(sorting)
+
+    monkeypatch.setattr(Sorting, "mend", counted)
+    with scripted(tmp_path, **small()) as (memory, _):
+        with pytest.MonkeyPatch.context() as quiet:
+            quiet.setattr(memory.opened.background, "later", lambda _job: None)
+            for exchanges in (TEMPLES * 3, PAYMENTS):
+                asked = CommitRequest(messages=messages(*exchanges), session_id="s1", now=NOW)
+                last = memory.commit(asked).commit_id
+            memory.run(UNDO, UndoRequest(last or "", now=NOW))
+            assert kinds(memory) == ["segment", "undo", "messages", "messages"]
+        memory.opened.background.later(memory.part(overflow.Overflow)._sort_waiting)
+        memory.opened.background.finish()
+        assert sorted(first for each in firsts(memory) for first in each) == list(range(0, 16, 2))
+        assert len(mended) == 1
+        for stored in segments(memory):
+            memory.store.files.path_for(stored.uri).unlink()
+        assert len(maintain(memory, "segments").receipts) == 4
+        assert len(mended) == 2
+
+
+def test_deleted_segments_that_no_promotion_took_are_not_looked_for_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[MemoryUri] = []
+    monkeypatch.setattr(PastTable, "moved_to", lambda _past, uri, _after: asked.append(uri))
+    with scripted(tmp_path, **small()) as (memory, _):
+        said = say(memory, *TEMPLES, *PAYMENTS)
+        memory.run(UNDO, UndoRequest(said.commit_id or "", now=NOW))
+        assert firsts(memory) == []
+        assert asked == []
+
+
+def test_a_long_log_that_changed_while_it_was_sorted_is_sorted_again_though_it_did_not_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overflow, "_LONG_LINES", 0)
+    proposed, proposals = overflow.Overflow._proposed, []
+
+    def edited(self: overflow.Overflow, *arguments: Any, **more: Any) -> Any:
+        proposals.append(self)
+        found = proposed(self, *arguments, **more)
+        if len(proposals) == 1:
+            path = memory.store.files.path_for(LOG)
+            path.write_text(path.read_text("utf-8").replace("Take bus 50", "Take bus 59"), "utf-8")
+        return found
+
+    monkeypatch.setattr(overflow.Overflow, "_proposed", edited)
+    with scripted(tmp_path, **small()) as (memory, _):
+        say(memory, *TEMPLES, *PAYMENTS)
+        assert firsts(memory) == [[0, 2, 4], [6]]
+        assert len(proposals) == 2
 
 
 @pytest.mark.parametrize("step", ["planned", "acknowledged", "renamed"])
