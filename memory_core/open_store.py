@@ -132,10 +132,7 @@ class OpenedStore:
         return dict(self._users((user_space, agent_space)))[user_space]
 
     def note_user(self, user_space: str, agent_space: str) -> None:
-        """Let whoever maintains the store know soon that settings name both; they are noted once a day.
-
-        Not if the agent space is not the user's, see ``users_of``: later it would seem to be.
-        """
+        """Let whoever maintains the store know soon that a server's settings name both; they are noted once a day."""
         if not self._seen.seen_today(user_space, agent_space, by_settings=True):
             self.background.later(partial(self._note_user, user_space, agent_space))
 
@@ -145,8 +142,7 @@ class OpenedStore:
 
     def _note_user(self, user_space: str, agent_space: str) -> None:
         with suppress(RunebookError):  # whoever comes again is noted again
-            if agent_space in self.agent_spaces(user_space, agent_space):
-                self._seen.note(user_space, agent_space, by_settings=True)
+            self._seen.note(user_space, agent_space, by_settings=True)
 
     def _users(self, *others: tuple[str, str]) -> list[UserSpaces]:
         now = datetime.now(UTC)

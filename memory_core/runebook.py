@@ -116,7 +116,6 @@ def open_memory(
         except BaseException:
             memory.close()
             raise
-    memory.note_user()
     return memory
 
 
@@ -372,7 +371,7 @@ class Runebook:
         return Runebook(config, self.opened, access or self.access, features=self.features, shared=shared)
 
     def note_user(self) -> None:
-        """Let whoever maintains the store know of this user and agent, whom settings name, unless nothing is kept."""
+        """Let whoever maintains the store know whom a server's or a hook's settings name, unless nothing is kept."""
         if self.access is Access.READ_WRITE:
             self.opened.note_user(self.config.user_space, self.config.agent_space)
 

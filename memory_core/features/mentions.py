@@ -385,7 +385,7 @@ class _Search:
             else:
                 mention = Mention(uri, None, split(text).body, seen_sha256=text_sha256(text))
                 is_memory = kind is None and not uri.is_summary
-                yield _named(mention, parse(uri, text, self._memory.registry)) if is_memory else mention
+                yield _read(mention, parse(uri, text, self._memory.registry)) if is_memory else mention
 
     def _proposed(self, uri: MemoryUri, text: str) -> Iterator[Mention]:
         """What waits for its owner's review, if that may be seen."""
@@ -449,9 +449,8 @@ class _Search:
         if line is None:
             if kind is not None or uri.is_summary:
                 return None
-            memory = parse(uri, text, self._memory.registry)
-            said = "\n".join(texts_of(memory).values())
-            mention = _named(mention, memory)
+            mention = _read(mention, parse(uri, text, self._memory.registry))
+            said = mention.text
         elif kind is not None and kind.has_entries:
             said = seen = kind.entries(text, [line])[line]
         else:
@@ -463,10 +462,10 @@ class _Search:
         return replace(mention, text=said, seen_sha256=text_sha256(seen), score=score)
 
 
-def _named(mention: Mention, memory: Memory) -> Mention:
-    """The mention of a memory with what it is called."""
-    names = tuple(names_of(memory).values())
-    return replace(mention, names=names, tags=memory.metadata.tags, labels=_labels_of(memory))
+def _read(mention: Mention, memory: Memory) -> Mention:
+    """The mention of a memory with all that it says, and what it is called."""
+    said, names = "\n".join(texts_of(memory).values()), tuple(names_of(memory).values())
+    return replace(mention, text=said, names=names, tags=memory.metadata.tags, labels=_labels_of(memory))
 
 
 def _exact_references(text: str) -> list[str]:

@@ -95,15 +95,6 @@ def read_rolling_summary(text: str | None) -> RollingSummary | None:
     return read_members(RollingSummary, members)
 
 
-def lines_before_edit(text: str | None) -> tuple[Line, ...]:
-    """What a page was made of that a person edited since, as its trailer says; empty for any other page."""
-    trailer = split(text or "").trailer or {}
-    if trailer.get("authored") is True:
-        return ()
-    page = read_members(RollingSummary, {"text": "", "authored": True, "lines": trailer.get("lines")})
-    return () if page is None else page.lines
-
-
 def said_digests(uri: MemoryUri, body: str) -> frozenset[str]:
     """The digests that a line may have of this source: of a memory's whole text, of each line of a summary of logs."""
     whole = body.replace("\r\n", "\n").strip()

@@ -88,9 +88,7 @@ class RequestCaller(NamedTuple):
         user, agent = (str(self.wishes.get(name) or "") for name in ("user_space", "agent_space"))
         if (user or spaces[0], agent or spaces[1]) == spaces:
             return memory
-        asked = memory.view(user or None, agent or None)
-        asked.note_user()
-        return asked
+        return memory.view(user or None, agent or None)
 
 
 #: Answers the requests of a verb: told the request, and who asks. It may raise errors of Runebook's.
@@ -103,7 +101,9 @@ def _hook(request: Mapping[str, Any], caller: RequestCaller) -> Mapping[str, Any
     given = request.get("given")
     if not isinstance(given, dict):
         raise InvalidInput("a hook is asked with what its host gave.", hint="Send it as the object 'given'.")
-    told = answer(caller.memory(), str(request.get("event")), given, str(request.get("host") or ""))
+    memory = caller.memory()
+    memory.note_user()
+    told = answer(memory, str(request.get("event")), given, str(request.get("host") or ""))
     return told._asdict()
 
 

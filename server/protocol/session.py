@@ -141,6 +141,7 @@ class ServedStore:
         if self._memory is None:
             self._memory = self._opener()
             self._memory.opened.watch()
+            self._memory.note_user()
             for start in self._memory.features.members("background"):
                 start(self._memory)
             _follow_notes(self._memory)

@@ -32,6 +32,12 @@ def issued(memory: Runebook, label: str, user: str, agent: str, *shared: str, da
     memory.opened.tokens().issue(label, user_space=user, agent_space=agent, shared=spaces, now=now)
 
 
+def serve(memory: Runebook) -> None:
+    """What a server does with the store that it opens."""
+    memory.note_user()
+    memory.opened.background.finish()
+
+
 def learnt(view: Runebook, word: str, **more: Any) -> str:
     """A case that the agent learnt, and that is used."""
     fields = {"case_name": f"The {word}"}
@@ -175,6 +181,7 @@ def test_users_are_those_of_settings_tokens_providers_and_folders_each_with_thei
     issued(memory, "gone", "anna", "third", days_ago=30)
     tokens.revoke("gone")
     issued(memory, "phone", "default", "phone")
+    serve(memory)
     users = SeenUsers(tokens.database)
     users.note("ida-x", "ida-x")
     kept(memory.view("nobody"), "Known to nobody.")
@@ -194,7 +201,7 @@ def test_whoever_maintains_knows_under_which_settings_another_client_opened_the_
     theirs = place.open(user_space="work")
     gone = kept(theirs, "Over.", 30, "cases", fields={"case_name": "x"}, expires_at="2027-01-01")
     told(theirs, BOB)
-    theirs.opened.background.finish()
+    serve(theirs)
     for memory in (ours, theirs):
         assert dict(memory.opened.users())["work"] == ("default",)
     automatically(ours)
@@ -204,19 +211,19 @@ def test_whoever_maintains_knows_under_which_settings_another_client_opened_the_
 
 def test_a_client_that_keeps_nothing_is_not_noted(place: Place) -> None:
     memory = place.open()
-    place.open(user_space="work", private_mode=True).opened.background.finish()
-    memory.opened.background.finish()
+    serve(place.open(user_space="work", private_mode=True))
     assert "work" not in dict(memory.opened.users())
 
 
 def test_clients_with_different_agents_agree_which_of_them_learns(place: Place) -> None:
     first = place.open(agent_space="zebra")
-    first.opened.background.finish()
+    serve(first)
     rows = SeenUsers(first.opened.tokens().database).rows()
     assert [(row.user_space, row.agent_space, row.by_settings) for row in rows] == [("default", "zebra", True)]
     users = SeenUsers(first.opened.tokens().database)
     users.note("default", "ant", by_settings=True, now=NOW + timedelta(seconds=1))
     second = place.open(agent_space="ant")
+    serve(second)
     users.note("default", "zebra", by_settings=True, now=NOW + timedelta(days=2))
     for memory in (first, second):
         assert dict(memory.opened.users())["default"] == ("zebra", "ant")

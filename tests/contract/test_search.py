@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime
 from typing import Any
 
@@ -235,3 +236,19 @@ def test_whether_a_search_was_cached_tells_nothing_of_what_others_do(place: Plac
     bob.commit(CommitRequest("The keeper feeds an eighth gull."))
     assert not is_cached()
     assert "eighth" in bob.find(FindRequest("eighth gull")).hits[0].abstract
+
+
+@pytest.mark.parametrize("letters", ["ж", "中", "🜁", "x"], ids=["cyrillic", "chinese", "alchemy", "random"])
+def test_a_word_without_end_stands_in_nobodys_way(place: Place, letters: str) -> None:
+    memory = place.open()
+    drawn = random.Random(7)
+    word = (
+        "".join(drawn.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=60_000)) if letters == "x" else letters * 17_000
+    )
+    long = memory.commit(CommitRequest(f"Hello {word} there, zebra.", memory_type="notes"))
+    other = memory.commit(CommitRequest("The boat leaves at nine.", memory_type="notes"))
+    memory.indexer.follow(None)
+    for query, receipt in (("boat nine", other), ("hello zebra", long)):
+        (hit, *_) = memory.find(FindRequest(query)).memories
+        assert hit.uri == receipt.results[0].uri
+    assert memory.find(FindRequest(f"{word[:19_000]} boat")).memories

@@ -525,3 +525,41 @@ def test_a_field_that_a_person_changes_in_the_trailer_is_kept(
         for _ in range(2):
             added(memory, memory_type, **{**fields, [*fields][1]: "Call Otto at night."})
             assert "Open valve nine" in told(memory, f"{next(iter(fields.values()))} valve")
+
+
+def test_what_an_agent_repeats_of_a_text_that_a_person_edited_is_not_told_again(tmp_path: Path) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        uri = only(added(memory, "tools", **TOOL, static_desc="Runs queries for patient Peter Zweig.")).uri
+        corrected(memory, uri, "Ask Otto first.", "Ask nobody.")
+        repeated = {
+            "static_desc": "Runs queries for patient Peter Zweig. 请先问奥托再说。",
+            "recommendation": "Open valve seven.",
+        }
+        added(memory, "tools", tool_name="query", **repeated)
+        corrected(memory, uri, "Runs queries for patient Peter Zweig.", "Runs queries.")
+        for _ in range(2):
+            said = told(memory, "query zebras patient")
+            assert "Zweig" not in said
+            assert "请先问奥托再说。" in said
+            memory.run(ORGANIZE, OrganizeRequest([uri], tags=["x"]))
+
+
+@pytest.mark.parametrize(
+    ("memory_type", "fields"),
+    [
+        (
+            "cases",
+            {"case_name": "Flood", "solution": "Konrad told the swordfish password.", "content": "A wet cellar."},
+        ),
+        ("tools", {"tool_name": "saw", "recommendation": "Konrad told the swordfish password. Use gloves."}),
+    ],
+)
+def test_fields_of_what_is_archived_are_forgotten_too(tmp_path: Path, memory_type: str, fields: dict[str, str]) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        uri = only(added(memory, memory_type, **fields)).uri
+        memory.run(ARCHIVE, ArchiveRequest([uri]))
+        preview = memory.run(FORGET, ForgetRequest(query="Konrad swordfish password"))
+        assert len(preview.results) == 1
+        assert memory.run(FORGET, ForgetRequest(query="Konrad swordfish password", confirm=1)).status == "committed"
+        memory.run(RESTORE, ArchiveRequest([preview.results[0].uri]))
+        assert "swordfish" not in memory.read(ReadRequest(uri)).content

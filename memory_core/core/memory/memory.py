@@ -25,6 +25,7 @@ from memory_core.core.memory.results import FileProblem
 from memory_core.core.memory.template import behind, composed, followed, render, says, text_names
 from memory_core.core.memory.trailer import Parts, body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.text.language import sentence_spans
 
 _RENDERED = "rendered_sha256"
 _NAME_CHARS = 60
@@ -252,12 +253,37 @@ def _with_body(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> M
     made = render(memory.type, fields) if in_template else body
     body = body if memory.hand_edited else made
     if not memory.hand_edited or SHOWN_FIELDS in memory.metadata:  # else an older program's: what it showed is unknown
+        fields = _apart(memory.type, fields, body) if memory.hand_edited else fields
         shown = _shown(memory, fields, body)
         if CONTENT in memory.unknown:  # nor is it read as a part of the body from now on
             shown.append(CONTENT)
         metadata[SHOWN_FIELDS] = shown if shown or in_template else None
     metadata[_RENDERED] = body_digest(made) if in_template or metadata[SHOWN_FIELDS] else None
     return replace(memory, fields=fields, body=body, metadata=memory.metadata.changed(metadata))
+
+
+def _apart(memory_type: MemoryType, fields: Mapping[str, FieldValue], body: str) -> dict[str, FieldValue]:
+    """The fields with what a rendered body that a person edited does not show of them, sentence by sentence."""
+    names = text_names(memory_type)
+    texts = {name: plain(value) for name, value in fields.items() if name in names}
+    left = {name: _unshown(text, body) for name, text in texts.items()}
+    return {name: left.get(name, value) for name, value in fields.items() if left.get(name, "-").strip()}
+
+
+def _unshown(text: str, body: str) -> str:
+    """A text without the sentences that a body shows."""
+    lines = []
+    for line in text.split("\n"):
+        spans = list(sentence_spans(line))
+        ends = [*(start for start, _ in spans[1:]), len(line)]
+        left = [
+            line[start:following]
+            for (start, end), following in zip(spans, ends, strict=False)
+            if not (_shows(body, line[start:end]) and says(body, line[start:end]))
+        ]
+        if left or not spans:
+            lines.append(line if len(left) == len(spans) else "".join(left).rstrip())
+    return "\n".join(lines)
 
 
 def _shown(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> list[str]:

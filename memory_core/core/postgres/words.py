@@ -7,11 +7,12 @@ that row-level security lets PostgreSQL use its index.
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 from memory_core.core.index.catalog_file import WORDS_DDL
@@ -44,6 +45,8 @@ _OF_SPACES = "SELECT d.id FROM documents d JOIN spaces s ON s.name = d.space WHE
 _HOLDS_TOO = " AND EXISTS (SELECT FROM words o WHERE o.term = ? AND o.document = w.document{})"
 #: So many documents are asked for at once where only some of them may count.
 _ASKED_TEXTS = 32
+#: A longer word, of up to four bytes a character, does not fit into a row of an index of the database.
+_TERM_CHARS, _BEGINNING_CHARS = 500, 100
 #: Greater than every word that begins as a prefix does.
 _LAST = "\U0010ffff"
 
@@ -100,16 +103,21 @@ class _Tokenizer(threading.local):
 
     def __init__(self) -> None:
         self._database = sqlite3.connect(":memory:")
+        self._database.text_factory = partial(
+            str, encoding="utf-8", errors="ignore"
+        )  # a very long word is cut anywhere
         self._database.executescript(WORDS_DDL + "CREATE VIRTUAL TABLE spots USING fts5vocab(words, instance);")
 
     def spots(self, own: str, previous: str = "") -> dict[str, _Spots]:
         """The words of a document's two texts, and where each stands."""
-        self._database.execute("INSERT INTO words (own, previous, scope) VALUES (?, ?, '')", (own, previous))
-        rows = self._database.execute("SELECT term, col, offset FROM spots").fetchall()
-        self._database.rollback()
+        try:
+            self._database.execute("INSERT INTO words (own, previous, scope) VALUES (?, ?, '')", (own, previous))
+            rows = self._database.execute("SELECT term, col, offset FROM spots").fetchall()
+        finally:
+            self._database.rollback()
         found: dict[str, tuple[set[int], set[int]]] = {}
         for term, column, offset in rows:
-            found.setdefault(term, (set(), set()))[column == "previous"].add(offset)
+            found.setdefault(_stored(term), (set(), set()))[column == "previous"].add(offset)
         tokens = len(rows)
         return {
             term: _Spots(" ".join(map(str, sorted(one))), " ".join(map(str, sorted(other))), tokens)
@@ -124,6 +132,13 @@ class _Tokenizer(threading.local):
 
 
 _TOKENIZER = _Tokenizer()
+
+
+def _stored(term: str) -> str:
+    """A word as a row holds it: of one that no row of an index can hold, its beginning and a hash."""
+    if len(term) <= _TERM_CHARS:
+        return term
+    return f"{term[:_BEGINNING_CHARS]}-{hashlib.sha256(term.encode()).hexdigest()}"
 
 
 def _counted(own: str, previous: str) -> tuple[dict[str, _Spots], int]:

@@ -112,9 +112,9 @@ def users_of(
     """The users of a store, that of the settings first.
 
     The first agent space of a user is that of the settings, else that of the oldest token, else that of an identity
-    provider. Whoever is in none of these works with an agent space of their own name. Settings that name a user who has
-    tokens, none of them for the agent space beside, and this one bears another user's name, are of somebody who looks
-    after the user: the agent space is not theirs.
+    provider. Whoever is in none of these works with an agent space of their own name. An agent space that only settings
+    name for a user who has tokens counts where a server was seen with them, and no other settings named it before for
+    somebody else: whoever looks after a user by a command does not bring an own agent along.
 
     Args:
         own: User and agent spaces that settings name here, whether or not they were noted.
@@ -125,8 +125,8 @@ def users_of(
     """
     at = stamp(now or datetime.now(UTC))
     noted = {(each.user_space, each.agent_space): each for each in seen}
-    by_settings = [each for each in noted.values() if each.by_settings]
-    by_settings += [
+    by_settings = sorted((each for each in noted.values() if each.by_settings), key=lambda each: each.since)
+    here = [
         SeenUser(*pair, by_settings=True, since=at, seen_at=at)
         for pair in own
         if pair not in noted or not noted[pair].by_settings
@@ -138,12 +138,14 @@ def users_of(
     for each in noted.values():
         if not each.by_settings:
             granted.setdefault(each.user_space, {})[each.agent_space] = None
-    names = dict.fromkeys((*(user for user, _ in own), *granted, *(each.user_space for each in by_settings), *others))
+    first = {each.agent_space: each.user_space for each in reversed(by_settings)}
+    users = (each.user_space for each in by_settings)
+    names = dict.fromkeys((*(user for user, _ in own), *granted, *users, *others))
 
     def agents(user: str) -> tuple[str, ...]:
         given = granted.get(user, {})
-        named = _settled([each for each in by_settings if each.user_space == user])
-        theirs = [agent for agent in named if not given or agent in {user, *given} or agent not in names]
+        named = _settled([each for each in (*by_settings, *here) if each.user_space == user])
+        theirs = [each for each in named if not given or each in {user, *given} or first.get(each) == user]
         return tuple(dict.fromkeys((*theirs, *given))) or (user,)
 
     return [UserSpaces(user, agents(user)) for user in names]

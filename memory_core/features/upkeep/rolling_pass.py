@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from calendar import monthrange
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from functools import cache
@@ -23,16 +23,13 @@ from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.metadata import Metadata
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
-from memory_core.core.memory.trailer import body_digest, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
-from memory_core.core.text.extractive_summary import condense, joined
-from memory_core.core.text.language import sentences
+from memory_core.core.text.extractive_summary import condense
 from memory_core.features.rolling_summary import (
     Line,
     RollingSummary,
     dump_rolling_summary,
-    lines_before_edit,
     page_removed,
     read_rolling_summary,
     rolling_summary_uri,
@@ -77,8 +74,7 @@ Parts = tuple[tuple[Line, ...], ...]
 def _make_page(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
     """Make the rolling summary anew where what it is made of changed.
 
-    What changes once more in that moment is left to the next pass. A page that a person edited loses what comes from
-    other spaces than it may be made of, which an earlier program wrote there.
+    What changes once more in that moment is left to the next pass.
     """
     uri = rolling_summary_uri(memory.config.user_space)
     shown = memory.store.text(uri)
@@ -89,73 +85,20 @@ def _make_page(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Co
     def planned(snapshot: Snapshot) -> ChangeSet:
         before = snapshot.text(uri)
         page = read_rolling_summary(before)
-        if page is not None and page.authored:
-            words = _own_words(memory, uri, before or "")
-            if words == page.text:
-                return ChangeSet()
-            if words:
-                return _written(memory, replace(page, text=words), before, now, "lost what was of other spaces")
-        elif page is not None and page.sources == digest:
+        if page is not None and (page.authored or page.sources == digest):
             return ChangeSet()
         if before != shown or not _hold(memory, lines, snapshot, now):
             return ChangeSet()
         if not text:
             return ChangeSet() if page is None else page_removed(uri, before or "", _UNMADE)
         made = RollingSummary(text, False, digest, None if page is None else page.created_at, lines)
-        return _written(memory, made, before, now, "word for word from what is stored")
+        after = dump_rolling_summary(made, memory.plan_context(now).now, {"kind": _SOURCE, "author": "extract"})
+        action = Action.CREATED if before is None else Action.UPDATED
+        note = "word for word from what is stored"
+        result = OperationResult("summary", str(uri), action, note=note)
+        return ChangeSet((FileChange(uri, before, after),), (result,))
 
     yield from commit(memory, _PAGE, planned, now, dry_run=dry_run)
-
-
-def _written(memory: Runebook, page: RollingSummary, before: str | None, now: datetime, note: str) -> ChangeSet:
-    """The change that writes a page."""
-    uri = rolling_summary_uri(memory.config.user_space)
-    after = dump_rolling_summary(page, memory.plan_context(now).now, {"kind": _SOURCE, "author": "extract"})
-    result = OperationResult("summary", str(uri), Action.CREATED if before is None else Action.UPDATED, note=note)
-    return ChangeSet((FileChange(uri, before, after),), (result,))
-
-
-def _own_words(memory: Runebook, uri: MemoryUri, text: str) -> str:
-    """What an edited page says, without the sentences that were made of what is outside ``Reach``.
-
-    Which words of a model came from where nobody can tell, so all of its sentences go, as far as history has them.
-    """
-    body, lines = split(text).body.strip(), lines_before_edit(text)
-    own = {line.text for line in lines if _is_within(memory, line.uri)}
-    foreign = [line.text for line in lines if line.text not in own]
-    if not foreign:
-        return body
-    made = _made(memory, uri, (split(text).trailer or {}).get("rendered_sha256"))
-    if not {line.text for line in lines} <= set(made.split("\n")) and made:
-        own, foreign = set(), [*foreign, made]
-    gone = {_said(sentence) for each in foreign for sentence in sentences(each)}
-    kept = (line if line in own else _without(line, gone) for line in body.replace("\r\n", "\n").split("\n"))
-    shown = (line for line in kept if line is not None)
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(shown)).strip()
-
-
-def _without(line: str, gone: Collection[str]) -> str | None:
-    """A line without some sentences; None where nothing is left."""
-    found = sentences(line)
-    left = [sentence for sentence in found if _said(sentence) not in gone]
-    if len(left) == len(found):
-        return line
-    return joined(left) if any(map(_said, left)) else None
-
-
-def _said(sentence: str) -> str:
-    """A sentence without the mark of a list before it."""
-    return sentence.lstrip("-*+ \t")
-
-
-def _made(memory: Runebook, uri: MemoryUri, digest: object) -> str:
-    """The page as it was before a person edited it; empty where history has it no more."""
-    ledger = memory.store.ledger
-    for seq in reversed(ledger.past.seqs_of(uri)):
-        body = split(ledger.text_at(uri, seq) or "").body
-        if body_digest(body) == digest:
-            return body.strip()
-    return ""
 
 
 def _improve(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
@@ -330,10 +273,6 @@ def _text_of(memory: Memory) -> str:
 
 def _is_own(memory: Runebook, uri: str) -> bool:
     return any(uri.startswith(f"viking://{space}/memories/") for space in memory.part(Reach).spaces)
-
-
-def _is_within(memory: Runebook, uri: str) -> bool:
-    return any(uri.startswith(f"viking://{space}/") for space in memory.part(Reach).spaces)
 
 
 FEATURE = Feature(passes=(Pass(_PAGE, _make_page, of_user=True), Pass(_OVERVIEWS, _improve, light=False, of_user=True)))

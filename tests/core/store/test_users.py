@@ -58,7 +58,11 @@ def test_who_looks_after_a_user_brings_no_agent_space_of_another_along(*, by_tok
     tokens = (token("bob", "bob"),) if by_token else ()
     noted = (seen("default", "default", 9), *(() if by_token else (seen("bob", "bob", by_settings=False),)))
     assert agents_of("bob", tokens, noted, ("bob", "default")) == ("bob",)
-    assert agents_of("bob", tokens, noted, ("bob", "helper")) == ("helper", "bob")
+    assert agents_of("bob", tokens, noted, ("bob", "helper")) == ("bob",)
+    assert agents_of("bob", tokens, (*noted, seen("bob", "helper", 2)), ("bob", "helper")) == ("helper", "bob")
+    later = (*noted, seen("bob", "default", 2))
+    assert agents_of("bob", tokens, later, ("default", "default")) == ("bob",)
+    assert agents_of("otto", (), (seen("otto", "default", 9), *later), ("otto", "default")) == ("default",)
     assert agents_of("bob", (*tokens, token("bob", "default", 0)), noted, ("bob", "default"))[0] == "default"
 
 

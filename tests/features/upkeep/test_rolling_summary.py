@@ -18,7 +18,6 @@ from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.rolling_summary import SUMMARY, SUMMARY_CLEAR, SummaryClearRequest, SummaryRequest
 from memory_core.features.undo import UNDO, UndoRequest
-from memory_core.features.upkeep import rolling_pass
 from memory_core.features.upkeep.archive import ARCHIVE, RESTORE, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
@@ -280,51 +279,6 @@ def test_page_that_a_person_edited_or_wrote_is_theirs(memory: Runebook) -> None:
     assert memory.run(SUMMARY_CLEAR, SummaryClearRequest(now=NOW)).status is Status.UNCHANGED
     maintained(memory, "rolling_summary")
     assert "Tea" in page(memory)
-
-
-@pytest.mark.parametrize("by_model", [False, True])
-def test_edited_page_of_an_earlier_program_keeps_the_persons_words_alone(tmp_path: Path, *, by_model: bool) -> None:
-    """It was made with the agent space of another user."""
-    said = "The user likes tea. A colleague is ill and rests."
-    llm = ScriptedLLM([json.dumps({"summaries": [{"number": 1, "text": said}]})])
-    with open_memory(words_only(tmp_path), llm=llm) as memory:
-        bob, wrong = memory.view("bob", "bob"), memory.view("bob", "default")
-        memory.opened.tokens().issue("bob", user_space="bob", agent_space="bob")
-        kept(bob, "Likes tea. 不加糖。", 1, "preferences", fields={"topic": "taste"})
-        case = kept(memory, "Problem: Peter is ill. Solution: rest.", 1, "cases", fields={"case_name": "Peter"})
-        memory.store.usage.recalled(Recall(NOW, "q", "find", ((case, 0.9),), 1.0))
-        memory.store.usage.flush()
-        made, improved = rolling_pass.FEATURE.passes
-        list(made.run(wrong, NOW, dry_run=False))
-        if by_model:
-            list(improved.run(wrong, NOW, dry_run=False))
-        assert ("colleague" if by_model else "Peter") in page(bob)
-        path = memory.store.files.root / "user/bob/rolling_summary.md"
-        head = "Mine, on top 我自己的\n\n"
-        end = "is ill and rests." if by_model else "Solution: rest."
-        path.write_text(head + path.read_text(encoding="utf-8").replace(end, f"{end} I help.", 1), encoding="utf-8")
-        (receipt,) = maintained(bob, "rolling_summary")
-        assert [result.uri for result in receipt.results] == ["viking://user/bob/rolling_summary.md"]
-        left = "I help." if by_model else "- taste: Likes tea. 不加糖。\n\nI help."
-        assert page(bob) == f"{head}{left}"
-        assert maintained(bob, "rolling_summary") == []
-
-
-def test_edited_page_of_which_nothing_is_the_persons_is_made_anew(memory: Runebook) -> None:
-    wrong, bob = memory.view("bob", "default"), memory.view("bob", "bob")
-    memory.opened.tokens().issue("bob", user_space="bob", agent_space="bob")
-    kept(bob, "Likes tea.", 1, "preferences", fields={"topic": "taste"})
-    for name in ("Peter", "Paul"):
-        case = kept(memory, f"Problem: {name} is ill. Solution: rest.", 1, "cases", fields={"case_name": name})
-        memory.store.usage.recalled(Recall(NOW, "q", "find", ((case, 0.9),), 1.0))
-    memory.store.usage.flush()
-    list(rolling_pass.FEATURE.passes[0].run(wrong, NOW, dry_run=False))
-    path = memory.store.files.root / "user/bob/rolling_summary.md"
-    text = path.read_text(encoding="utf-8")
-    path.write_text("\n".join(line for line in text.split("\n") if not line.startswith(("- Paul", "- taste"))), "utf-8")
-    assert "Peter" in page(bob)
-    maintained(bob, "rolling_summary")
-    assert page(bob) == "- taste: Likes tea."
 
 
 def test_one_call_gives_the_page_and_each_complete_month_the_models_words(tmp_path: Path) -> None:
