@@ -12,7 +12,7 @@ import pytest
 
 from memory_core.core.errors import RunebookError
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
-from memory_core.core.memory.results import Action, CommitReceipt
+from memory_core.core.memory.results import Action, CommitReceipt, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.issued_tokens import SharedSpace
 from memory_core.features.forgetting import FORGET, ForgetRequest
@@ -301,7 +301,7 @@ def test_a_rendered_text_of_an_older_program_that_was_corrected_is_told_alone(tm
         uri = only(memory.commit(CommitRequest(memory_type="tools", fields=fields))).uri
         file = memory.store.files.path_for(MemoryUri.parse(uri))
         text, _, block = file.read_text("utf-8").partition("<!--")
-        older = re.sub(r',\n  "shown_fields": \[[^]]*\]', "", block)
+        older = re.sub(r',\n  "shown_fields": \{[^}]*\}', "", block)
         file.write_text(text.replace("Log in with sudo", "NEVER use sudo") + "<!--" + older, "utf-8")
         memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "saw", "total_calls": 1}))
         told = memory.retrieve(RetrieveRequest("saw wood sudo")).text
@@ -323,12 +323,26 @@ def test_what_is_forgotten_leaves_the_content_that_somebody_wrote_into_a_trailer
         assert "Older." in file.read_text("utf-8")
 
 
-@pytest.mark.parametrize("shown", ['"case_name"', "[]", '["case_name", {}, 5, null, "solution"]', "null"])
+SOLUTION = "Call Anna at once."
+DIGEST = text_sha256(SOLUTION)[:8]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        '"case_name"',
+        "[]",
+        '["solution"]',
+        "null",
+        '{"solution": {}, "x": []}',
+        f'{{"solution": "{DIGEST}", "5": null}}',
+    ],
+)
 def test_whatever_a_hand_edit_leaves_of_the_fields_that_were_shown_a_memory_is_read(tmp_path: Path, shown: str) -> None:
-    block = f'{{"case_name": "Flood", "solution": "Call Anna at once.", "shown_fields": {shown}}}'
+    block = f'{{"case_name": "Flood", "solution": "{SOLUTION}", "shown_fields": {shown}}}'
     by_hand(tmp_path, "agent/default/memories/cases/Flood.md", f"Wet.\n\n<!-- MEMORY_FIELDS\n{block}\n-->\n")
     with open_memory(words_only(tmp_path)) as memory:
-        assert bool(memory.find(FindRequest("Anna")).memories) is ('"solution"' not in shown)
+        assert bool(memory.find(FindRequest("Anna")).memories) is (DIGEST not in shown)
         assert memory.find(FindRequest("Flood")).memories
 
 
@@ -522,9 +536,15 @@ def test_a_field_that_a_person_changes_in_the_trailer_is_kept(
         file = memory.store.files.path_for(MemoryUri.parse(uri))
         text, mark, rest = file.read_text(encoding="utf-8").partition("<!--")
         file.write_text(text + mark + rest.replace("Open valve seven", "Open valve nine"), encoding="utf-8")
+        name = next(iter(fields.values()))
+        assert "Open valve nine" in told(memory, f"{name} valve")
+        first = fields[[*fields][1]]
+        corrected(memory, uri, first, "It is dry.")
         for _ in range(2):
+            assert "Open valve nine" in told(memory, f"{name} valve")
+            assert first not in told(memory, name)
             added(memory, memory_type, **{**fields, [*fields][1]: "Call Otto at night."})
-            assert "Open valve nine" in told(memory, f"{next(iter(fields.values()))} valve")
+            assert "Open valve nine" in told(memory, f"{name} valve")
 
 
 def test_what_an_agent_repeats_of_a_text_that_a_person_edited_is_not_told_again(tmp_path: Path) -> None:
@@ -563,3 +583,21 @@ def test_fields_of_what_is_archived_are_forgotten_too(tmp_path: Path, memory_typ
         assert memory.run(FORGET, ForgetRequest(query="Konrad swordfish password", confirm=1)).status == "committed"
         memory.run(RESTORE, ArchiveRequest([preview.results[0].uri]))
         assert "swordfish" not in memory.read(ReadRequest(uri)).content
+
+
+@pytest.mark.parametrize(
+    ("body_says", "agent_says"),
+    [
+        ("Heat the oven to 2000 degrees first.", "Heat the oven to 200"),
+        ("Never run vacuum on the walnut table.", "run vacuum on the walnut table."),
+        ("不要在夜里删除核桃表。", "在夜里删除核桃表。"),
+    ],
+)
+def test_what_an_agent_says_beside_an_edited_text_that_only_holds_its_letters_is_told(
+    tmp_path: Path, body_says: str, agent_says: str
+) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        uri = only(added(memory, "tools", **TOOL, guidelines=body_says)).uri
+        corrected(memory, uri, "Ask Otto first.", "Ask nobody.")
+        added(memory, "tools", tool_name="query", recommendation=agent_says)
+        assert f": {agent_says}" in told(memory, "query oven vacuum table 核桃")

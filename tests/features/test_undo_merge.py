@@ -83,7 +83,7 @@ def test_sums_lose_the_commits_share_and_the_body_is_rendered_anew(registry: Mem
     text = merged(tool(10, 9), tool(13, 10), tool(20, 17), memory_type=tools)
     assert text is not None
     undone, wanted = split(text), split(tool(17, 16))
-    assert (undone.body, undone.trailer) == (wanted.body, {**(wanted.trailer or {}), "shown_fields": []})
+    assert (undone.body, undone.trailer) == (wanted.body, {**(wanted.trailer or {}), "shown_fields": {}})
 
 
 def test_of_a_list_as_long_as_a_file_can_hold_what_the_commit_did_goes() -> None:

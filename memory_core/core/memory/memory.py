@@ -21,14 +21,18 @@ from memory_core.core.memory.memory_type import CONTENT, FieldValue, MemoryType,
 from memory_core.core.memory.metadata import RESERVED_KEYS, SHOWN_FIELDS, Metadata
 from memory_core.core.memory.names import key_of, stem_keys
 from memory_core.core.memory.project import project_key, stored_project, told_project
-from memory_core.core.memory.results import FileProblem
+from memory_core.core.memory.results import FileProblem, text_sha256
 from memory_core.core.memory.template import behind, composed, followed, render, says, text_names
 from memory_core.core.memory.trailer import Parts, body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.text.language import sentence_spans
+from memory_core.core.text.language import sentence_spans, sentences
 
 _RENDERED = "rendered_sha256"
 _NAME_CHARS = 60
+_DIGEST_CHARS = 8
+#: What stands before a sentence or around it in a template; and a label there.
+_AROUND = ' \t\r-*+•"“”'
+_LABEL = re.compile(r"[^:：]{1,60}[:：]")
 _PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
@@ -91,10 +95,10 @@ class Memory:
         return self.metadata.share("salience", 0.5 if self.type is None else self.type.salience)
 
     @property
-    def shown(self) -> frozenset[str]:
-        """Names of the fields that the body showed when a program wrote it last."""
+    def shown(self) -> Mapping[str, Any]:
+        """Of the fields that the body showed when a program wrote it last, by name, a digest of what they said then."""
         known = self.metadata.get(SHOWN_FIELDS)
-        return frozenset(name for name in known if isinstance(name, str)) if isinstance(known, list) else frozenset()
+        return known if isinstance(known, Mapping) else {}
 
     @property
     def line(self) -> str:
@@ -181,18 +185,21 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     edited = memory_type.template_mode and shown is None and bool(parts.body.strip()) and is_changed
     unknown = {name: value for name, value in trailer.items() if name not in declared and name not in metadata}
     body = parts.body
-    known = metadata.get(SHOWN_FIELDS)
-    once_shown = text_names(memory_type) & made({}, Metadata(metadata)).shown
+    known = made({}, Metadata(metadata)).shown
+    names = text_names(memory_type) & fields.keys()
+    once_shown = {name for name in names if known.get(name) == _digest(fields[name])}
+    if memory_type.template_mode and not is_changed and SHOWN_FIELDS in metadata and once_shown < names:
+        body = render(memory_type, fields)  # a person changed a field in the trailer
     if is_changed:  # a person edited the body: it says what is so, and no field that it was made of, or showed
         fields = {
             name: value
             for name, value in fields.items()
-            if name not in once_shown or (not memory_type.template_mode and _shows(body, str(value)))
+            if name not in once_shown or not (memory_type.template_mode or not_shown(plain(value), body))
         }
     if not memory_type.template_mode:
         content = trailer.get(CONTENT)
         if content is not None and not _shows(body, str(content)):
-            if isinstance(known, list) and CONTENT not in known:
+            if isinstance(metadata.get(SHOWN_FIELDS), Mapping) and CONTENT not in known:
                 body = _with_content(body, str(content))
             else:  # a person corrected it in the body, or wrote both
                 unknown[CONTENT] = content
@@ -256,7 +263,7 @@ def _with_body(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> M
         fields = _apart(memory.type, fields, body) if memory.hand_edited else fields
         shown = _shown(memory, fields, body)
         if CONTENT in memory.unknown:  # nor is it read as a part of the body from now on
-            shown.append(CONTENT)
+            shown[CONTENT] = ""
         metadata[SHOWN_FIELDS] = shown if shown or in_template else None
     metadata[_RENDERED] = body_digest(made) if in_template or metadata[SHOWN_FIELDS] else None
     return replace(memory, fields=fields, body=body, metadata=memory.metadata.changed(metadata))
@@ -266,12 +273,14 @@ def _apart(memory_type: MemoryType, fields: Mapping[str, FieldValue], body: str)
     """The fields with what a rendered body that a person edited does not show of them, sentence by sentence."""
     names = text_names(memory_type)
     texts = {name: plain(value) for name, value in fields.items() if name in names}
-    left = {name: _unshown(text, body) for name, text in texts.items()}
-    return {name: left.get(name, value) for name, value in fields.items() if left.get(name, "-").strip()}
+    left = {name: not_shown(text, body) for name, text in texts.items()}
+    return {name: left.get(name, value) for name, value in fields.items() if left.get(name, "-")}
 
 
-def _unshown(text: str, body: str) -> str:
-    """A text without the sentences that a body shows."""
+def not_shown(text: str, body: str) -> str:
+    """A text without the sentences that a body has as its own, or behind a label; empty where it has all of them."""
+    said = {_bare(each) for line in body.split("\n") for each in sentences(line)}
+    said |= {_bare(_LABEL.sub("", each, count=1)) for each in said}
     lines = []
     for line in text.split("\n"):
         spans = list(sentence_spans(line))
@@ -279,29 +288,39 @@ def _unshown(text: str, body: str) -> str:
         left = [
             line[start:following]
             for (start, end), following in zip(spans, ends, strict=False)
-            if not (_shows(body, line[start:end]) and says(body, line[start:end]))
+            if _bare(line[start:end]) not in said
         ]
         if left or not spans:
             lines.append(line if len(left) == len(spans) else "".join(left).rstrip())
-    return "\n".join(lines)
+    return "\n".join(lines).strip()
 
 
-def _shown(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> list[str]:
+def _digest(value: FieldValue) -> str:
+    """Of what a field says."""
+    return text_sha256(plain(value).strip())[:_DIGEST_CHARS]
+
+
+def _bare(sentence: str) -> str:
+    """A sentence without marks, quotes and spaces around it."""
+    return sentence.strip(_AROUND)
+
+
+def _shown(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> dict[str, str]:
     """The texts that the body shows: it is made of them, or shows them as before or in words enough to mean them.
 
     Beside a rendered body that a person edited is only what it does not show.
     """
     assert memory.type is not None
     if memory.hand_edited:
-        return []
+        return {}
     is_made = memory.type.template_mode or body.strip() == composed(memory.type, fields).strip()
-    shown: list[str] = []
+    shown: dict[str, str] = {}
     names = text_names(memory.type)
     for name in (declared.name for declared in memory.type.fields if declared.name in names):
         text = plain(fields.get(name, "")).strip()
         is_known = is_made or (name in memory.shown and fields.get(name) == memory.fields.get(name))
         if text and _shows(body, text) and (is_known or says(body, text)):
-            shown.append(name)
+            shown[name] = _digest(text)
     return shown
 
 

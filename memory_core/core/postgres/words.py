@@ -103,9 +103,8 @@ class _Tokenizer(threading.local):
 
     def __init__(self) -> None:
         self._database = sqlite3.connect(":memory:")
-        self._database.text_factory = partial(
-            str, encoding="utf-8", errors="ignore"
-        )  # a very long word is cut anywhere
+        # FTS5 cuts a very long word at a byte.
+        self._database.text_factory = partial(str, encoding="utf-8", errors="ignore")
         self._database.executescript(WORDS_DDL + "CREATE VIRTUAL TABLE spots USING fts5vocab(words, instance);")
 
     def spots(self, own: str, previous: str = "") -> dict[str, _Spots]:

@@ -22,14 +22,13 @@ from memory_core.core.frozen import frozen
 from memory_core.core.index.documents import EVENT_TIME, MESSAGES_NAME, STANDING_SALIENCE
 from memory_core.core.memory.directory_page import abstract_line
 from memory_core.core.memory.exchange import Speaker, opener_of, speaker_of, starts_exchange
-from memory_core.core.memory.memory import Memory, parse
+from memory_core.core.memory.memory import Memory, not_shown, parse
 from memory_core.core.memory.memory_type import CONTENT, FieldValue, MemoryTypeRegistry
 from memory_core.core.memory.message import Message, parse_lines, search_text, transcript_line
 from memory_core.core.memory.metadata import CONTESTING, SHOWN_FIELDS, outdoes
 from memory_core.core.memory.names import key_of, summary_line
 from memory_core.core.memory.project import ProjectScope, project_key
 from memory_core.core.memory.results import Rival
-from memory_core.core.memory.template import is_telling
 from memory_core.core.memory.uri import ABSTRACT_NAME, SCHEME, MemoryUri, Scope, file_of, profile_of
 from memory_core.core.search.context_formats import RECALLED_NOTE, Piece, as_data
 from memory_core.core.search.passages import READ_CHARS, best_sentences
@@ -582,9 +581,7 @@ def fields_beside(memory: Memory) -> dict[str, FieldValue]:
         if field.name not in left_out
         # of a rendered body a person left the numbers out
         and isinstance(value := memory.fields.get(field.name), str if rendered else str | int | float)
-        and str(value).strip()
-        and f"\n{value}\n" not in f"\n{body}\n"
-        and not ((rendered or is_telling(str(value))) and str(value) in body)
+        and not_shown(str(value), body)
     }
 
 
