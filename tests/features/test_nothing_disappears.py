@@ -601,3 +601,18 @@ def test_what_an_agent_says_beside_an_edited_text_that_only_holds_its_letters_is
         corrected(memory, uri, "Ask Otto first.", "Ask nobody.")
         added(memory, "tools", tool_name="query", recommendation=agent_says)
         assert f": {agent_says}" in told(memory, "query oven vacuum table 核桃")
+
+
+@pytest.mark.parametrize("now", ['"Use nothing."', "null"])
+def test_a_field_changed_in_the_trailer_counts_after_a_tag_too(tmp_path: Path, now: str) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        uri = only(added(memory, "tools", **TOOL)).uri
+        file = memory.store.files.path_for(MemoryUri.parse(uri))
+        text, mark, rest = file.read_text(encoding="utf-8").partition("<!--")
+        file.write_text(text + mark + rest.replace('"Open valve seven."', now), encoding="utf-8")
+        assert "Open valve seven." not in told(memory, "query valve")
+        memory.run(ORGANIZE, OrganizeRequest([uri], tags=["x"]))
+        added(memory, "tools", tool_name="query", total_calls=1)
+        assert "Based on 1" in body(memory, uri)
+        assert ("Use nothing." in body(memory, uri)) is (now != "null")
+        assert "Open valve seven." not in memory.read(ReadRequest(uri)).content

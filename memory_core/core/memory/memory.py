@@ -121,7 +121,7 @@ class Memory:
             metadata: Keys that change; None takes one out.
         """
         memory = replace(self, uri=uri or self.uri, metadata=self.metadata.changed(metadata or {}), has_trailer=True)
-        if fields is not None or memory.hand_edited:
+        if fields is not None or SHOWN_FIELDS in memory.metadata:  # what a person changed since is noted anew
             memory = _with_fields(memory, memory.fields if fields is None else fields)
         return replace(memory, text=dump(memory))
 
@@ -188,8 +188,8 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     known = made({}, Metadata(metadata)).shown
     names = text_names(memory_type) & fields.keys()
     once_shown = {name for name in names if known.get(name) == _digest(fields[name])}
-    if memory_type.template_mode and not is_changed and SHOWN_FIELDS in metadata and once_shown < names:
-        body = render(memory_type, fields)  # a person changed a field in the trailer
+    named = names | (text_names(memory_type) & known.keys())
+    is_behind = memory_type.template_mode and not is_changed and SHOWN_FIELDS in metadata and once_shown < named
     if is_changed:  # a person edited the body: it says what is so, and no field that it was made of, or showed
         fields = {
             name: value
@@ -205,6 +205,8 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
                 unknown[CONTENT] = content
         fields = {**fields, CONTENT: body}
     read = made(fields, Metadata(metadata), unknown, hand_edited=edited)
+    if is_behind:  # a person changed a field in the trailer
+        return _with_body(read, fields, body)
     return read if body is parts.body else replace(read, body=body)
 
 
