@@ -124,7 +124,7 @@ class OpenedStore:
 
         Args:
             user_space: Whose.
-            agent_space: The one by which the user is seen now; it counts as one that settings name.
+            agent_space: The one by which the user is seen now; of a user who has tokens it may be somebody else's.
 
         Raises:
             StoreBusy: If the store could not be asked.

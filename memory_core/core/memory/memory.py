@@ -10,7 +10,7 @@ that nobody declared stay too.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field, replace
 from functools import partial
 from typing import Any
@@ -97,8 +97,7 @@ class Memory:
     @property
     def shown(self) -> Mapping[str, Any]:
         """Of the fields that the body showed when a program wrote it last, by name, a digest of what they said then."""
-        known = self.metadata.get(SHOWN_FIELDS)
-        return known if isinstance(known, Mapping) else {}
+        return _shown_in(self.metadata)
 
     @property
     def line(self) -> str:
@@ -181,21 +180,18 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     fields = dict(shown or fields)
     if memory_type.key_fields and not any(str(fields.get(key, "")).strip() for key in memory_type.key_fields):
         fields |= stem_keys(memory_type, uri.name.removesuffix(".md"))
-    is_changed = digest != body_digest(parts.body)
+    known, names = _shown_in(metadata), text_names(memory_type)
+    once_shown = {name for name in names & known.keys() & fields.keys() if known[name] == _digest(fields[name])}
+    is_changed = bool(memory_type.template_mode or once_shown) and digest != body_digest(parts.body)
     edited = memory_type.template_mode and shown is None and bool(parts.body.strip()) and is_changed
     unknown = {name: value for name, value in trailer.items() if name not in declared and name not in metadata}
     body = parts.body
-    known = made({}, Metadata(metadata)).shown
-    names = text_names(memory_type) & fields.keys()
-    once_shown = {name for name in names if known.get(name) == _digest(fields[name])}
-    named = names | (text_names(memory_type) & known.keys())
+    named = names & (known.keys() | fields.keys())
     is_behind = memory_type.template_mode and not is_changed and SHOWN_FIELDS in metadata and once_shown < named
     if is_changed:  # a person edited the body: it says what is so, and no field that it was made of, or showed
-        fields = {
-            name: value
-            for name, value in fields.items()
-            if name not in once_shown or not (memory_type.template_mode or not_shown(plain(value), body))
-        }
+        texts = {name: plain(fields[name]) for name in once_shown}
+        gone = texts if memory_type.template_mode else not_shown(texts, body)
+        fields = {name: value for name, value in fields.items() if name not in gone}
     if not memory_type.template_mode:
         content = trailer.get(CONTENT)
         if content is not None and not _shows(body, str(content)):
@@ -274,15 +270,27 @@ def _with_body(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> M
 def _apart(memory_type: MemoryType, fields: Mapping[str, FieldValue], body: str) -> dict[str, FieldValue]:
     """The fields with what a rendered body that a person edited does not show of them, sentence by sentence."""
     names = text_names(memory_type)
-    texts = {name: plain(value) for name, value in fields.items() if name in names}
-    left = {name: not_shown(text, body) for name, text in texts.items()}
-    return {name: left.get(name, value) for name, value in fields.items() if left.get(name, "-")}
+    left = not_shown({name: plain(value) for name, value in fields.items() if name in names}, body)
+    return {name: left.get(name, value) for name, value in fields.items() if name not in names or name in left}
 
 
-def not_shown(text: str, body: str) -> str:
-    """A text without the sentences that a body has as its own, or behind a label; empty where it has all of them."""
+def not_shown(texts: Mapping[str, str], body: str) -> dict[str, str]:
+    """Texts without the sentences that a body has as its own, or behind a label; without those that it has whole.
+
+    Args:
+        texts: By name.
+        body: A Markdown text.
+    """
+    if not texts:
+        return {}
     said = {_bare(each) for line in body.split("\n") for each in sentences(line)}
     said |= {_bare(_LABEL.sub("", each, count=1)) for each in said}
+    left = {name: _without(text, said) for name, text in texts.items()}
+    return {name: text for name, text in left.items() if text}
+
+
+def _without(text: str, said: Collection[str]) -> str:
+    """A text without these sentences."""
     lines = []
     for line in text.split("\n"):
         spans = list(sentence_spans(line))
@@ -295,6 +303,12 @@ def not_shown(text: str, body: str) -> str:
         if left or not spans:
             lines.append(line if len(left) == len(spans) else "".join(left).rstrip())
     return "\n".join(lines).strip()
+
+
+def _shown_in(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """See ``Memory.shown``; a person may have left anything there."""
+    known = metadata.get(SHOWN_FIELDS)
+    return known if isinstance(known, Mapping) else {}
 
 
 def _digest(value: FieldValue) -> str:

@@ -573,16 +573,16 @@ def fields_beside(memory: Memory) -> dict[str, FieldValue]:
     rendered = memory.type.template_mode
     if rendered and (not memory.hand_edited or SHOWN_FIELDS not in memory.metadata):
         return {}
-    body = memory.body.strip()
     left_out = {*memory.type.key_fields, *(() if rendered else (CONTENT,))}
-    return {
+    values = {
         field.name: value
         for field in memory.type.fields
         if field.name not in left_out
         # of a rendered body a person left the numbers out
         and isinstance(value := memory.fields.get(field.name), str if rendered else str | int | float)
-        and not_shown(str(value), body)
     }
+    told = not_shown({name: str(value) for name, value in values.items()}, memory.body)
+    return {name: values[name] for name in told}
 
 
 def _words(name: str) -> list[str]:

@@ -330,7 +330,7 @@ def maintain(
 ) -> Iterator[Done]:
     """Run the passes over all memories of a view's user, one after the other; each says what it did.
 
-    Several agents may work with the user, see ``OpenedStore.users``: the view's own counts as one that settings name.
+    Several agents may work with the user, see ``OpenedStore.agent_spaces``.
 
     Args:
         memory: The store.
