@@ -23,7 +23,7 @@ from memory_core.features.upkeep.archive import ARCHIVE, RESTORE, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.features.moving import exported, imported
-from tests.stores import added, body, by_hand, edited_by_hand, handed_in, only, said, trailer, words_only, write
+from tests.stores import added, body, by_hand, edited, edited_by_hand, handed_in, only, said, trailer, words_only, write
 
 #: Names that meet in one file name, or fold to one, and the field that each type keeps its name in.
 NAMES = ("Tea?", "Tea:", "登录", "登錄")
@@ -616,3 +616,54 @@ def test_a_field_changed_in_the_trailer_counts_after_a_tag_too(tmp_path: Path, n
         assert "Based on 1" in body(memory, uri)
         assert ("Use nothing." in body(memory, uri)) is (now != "null")
         assert "Open valve seven." not in memory.read(ReadRequest(uri)).content
+
+
+def test_what_an_agent_says_is_told_beside_a_label_or_a_quotation_that_says_the_contrary(tmp_path: Path) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        fields = {"tool_name": "oven", "best_for": "Bread.", "static_desc": "It bakes."}
+        uri = only(memory.commit(CommitRequest(memory_type="tools", fields=fields))).uri
+        corrected(memory, uri, "Best for: Bread.", 'Avoid: Clean it at night.\n"Heat it to 200." is wrong, Otto says.')
+        agents = {"best_for": "Clean it at night.", "recommendation": "Heat it to 200.", "static_desc": "It bakes."}
+        memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "oven", **agents}))
+        said = told(memory, "oven")
+        assert "best_for: Clean it at night." in said
+        assert "recommendation: Heat it to 200." in said
+        assert said.count("It bakes.") == 1  # the template's own label and quotes are around it
+
+
+def solved(memory: Runebook, uri: str, solution: str) -> None:
+    """Let an agent write another solution of a case."""
+    edited(memory, uri, {"patches": {"solution": solution}})
+
+
+@pytest.mark.parametrize(
+    ("content", "old", "new"),
+    [
+        (None, "Reboot it", "Never: Reboot it"),
+        ("It is offline.\n- **Solution:** Reboot it twice slowly.", "Solution:", "Wrong:"),
+        ("路由器断线。解决方案：Reboot it twice slowly.", "解决方案", "错误做法"),
+    ],
+)
+def test_another_solution_does_not_go_behind_a_label_that_a_person_changed(
+    tmp_path: Path, content: str | None, old: str, new: str
+) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        fields = {"case_name": "router", "solution": "Reboot it twice slowly."} | (
+            {"content": content} if content else {}
+        )
+        uri = only(memory.commit(CommitRequest(memory_type="cases", fields=fields))).uri
+        corrected(memory, uri, old, new)
+        solved(memory, uri, "Unplug the cable first.")
+        said = told(memory, "router")
+        assert (content or "Reboot it twice slowly.").replace(old, new) in said
+        assert "solution: Unplug the cable first." in said
+
+
+def test_another_solution_takes_the_place_of_the_one_before_where_a_person_changed_other_words(tmp_path: Path) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        content = "路由器断线。解决方案：重启路由器两次。"
+        fields = {"case_name": "router", "solution": "重启路由器两次。", "content": content}
+        uri = only(memory.commit(CommitRequest(memory_type="cases", fields=fields))).uri
+        corrected(memory, uri, "断线", "经常断线")
+        solved(memory, uri, "拔掉网线等十秒。")
+        assert "路由器经常断线。解决方案：拔掉网线等十秒。" in told(memory, "router")

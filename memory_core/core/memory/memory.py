@@ -10,7 +10,7 @@ that nobody declared stay too.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field, replace
 from functools import partial
 from typing import Any
@@ -22,7 +22,17 @@ from memory_core.core.memory.metadata import RESERVED_KEYS, SHOWN_FIELDS, Metada
 from memory_core.core.memory.names import key_of, stem_keys
 from memory_core.core.memory.project import project_key, stored_project, told_project
 from memory_core.core.memory.results import FileProblem, text_sha256
-from memory_core.core.memory.template import behind, composed, followed, render, says, text_names
+from memory_core.core.memory.template import (
+    Frames,
+    bare,
+    behind,
+    composed,
+    followed,
+    render,
+    says,
+    text_frames,
+    text_names,
+)
 from memory_core.core.memory.trailer import Parts, body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.text.language import sentence_spans, sentences
@@ -30,9 +40,11 @@ from memory_core.core.text.language import sentence_spans, sentences
 _RENDERED = "rendered_sha256"
 _NAME_CHARS = 60
 _DIGEST_CHARS = 8
-#: What stands before a sentence or around it in a template; and a label there.
-_AROUND = ' \t\r-*+•"“”'
+_LABEL_DIGEST_CHARS = 4
+_QUOTES = '"“”'
 _LABEL = re.compile(r"[^:：]{1,60}[:：]")
+_LABEL_BEFORE = re.compile(r"(\w[^:：,，;；.。!?！？\n]{0,59})[:：][^\w\n]{0,9}\Z")
+_LABEL_REACH = 80
 _PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
@@ -96,7 +108,7 @@ class Memory:
 
     @property
     def shown(self) -> Mapping[str, Any]:
-        """Of the fields that the body showed when a program wrote it last, by name, a digest of what they said then."""
+        """Of the texts that the body showed when a program wrote it last, by name, a digest, and one of its label."""
         return _shown_in(self.metadata)
 
     @property
@@ -181,7 +193,11 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     if memory_type.key_fields and not any(str(fields.get(key, "")).strip() for key in memory_type.key_fields):
         fields |= stem_keys(memory_type, uri.name.removesuffix(".md"))
     known, names = _shown_in(metadata), text_names(memory_type)
-    once_shown = {name for name in names & known.keys() & fields.keys() if known[name] == _digest(fields[name])}
+    once_shown = {
+        name
+        for name in names & known.keys() & fields.keys()
+        if str(known[name])[:_DIGEST_CHARS] == _digest(fields[name])
+    }
     is_changed = bool(memory_type.template_mode or once_shown) and digest != body_digest(parts.body)
     edited = memory_type.template_mode and shown is None and bool(parts.body.strip()) and is_changed
     unknown = {name: value for name, value in trailer.items() if name not in declared and name not in metadata}
@@ -190,7 +206,7 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     is_behind = memory_type.template_mode and not is_changed and SHOWN_FIELDS in metadata and once_shown < named
     if is_changed:  # a person edited the body: it says what is so, and no field that it was made of, or showed
         texts = {name: plain(fields[name]) for name in once_shown}
-        gone = texts if memory_type.template_mode else not_shown(texts, body)
+        gone = texts if memory_type.template_mode else _gone(texts, known, body)
         fields = {name: value for name, value in fields.items() if name not in gone}
     if not memory_type.template_mode:
         content = trailer.get(CONTENT)
@@ -270,21 +286,29 @@ def _with_body(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> M
 def _apart(memory_type: MemoryType, fields: Mapping[str, FieldValue], body: str) -> dict[str, FieldValue]:
     """The fields with what a rendered body that a person edited does not show of them, sentence by sentence."""
     names = text_names(memory_type)
-    left = not_shown({name: plain(value) for name, value in fields.items() if name in names}, body)
+    texts = {name: plain(value) for name, value in fields.items() if name in names}
+    left = not_shown(texts, body, text_frames(memory_type, fields))
     return {name: left.get(name, value) for name, value in fields.items() if name not in names or name in left}
 
 
-def not_shown(texts: Mapping[str, str], body: str) -> dict[str, str]:
-    """Texts without the sentences that a body has as its own, or behind a label; without those that it has whole.
+def not_shown(texts: Mapping[str, str], body: str, frames: Frames | None = None) -> dict[str, str]:
+    """Texts without the sentences that a body has as its own, or in a frame; without those that it has whole.
 
     Args:
         texts: By name.
         body: A Markdown text.
+        frames: What may stand before and behind a text in its lines (``text_frames``); by default any label, quotes.
     """
     if not texts:
         return {}
-    said = {_bare(each) for line in body.split("\n") for each in sentences(line)}
-    said |= {_bare(_LABEL.sub("", each, count=1)) for each in said}
+    lines = body.split("\n")
+    said = {bare(each) for line in lines for each in sentences(line)}
+    if frames is None:
+        said |= {bare(_LABEL.sub("", each, count=1)) for each in said}
+        said |= {each.strip(_QUOTES) for each in said}
+    for prefix, suffix in frames or ():
+        held = (line.removesuffix(suffix)[len(prefix) :] for line in map(bare, lines) if line.startswith(prefix))
+        said.update(bare(each) for line in held for each in sentences(line))
     left = {name: _without(text, said) for name, text in texts.items()}
     return {name: text for name, text in left.items() if text}
 
@@ -298,11 +322,28 @@ def _without(text: str, said: Collection[str]) -> str:
         left = [
             line[start:following]
             for (start, end), following in zip(spans, ends, strict=False)
-            if _bare(line[start:end]) not in said
+            if bare(line[start:end]) not in said
         ]
         if left or not spans:
             lines.append(line if len(left) == len(spans) else "".join(left).rstrip())
     return "\n".join(lines).strip()
+
+
+def _gone(texts: Mapping[str, str], known: Mapping[str, Any], body: str) -> Collection[str]:
+    """Names of the texts that a body showed, and does not show any longer, or only behind another label."""
+    left = not_shown(texts, body)
+    places = {name: set(_digests(body, text)) for name, text in texts.items()}
+    return {name for name, found in places.items() if name in left or (found and known[name] not in found)}
+
+
+def _digests(body: str, text: str) -> Iterator[str]:
+    """For each place where a body has a text, a digest of it, and one of the label before it."""
+    text = text.strip()
+    at = body.find(text) if text else -1
+    while at >= 0:
+        label = _LABEL_BEFORE.search(body, max(0, at - _LABEL_REACH), at)
+        yield _digest(text) + (text_sha256(label[1].casefold())[:_LABEL_DIGEST_CHARS] if label else "")
+        at = body.find(text, at + len(text))
 
 
 def _shown_in(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -314,11 +355,6 @@ def _shown_in(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 def _digest(value: FieldValue) -> str:
     """Of what a field says."""
     return text_sha256(plain(value).strip())[:_DIGEST_CHARS]
-
-
-def _bare(sentence: str) -> str:
-    """A sentence without marks, quotes and spaces around it."""
-    return sentence.strip(_AROUND)
 
 
 def _shown(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> dict[str, str]:
@@ -336,7 +372,8 @@ def _shown(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> dict[
         text = plain(fields.get(name, "")).strip()
         is_known = is_made or (name in memory.shown and fields.get(name) == memory.fields.get(name))
         if text and _shows(body, text) and (is_known or says(body, text)):
-            shown[name] = _digest(text)
+            places = () if memory.type.template_mode else _digests(body, text)
+            shown[name] = next(iter(places), _digest(text))
     return shown
 
 

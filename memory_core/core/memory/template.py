@@ -26,11 +26,15 @@ from memory_core.core.text.analysis import word_count
 
 NOT_AVAILABLE = "n/a"
 _DECIMALS = 6
+_MARKS = " \t\r-*+•"
 _LINE = re.compile(r"(?m)^([ \t]*)((?:.*[^ \t\n])?)([ \t]*)$")
 #: A shorter value may stand in a text by chance.
 _TELLING_BYTES = 10
 #: A label, such as a date or a kind, holds fewer words.
 _SAYING_WORDS = 4
+
+#: What stands before and behind values within the lines of a body.
+Frames = frozenset[tuple[str, str]]
 
 
 def render(memory_type: MemoryType, values: Mapping[str, FieldValue]) -> str:
@@ -101,6 +105,23 @@ def text_names(memory_type: MemoryType) -> frozenset[str]:
     placed = PLACEHOLDER.findall(memory_type.content_template or "")
     texts = (field.name for field in memory_type.fields if field.type is FieldType.STRING and field.name in placed)
     return frozenset(texts).difference(memory_type.key_fields)
+
+
+def text_frames(memory_type: MemoryType, values: Mapping[str, FieldValue]) -> Frames:
+    """What a template has before and behind its values within a line, such as a label; filled, without outer marks."""
+    texts = _texts(memory_type, values)
+    found: set[tuple[str, str]] = set()
+    for line in (memory_type.content_template or "").split("\n"):
+        parts = PLACEHOLDER.split(line)
+        pieces = [texts.get(part, "") if at % 2 else part for at, part in enumerate(parts)]
+        ends = range(1, len(pieces), 2)
+        found |= {(bare("".join(pieces[:at])), bare("".join(pieces[at + 1 :]))) for at in ends}
+    return frozenset(found - {("", "")})
+
+
+def bare(line: str) -> str:
+    """A line, or a sentence of it, without the marks of a list and blanks around it."""
+    return line.strip(_MARKS)
 
 
 def _texts_beside(memory_type: MemoryType, *merge_ops: MergeOp) -> list[str]:

@@ -29,6 +29,7 @@ from memory_core.core.memory.metadata import CONTESTING, SHOWN_FIELDS, outdoes
 from memory_core.core.memory.names import key_of, summary_line
 from memory_core.core.memory.project import ProjectScope, project_key
 from memory_core.core.memory.results import Rival
+from memory_core.core.memory.template import text_frames
 from memory_core.core.memory.uri import ABSTRACT_NAME, SCHEME, MemoryUri, Scope, file_of, profile_of
 from memory_core.core.search.context_formats import RECALLED_NOTE, Piece, as_data
 from memory_core.core.search.passages import READ_CHARS, best_sentences
@@ -581,7 +582,8 @@ def fields_beside(memory: Memory) -> dict[str, FieldValue]:
         # of a rendered body a person left the numbers out
         and isinstance(value := memory.fields.get(field.name), str if rendered else str | int | float)
     }
-    told = not_shown({name: str(value) for name, value in values.items()}, memory.body)
+    frames = text_frames(memory.type, memory.fields) if rendered else None
+    told = not_shown({name: str(value) for name, value in values.items()}, memory.body, frames)
     return {name: values[name] for name in told}
 
 
