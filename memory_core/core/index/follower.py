@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Literal
 
 from memory_core.core.caller import current_author
@@ -52,7 +52,8 @@ _PIECE_CHARS = 5_000
 _MOST_AUTHORS = 100
 #: The background lets others come between two slices.
 _BETWEEN_SLICES_SECONDS = 0.01
-_RECENT_FILES = 300
+#: Files of each space that go first when the index is built anew, and of all spaces.
+_NEWEST_FILES, _NEWEST_FILES_IN_ALL = 300, 3_000
 _TOLD_FROM = 50  # changes that are missing
 _BEGINNING = ""
 _LOCK_SECONDS = 30.0
@@ -124,6 +125,9 @@ class Follower:
         self._unseen: tuple[int, dict[str, Unseen]] = (0, {})
         #: Of authors with the spaces they search: the last commit looked at, and their files that wait, newest last.
         self._own: dict[tuple[str, ...], tuple[int, list[str]]] = {}
+        #: The newest files of each space, which go first while those of before are indexed; of which filling.
+        self._newest: deque[str] = deque()
+        self._newest_of = ""
         self._files: deque[Touched] = deque()
         self._files_of = ""
         self._files_after = (0, 0)
@@ -336,12 +340,12 @@ class Follower:
         """Index some of the files of before; the position reached."""
         until = time.monotonic() + _SLICE_SECONDS
         if mark == _BEGINNING:
-            recent = self._ledger.feed.touched((0, 0), position.seq)[-_RECENT_FILES:]
-            while recent:
-                self._put_early(connection, MemoryUri.parse(recent.pop().uri), position.seq, until)
+            self._list_newest(position)
+            while self._newest:
+                self._put_early(connection, MemoryUri.parse(self._newest.popleft()), position.seq, until)
                 if time.monotonic() > until:
                     break
-            return Position(self._ledger_id, position.seq, "0:-1")
+            return Position(self._ledger_id, position.seq, mark if self._newest else "0:-1")
         self._list_files(position, _mark(mark))
         partial = position.partial
         for touched in self._files:
@@ -369,6 +373,19 @@ class Follower:
             self._catalog.remove(connection, uri)
         lines = self._grow(connection, uri, text, 0, start, ends_at)
         return None if lines is None else (str(uri), lines)
+
+    def _list_newest(self, position: Position) -> None:
+        """The newest files of each space, in turn: one with many lets those of the others wait for no time."""
+        if position.filling_id == self._newest_of:
+            return
+        spaces: dict[str, list[str]] = {}
+        for touched in reversed(self._ledger.feed.touched((0, 0), position.seq)):
+            newest = spaces.setdefault(space_of(MemoryUri.parse(touched.uri)), [])
+            if len(newest) < _NEWEST_FILES:
+                newest.append(touched.uri)
+        in_turn = (uri for turn in zip_longest(*spaces.values()) for uri in turn if uri is not None)
+        self._newest = deque(islice(in_turn, _NEWEST_FILES_IN_ALL))
+        self._newest_of = position.filling_id
 
     def _list_files(self, position: Position, after: tuple[int, int]) -> None:
         """The files still to be indexed; others may have gone on with them, and a list that is old does no harm.

@@ -106,6 +106,12 @@ class Browser:
         inner = MemoryUri(uri.parts[1:]) if uri.scope is Scope.ARCHIVE else uri
         return len(inner.parts) < 2 or inner.space in self.spaces
 
+    def _is_there(self, uri: MemoryUri) -> bool:
+        """Whether there is a file or directory; above the spaces, where others have theirs, one with one's own."""
+        if len(uri.parts) - (uri.scope is Scope.ARCHIVE) > 1:
+            return self.files.stat(uri) is not None
+        return not uri.parts or (self.files.is_dir(uri) and next(self._below(uri, True, 1), None) is not None)
+
     def read(self, uri_text: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None) -> ReadResult:
         """Lines of one file.
 
@@ -131,7 +137,7 @@ class Browser:
         uri = MemoryUri.parse(uri_text)
         text = self.text(uri)
         if text is None:
-            if self.files.is_dir(uri):
+            if self._is_there(uri):
                 if not uri_text.endswith("/"):
                     raise InvalidUri(f"{str(uri)!r} is a directory.", hint="List it with ls, then read a file.")
                 from memory_core.core.memory.requests import ListRequest
@@ -140,7 +146,7 @@ class Browser:
                 lines = [f"{entry.uri}  {entry.abstract or ''}".rstrip() for entry in found.entries]
                 lines += [f"… and {found.left_out} more; list it with ls"] if found.left_out else []
                 return page_of(uri_text, "\n".join(lines), offset, limit, limit_chars)
-            if uri.parts and self.files.stat(away := MemoryUri((Scope.ARCHIVE.value, *uri.parts))) is not None:
+            if uri.parts and self._is_there(away := MemoryUri((Scope.ARCHIVE.value, *uri.parts))):
                 if self.strict and self.is_elsewhere(away, self.files.text(away) or ""):
                     raise _absent(uri)
                 raise NotFound(
@@ -232,10 +238,10 @@ class Browser:
         if request.abs_limit < 1 or request.node_limit < 1 or levels < 1:
             raise InvalidInput("abs_limit, node_limit and level_limit start at 1.", hint="Leave them out for defaults.")
         uri = self.visible(MemoryUri.parse(request.uri))
-        if uri.parts and not self.files.is_dir(uri):
-            if self.files.stat(uri) is not None:
-                raise InvalidInput(f"{str(uri)!r} is a file.", hint="Read it with read.")
+        if not self._is_there(uri):
             raise _absent(uri)
+        if not self.files.is_dir(uri):
+            raise InvalidInput(f"{str(uri)!r} is a file.", hint="Read it with read.")
         entries = list(self._below(uri, request.show_all_hidden, levels))
         last = levels + len(uri.parts) if counts_deeper else None
         deeper = list(islice(self._deeper(entries, request.show_all_hidden, last), DEEPER_MOST))

@@ -437,6 +437,21 @@ def test_a_new_index_takes_a_long_conversation_in_steps(anna_and_bob: tuple[Rune
     assert catalog.position().partial is None
 
 
+def test_a_new_index_takes_the_newest_of_each_user_in_turn(anna_and_bob: tuple[Runebook, Runebook]) -> None:
+    anna, bob = anna_and_bob
+    catalog, follower = anna.indexer.catalog, anna.indexer._follower
+    first = remember(anna, "lynx in the garden", "facts")
+    handed_in(bob, write=[write("facts", topic=f"T{number}", content=f"zebra {number}") for number in range(400)])
+    with catalog.writing() as connection:
+        catalog.clear(connection)
+    for _ in range(4):  # a file in each step
+        follower._slice(())
+    assert "lynx" in catalog.own_text(first)
+    assert catalog.count() < 10
+    anna.indexer.follow(None)
+    assert catalog.count() == 401
+
+
 def test_a_step_of_filling_that_failed_is_taken_again(
     anna_and_bob: tuple[Runebook, Runebook], monkeypatch: pytest.MonkeyPatch
 ) -> None:

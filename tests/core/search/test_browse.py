@@ -18,6 +18,7 @@ from memory_core.core.memory.requests import (
     RetrieveRequest,
     TreeRequest,
 )
+from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook
 from tests.stores import by_hand, files_below, remember, said
 
@@ -244,6 +245,23 @@ def test_the_folders_of_all_users_tell_nobody_what_others_do(memory: Runebook) -
     os.utime(memory.store.files.root / "user", (2_000_000_000, 2_000_000_000))  # as if somebody new came
     assert [entry for entry in bob.ls(ListRequest("viking://")).entries if entry.is_dir] == seen
     assert not any(entry.is_dir for entry in carol.ls(ListRequest("viking://")).entries)
+
+
+def test_above_the_spaces_is_only_what_one_has_there_oneself(memory: Runebook) -> None:
+    bob, carol = memory.view("bob", "bob"), memory.view("carol", "carol")
+    archived = remember(bob, "Bob was here.", "facts", topic="Bob")
+    said(bob, "Bob speaks", session_id="talk")
+    remember(bob, "Bob's agent knows.", "cases", case_name="Bob")
+    bob.run(ARCHIVE, ArchiveRequest(uris=(archived,)))
+    for place in ("user", "agent", "session", "archive", "archive/user"):
+        bob.ls(ListRequest(f"viking://{place}"))
+        for look in (
+            lambda uri: carol.ls(ListRequest(uri)),
+            lambda uri: carol.tree(TreeRequest(uri)),
+            lambda uri: carol.read(ReadRequest(uri)),
+        ):
+            with pytest.raises(NotFound, match="there is nothing at"):
+                look(f"viking://{place}")
 
 
 def test_an_empty_store_has_an_empty_tree(memory: Runebook) -> None:
