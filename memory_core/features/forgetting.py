@@ -117,13 +117,15 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     behind = memory.follow_index(_INDEX_SECONDS)
     mentions, is_all = _mentions(memory, request)
     unseen = [*([] if is_all else [_MORE]), *([] if behind is None else [behind.note()])]
+    if request.query and len(mentions) >= request.limit:
+        unseen.insert(0, "there may be more; raise limit, or ask again")
     chosen = frozenset(request.uris) if (request.query or "").strip() and request.uris is not None else None
     able = [mention for mention in mentions if mention.refused is None]
     going = able if chosen is None else [mention for mention in able if mention.address in chosen]
     differs = _difference(request, going, chosen)
     if request.dry_run or request.confirm is None or differs is not None or not going:
         whole = chosen is None or chosen == {mention.address for mention in going}
-        shown = _preview(request, mentions, going if whole else able, differs)
+        shown = _preview(mentions, going if whole else able, differs)
         weak = [WEAKLY] if going and _match_weakly(memory, going) else []
         return replace(shown, notes=(*shown.notes, *weak, *_left_in_archive(going, memory.store.text), *unseen))
     moment = request.now or datetime.now(UTC)
@@ -249,9 +251,7 @@ def _message_of(mention: Mention, lines: Sequence[str], request: ForgetRequest) 
     return replace(mention, text=messages[0].text[:_READ_CHARS], seen_sha256=text_sha256(lines[mention.line]))
 
 
-def _preview(
-    request: ForgetRequest, mentions: list[Mention], going: list[Mention], differs: str | None
-) -> CommitReceipt:
+def _preview(mentions: list[Mention], going: list[Mention], differs: str | None) -> CommitReceipt:
     results = tuple(map(_result, mentions))
     if not going:
         status = Status.REJECTED if mentions else Status.UNCHANGED
@@ -263,8 +263,6 @@ def _preview(
     ]
     if differs is not None:
         notes.insert(0, f"not what was confirmed: {differs}")
-    if request.query and len(mentions) >= request.limit:
-        notes.append("there may be more; raise limit")
     return CommitReceipt("", Status.DRY_RUN, results, notes=tuple(notes))
 
 

@@ -300,7 +300,8 @@ class _Run:
                 yield texts
                 texts, size = {}, 0
             try:
-                self._redaction.check_names(**{"its name": uri.name})
+                for name in uri.parts:
+                    self._redaction.check_names(**{"its name": name})
                 text = self._relinked(self._export.content(file).decode("utf-8"))
                 if self._holds_one_user and (why := self._cannot_be_here((uri, text))) is not None:
                     self.done.refused.append(Problem(str(uri), why))

@@ -10,7 +10,7 @@ import pytest
 from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.trailer import split
 from tests.features.moving import exported, imported, opened
-from tests.stores import holding
+from tests.stores import holding, said
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 PASSWORD = "kX9!vbQ2mz"
@@ -68,11 +68,14 @@ def test_the_owner_can_import_everything_as_it_is(tmp_path: Path, export: Path, 
 
 def test_file_whose_name_is_a_secret_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path / "source", secrets="off") as source:
-        source.commit(CommitRequest("x", fields={"title": TOKEN}))
+        for title in (TOKEN, f"Key **{TOKEN}**"):
+            source.commit(CommitRequest("x", fields={"title": title}))
+        said(source, "hello", session_id=TOKEN)
         export = exported(source, tmp_path / "export.zip")
     with opened(tmp_path / "target") as target:
         done = imported(target, export)
-        assert [problem.reason for problem in done.refused] == [
+        assert {problem.reason for problem in done.refused} == {
             "its name holds what looks like a secret (GitHub token)"
-        ]
+        }
+        assert (len(done.refused), done.created) == (3, [])
     assert holding(tmp_path / "target", TOKEN, PASSWORD) == []

@@ -58,6 +58,13 @@ def uris(memory: Runebook) -> set[str]:
     return {entry.uri for entry in memory.tree(TreeRequest(level_limit=9)).entries if entry.uri.endswith(".md")}
 
 
+def test_that_a_limit_leaves_something_is_told_with_what_was_forgotten(memory: Runebook) -> None:
+    said(memory, *(f"Valve {number} talk with Zacharias." for number in range(30)))
+    for receipt in forgotten(memory, "Zacharias"):
+        assert len(receipt.results) < 30
+        assert receipt.notes[-1] == "there may be more; raise limit, or ask again"
+
+
 def test_a_query_alone_only_shows_what_would_go(memory: Runebook) -> None:
     before = uris(memory)
     preview = memory.run(FORGET, ForgetRequest(query="猫喜欢吃什么"))

@@ -538,8 +538,10 @@ def test_a_field_that_a_person_changes_in_the_trailer_is_kept(
         file.write_text(text + mark + rest.replace("Open valve seven", "Open valve nine"), encoding="utf-8")
         name = next(iter(fields.values()))
         assert "Open valve nine" in told(memory, f"{name} valve")
+        assert "Open valve seven" not in told(memory, f"{name} valve")
         first = fields[[*fields][1]]
         corrected(memory, uri, first, "It is dry.")
+        assert "Open valve seven" not in told(memory, f"{name} valve")
         for _ in range(2):
             assert "Open valve nine" in told(memory, f"{name} valve")
             assert first not in told(memory, name)

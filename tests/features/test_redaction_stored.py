@@ -66,8 +66,10 @@ def everywhere(memory: Runebook) -> None:
     memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": f"key {TOKEN}"}, category=f"c {TOKEN}"))
     data = {"memory_type": "facts", "fields": {"topic": "deploy", "content": "how we deploy"}}
     extra = {"abstract": f"a {TOKEN}", "overview": f"o {TOKEN}", "tags": [TOKEN], "category": TOKEN, "unknown": TOKEN}
+    extra |= {TOKEN: "a name"}
     writes = [{"memory_data": data | extra, "more": TOKEN}]
-    memory.commit(CommitRequest(operations={"reasoning": f"because {TOKEN}", "write_operations": writes}))
+    unknown = {TOKEN: 1, "write_operations": writes}
+    assert TOKEN not in str(memory.commit(CommitRequest(operations={"reasoning": f"because {TOKEN}", **unknown})))
     patch = f"<<<<<<< SEARCH\nhow we deploy\n=======\nhow we deploy: {TOKEN}\n>>>>>>> REPLACE"
     edits = [
         {"uri": f"{OWN}/facts/deploy.md", "patches": {"content": patch}},

@@ -283,7 +283,8 @@ class Commits:
         notes = cleared.notes
         if ignored := flatten_extras(parsed):
             others = f" and {len(ignored) - _NAMED:,} more" if len(ignored) > _NAMED else ""
-            notes = (escaped(f"ignored unknown keys: {', '.join(ignored[:_NAMED])}{others}"), *notes)
+            told = f"ignored unknown keys: {', '.join(ignored[:_NAMED])}{others}"
+            notes = (escaped(self.cleaner.text(told)), *notes)
 
         is_extraction = span is not None or settlement is not None
         read = seen if seen is not None and is_extraction and not reads_elsewhere else {}

@@ -26,6 +26,7 @@ from memory_core.core.memory.template import (
     Frames,
     bare,
     behind,
+    captured,
     composed,
     followed,
     render,
@@ -202,6 +203,9 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     edited = memory_type.template_mode and shown is None and bool(parts.body.strip()) and is_changed
     unknown = {name: value for name, value in trailer.items() if name not in declared and name not in metadata}
     body = parts.body
+    corrected = names & known.keys() - once_shown  # in the trailer, by a person
+    if corrected and (is_changed or not memory_type.template_mode):
+        body, fields = _with_corrections(memory_type, body, fields, {name: known[name] for name in corrected})
     named = names & (known.keys() | fields.keys())
     is_behind = memory_type.template_mode and not is_changed and SHOWN_FIELDS in metadata and once_shown < named
     if is_changed:  # a person edited the body: it says what is so, and no field that it was made of, or showed
@@ -220,6 +224,36 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     if is_behind:  # a person changed a field in the trailer
         return _with_body(read, fields, body)
     return read if body is parts.body else replace(read, body=body)
+
+
+def _with_corrections(
+    memory_type: MemoryType, body: str, fields: Mapping[str, FieldValue], known: Mapping[str, Any]
+) -> tuple[str, dict[str, FieldValue]]:
+    """A body that says what a person corrected in the trailer, in place of what it showed of that.
+
+    Args:
+        memory_type: Its type.
+        body: The Markdown above the trailer.
+        fields: As the trailer has them.
+        known: What is noted of the texts that were corrected; see ``Memory.shown``.
+
+    Returns:
+        The body, and in template mode the fields that are told beside it.
+    """
+    if memory_type.template_mode:
+        said = [*(captured(memory_type, body) or {}).values()]
+    else:
+        lines = [bare(line) for line in body.split("\n")]
+        said = [*_PARAGRAPHS.split(body), *lines, *(_LABEL.sub("", line, count=1) for line in lines)]
+    texts = {_digest(text): text.strip() for text in said if text.strip()}
+    left = dict(fields)
+    for name, noted in known.items():
+        text = texts.get(str(noted)[:_DIGEST_CHARS])
+        if text is not None and body.count(text) == 1:
+            body = body.replace(text, plain(fields.get(name, "")).strip())
+            if memory_type.template_mode:
+                left.pop(name, None)
+    return body, left
 
 
 def _shows(body: str, text: str) -> bool:

@@ -128,7 +128,7 @@ def test_a_value_that_changed_is_exchanged_where_it_is_alone_on_its_lines(
     if len(re.findall(alone, content)) == 1:
         expected = re.sub(alone, "NEW", content)
     else:
-        expected = content.replace(value, "NEW") if len(value) >= 10 and content.count(value) == 1 else content
+        expected = content.replace(value, "NEW") if len(value.encode()) >= 10 and content.count(value) == 1 else content
     changed = followed(kind(None), {"b": value, "content": content}, {"b": "NEW", "content": content})
     assert changed["content"] == expected
 
