@@ -109,7 +109,7 @@ class Browser:
     def _is_there(self, uri: MemoryUri) -> bool:
         """Whether there is a file or directory; above the spaces, where others have theirs, one with one's own."""
         if len(uri.parts) - (uri.scope is Scope.ARCHIVE) > 1:
-            return self.files.stat(uri) is not None
+            return self.files.is_dir(uri) or self.files.stat(uri) is not None
         return not uri.parts or (self.files.is_dir(uri) and next(self._below(uri, True, 1), None) is not None)
 
     def read(self, uri_text: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None) -> ReadResult:
