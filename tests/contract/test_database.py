@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, StoreConfig, load
-from memory_core.core.errors import ConfigInvalid, NeedsFolder, StorageFailed, StoreBusy
+from memory_core.core.errors import ConfigInvalid, NeedsFolder, StorageFailed, StoreBusy, TooLarge
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Status
 from memory_core.core.store.logins import TABLES
@@ -323,6 +324,14 @@ def test_a_note_is_committed_in_ten_messages_to_the_database(rows: Place, monkey
     # A statement alone names the tenant in its own message; a transaction does so when it begins.
     messages = sent.count("setting") + sent.count("send")
     assert messages <= 10, sent
+
+
+def test_a_name_that_is_too_long_for_the_database_is_refused_and_the_next_commit_stored(rows: Place) -> None:
+    memory = rows.open()
+    name = "".join(hashlib.sha256(str(number).encode()).hexdigest() for number in range(140))
+    with pytest.raises(TooLarge, match="shorter name"):
+        memory.commit(CommitRequest("x", memory_type="notes", fields={"title": name}))
+    assert memory.commit(NOTE).status is Status.COMMITTED
 
 
 def test_what_a_failed_change_leaves_is_not_acknowledged(rows: Place) -> None:

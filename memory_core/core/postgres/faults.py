@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import errors
 
-from memory_core.core.errors import EmbeddingFailed, StorageFailed, StoreBusy
+from memory_core.core.errors import EmbeddingFailed, StorageFailed, StoreBusy, TooLarge
 
 AGAIN = "Send the same request again; give it a request_id so that it is applied once."
 UNREACHABLE = "Check store.url and that the database runs; what was acknowledged is safe. Then send it again."
@@ -29,7 +29,7 @@ def said(error: BaseException) -> str:
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Errors of the connection, of locks, of the disk and of vectors' sizes as the store's own; others stay."""
+    """Errors of the connection, of locks, of the disk and of sizes as the store's own; others stay."""
     try:
         yield
     except _BUSY as error:
@@ -43,6 +43,8 @@ def store_errors() -> Iterator[None]:
         ) from error
     except errors.ReadOnlySqlTransaction as error:
         raise StoreBusy(f"the database takes no writes: {said(error)}.", hint=READ_ONLY) from error
+    except errors.ProgramLimitExceeded as error:
+        raise TooLarge(f"the database does not take it: {said(error)}.", hint="Give it a shorter name.") from error
     except _DISK as error:
         raise StorageFailed(f"the database refuses: {said(error)}.", hint="Check its free space.") from error
     except psycopg.OperationalError as error:
