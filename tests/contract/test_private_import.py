@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.memory.message import parse_lines
+from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.private_times import note_passed_over, note_private, talk_of
 from memory_core.features.imports.import_run import ImportReport
@@ -54,15 +55,15 @@ def test_what_was_said_in_a_private_time_and_folder_is_passed_over_years_later(p
     private(memory, "/work")
     here = write_lines(tmp_path / "t" / "s.jsonl", [record(number) for number in (12, 13, 14, 15, 16)])
     write_lines(tmp_path / "t" / "r.jsonl", [record(number, "r", "/home/else") for number in (14, 15)])
-    for wishes in ({"dry_run": True}, {}, {}):
-        report = brought(memory, tmp_path / "t", **wishes)
+    for dry_run in (True, False, False):
+        report = brought(memory, tmp_path / "t", dry_run=dry_run)
         assert report.skipped[_SKIPPED] == 1 + 1  # 22:14 and 22:15
         assert f"skipped: 2 {_SKIPPED}" in told(report)
     assert contents(memory, "claude-code-s") == ["word 12", "word 13", "word 16"]
     assert contents(memory, "claude-code-r") == ["word 14", "word 15"]
     assert "the rest is here already" in told(brought(memory, here))
     write_lines(here, [record(number) for number in (12, 13, 14, 15, 16, 17)])
-    assert brought(memory, here).sorted_counts["messages"] == {"created": 1}
+    assert brought(memory, here).sorted_counts["messages"] == {Action.CREATED: 1}
 
 
 def test_a_title_is_of_the_time_of_its_conversation(place: Place, tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_what_hooks_passed_over_of_a_conversation_stays_out_of_its_subagents_and
     write_lines(tmp_path / "t" / "agent-a2.jsonl", [record(13, isSidechain=True, agentId="a2")])
     report = brought(memory.view(user), tmp_path / "t")
     assert report.skipped[_SKIPPED] == 3
-    assert report.sorted_counts["messages"] == {"created": 1}
+    assert report.sorted_counts["messages"] == {Action.CREATED: 1}
 
 
 def test_a_private_time_that_lasts_is_passed_over_and_comes_in_once_it_is_over(place: Place, tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ def test_exports_of_web_accounts_have_no_folder_and_come_in(place: Place, tmp_pa
     private(memory, "", 0.0, 4e9)
     report = brought(memory, foreign.claude(tmp_path / "claude"))
     assert _SKIPPED not in report.skipped
-    assert report.sorted_counts["messages"]["created"] > 0
+    assert report.sorted_counts["messages"][Action.CREATED] > 0
 
 
 def test_a_transcript_that_names_no_folder_may_be_of_any(place: Place, tmp_path: Path) -> None:
