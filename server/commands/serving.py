@@ -22,8 +22,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memory_core.core.private_times import end_orphans
 from server.commands.opening import settings_file_of, settings_of
-from server.early_settings import working_directory
+from server.early_settings import read_early, working_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,6 +61,7 @@ def serve(arguments: argparse.Namespace) -> int:
         from memory_core.core.errors import InvalidInput
 
         raise InvalidInput("--shared goes with --transport stdio.", hint="Leave one of them out.")
+    end_orphans(read_early(arguments.home, arguments.config, arguments.set).state)
     if arguments.transport == "stdio" and sys.stdin is not None and sys.stdin.isatty():
         print(_BY_HAND, file=sys.stderr, flush=True)
     ways = {"stdio": _serve_stdio, "local": _serve_local}

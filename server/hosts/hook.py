@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from memory_core.core.errors import InvalidInput, RunebookError
 from memory_core.core.llm.client import COMMAND
+from memory_core.core.private_times import end_orphans, note_passed_over, talk_of
 from memory_core.core.text.unicode_form import unicode_form
 from server.commands.opening import open_memory_of
 from server.early_settings import EarlySettings, read_early
@@ -296,9 +297,10 @@ def _store(arguments: argparse.Namespace, settings: EarlySettings, event: HookEv
         return
     if settings.values["private_mode"]:
         if settings.root.is_dir():
-            talk = hook_notes.talk_of(event.session_id, event.transcript, str(settings.values["user_space"]))
-            hook_notes.note_passed_over(settings.state, talk)
+            talk = talk_of(event.session_id, event.transcript, str(settings.values["user_space"]))
+            note_passed_over(settings.state, talk)
         return
+    end_orphans(settings.state)  # now, for the conversation may be stored later
     whose = (str(settings.values["user_space"]), str(settings.values["agent_space"]))
     note = hook_notes.leave(settings.state, event.name, event.host, event.given, whose)
     ends = event.name == SESSION_END

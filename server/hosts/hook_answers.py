@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +34,8 @@ from memory_core.core.extract.trigger import WAITING, ExtractionTrigger
 from memory_core.core.llm.client import COMMAND, PROVIDERS
 from memory_core.core.memory.requests import RetrieveRequest
 from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.private_file import make_private, write_json
+from memory_core.core.private_times import PrivateTimes, note_passed_over, talk_of
 from memory_core.core.search.context_formats import as_data
 from memory_core.core.search.context_sources import skill_name_of
 from memory_core.core.store.locks import StoreLock
@@ -41,9 +44,8 @@ from server.commands.opening import project_of
 from server.foreign_json import json_value
 from server.hosts import hook_notes
 from server.hosts.hook import CLAUDE_CODE, POST_READ, SESSION_END, SESSION_START, STOP, STORING, HookEvent, read_event
-from server.hosts.hook_notes import Pending, PrivateTimes, talk_of
+from server.hosts.hook_notes import Pending
 from server.hosts.transcripts import last_said, message_of, path_of, whole
-from server.private_file import make_private, write_json
 
 if TYPE_CHECKING:
     from memory_core.core.config import Config
@@ -203,7 +205,7 @@ def _paths(tool: str, tool_input: Mapping[str, Any]) -> Iterator[str]:
 def _store_event(memory: Runebook, event: HookEvent, *, resident: bool) -> HookAnswer:
     """Store the conversation; memories are made of it afterwards."""
     if memory.access is Access.PRIVATE:
-        hook_notes.note_passed_over(
+        note_passed_over(
             memory.store.files.state, talk_of(event.session_id, event.transcript, memory.config.user_space)
         )
     if memory.access is not Access.READ_WRITE or not (event.messages or path_of(event.transcript)):
@@ -391,12 +393,11 @@ def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
     stored, left_out = 0, list[str]()
     with authored(f"hook of {event.host}"):
         for item in _conversations(event, _session(memory, event), growing):
-            kept = tuple(each for each in item.messages if not private.cover(_moment(each), earliest))
-            done = recorder.record(replace(item, messages=kept), assignment, datetime.now(UTC))
+            done = recorder.record(item, assignment, datetime.now(UTC), partial(private.cover, earliest=earliest))
             stored += done.messages
             left_out += [f"{left.place}: {left.reason}" for left in done.left_out]
-            if len(kept) < len(item.messages):
-                left_out.append(f"{len(item.messages) - len(kept)} are of a time in which private mode was on")
+            if done.passed_over:
+                left_out.append(f"{done.passed_over} are of a time in which private mode was on")
         memory.follow_index()
     return HookAnswer(stored=stored, notes=tuple(left_out))
 
@@ -441,10 +442,6 @@ def _source(path: Path, part: bytes) -> tuple[Source, Entry]:
 
 def _messages(records: Any) -> list[dict[str, Any]]:
     return [message for record in records if (message := message_of(record)) is not None]
-
-
-def _moment(message: Any) -> Any:
-    return message.get("time", message.get("timestamp")) if isinstance(message, Mapping) else None
 
 
 class _TranscriptReader:

@@ -29,10 +29,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memory_core.core.errors import RunebookError
+from memory_core.core.private_file import make_private, write_json
+from memory_core.core.process import this_node
 from memory_core.version import program_version
 from server.early_settings import working_directory
 from server.foreign_json import json_object
-from server.private_file import make_private, write_json
 
 KEY_BYTES = 32
 LOOPBACK = "127.0.0.1"
@@ -455,17 +456,6 @@ def make_folder(state: Path) -> Path:
             raise PermissionError(errno.EPERM, f"{folder} belongs to another user")
         folder.chmod(0o700)  # whoever could write here could take an announcement's place
     return folder
-
-
-def this_node() -> str:
-    """The machine, and where it has containers the one, in which this process runs."""
-    if not sys.platform.startswith("linux"):
-        return socket.gethostname()
-    spaces = [os.uname().nodename]
-    for space in ("net", "pid"):  # an address and a process number mean something within these only
-        with suppress(OSError):
-            spaces.append(os.readlink(f"/proc/self/ns/{space}"))  # noqa: PTH115 - as text
-    return " ".join(spaces)
 
 
 def _paths(state: Path) -> list[Path]:

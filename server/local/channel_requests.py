@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.core.caller import Access, authored
 from memory_core.core.errors import InvalidInput, RunebookError
+from memory_core.core.process import this_node
 from memory_core.version import program_version
 from server.foreign_json import json_object
 from server.local.channel import (
@@ -34,7 +35,6 @@ from server.local.channel import (
     ChannelBroken,
     announce,
     listening_socket,
-    this_node,
 )
 
 if TYPE_CHECKING:

@@ -352,7 +352,7 @@ class Bridge:
 
     def _note_private(self) -> None:
         """Note for the host's hooks whether things are kept; a server's own note ends with that server."""
-        from server.hosts.hook_notes import note_private
+        from memory_core.core.private_times import note_private
 
         self._private = self._conversation.private
         note_private(self._place().state, working_directory(), id(self), private=self._private)

@@ -275,7 +275,7 @@ class MemorySession:
     def tell_hooks(self, *, private: bool) -> None:
         """Note for hooks of the one client's host, processes of their own, whether anything is to be kept."""
         if self.folder is not None:
-            from server.hosts.hook_notes import note_private
+            from memory_core.core.private_times import note_private
 
             note_private(self.store.memory().store.files.state, str(self.folder), id(self), private=private)
             self._is_noted_private = private

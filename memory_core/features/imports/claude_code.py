@@ -61,6 +61,7 @@ class _Transcript:
         self._titles: list[dict[str, Any]] = []
         self._skipped: Counter[str] = Counter()
         self._session_id = entry.base.removesuffix(_ENDING)
+        self._hosts_id = self._session_id
         self._is_agents = self._session_id.startswith("agent-")
 
     def items(self) -> Iterator[Item]:
@@ -69,7 +70,8 @@ class _Transcript:
             session_id = session_name("claude-code", name)
             item_id = f"{session_id} sub" if talk else session_id
             said = (*messages,) if talk else (*self._titles, *messages)
-            yield ConversationItem(item_id, self._entry.name, session_id, said, self._folders.get(talk))
+            folder = self._folders.get(talk)
+            yield ConversationItem(item_id, self._entry.name, session_id, said, folder, self._hosts_id)
         for what, count in self._skipped.items():
             yield Skipped(what, count)
 
@@ -82,6 +84,7 @@ class _Transcript:
         if kind not in _SAID:
             self._skipped["records of Claude Code's own work"] += 1
             return
+        self._hosts_id = record.text("sessionId") or self._hosts_id
         if not self._is_agents and not record.get("isSidechain"):
             self._session_id = record.text("sessionId") or self._session_id
         content = _content(record.record("message"))

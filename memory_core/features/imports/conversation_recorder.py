@@ -7,8 +7,8 @@ undone comes again. Asks no model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,11 +32,12 @@ _GENERATIONS = 100
 
 @dataclass(slots=True)
 class Recorded:
-    """What became of one conversation."""
+    """What became of one conversation; ``messages`` were stored, ``passed_over`` are private and not here."""
 
     session_id: str
     action: Action = Action.UNCHANGED
     messages: int = 0
+    passed_over: int = 0
     commits: list[str] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -57,15 +58,32 @@ class ConversationRecorder:
         self._part_messages = memory.config.limits.commit_messages
 
     def record(
-        self, item: ConversationItem, assignment: ProjectAssignment, now: datetime, *, dry_run: bool = False
+        self,
+        item: ConversationItem,
+        assignment: ProjectAssignment,
+        now: datetime,
+        is_private: Callable[[Mapping[str, Any]], bool] | None = None,
+        *,
+        dry_run: bool = False,
     ) -> Recorded:
         """Record what is new of a conversation; a message that cannot be taken is left out alone.
+
+        Args:
+            item: The conversation.
+            assignment: Its project.
+            now: When it is recorded.
+            is_private: Whether private mode keeps a message out; None keeps out none.
+            dry_run: Whether to write nothing.
 
         Raises:
             StoreBusy: If another writer held the store too long. What came before is stored.
             StorageFailed: If the disk refuses. What came before is stored.
         """
         done = Recorded(self._session(item.session_id))
+        if is_private is not None and (private := [each for each in item.messages if is_private(each)]):
+            ids = self._ids(self._stored(self._sessions(done.session_id)))
+            done.passed_over = sum(str(each.get("id")) not in ids for each in private)
+            item = replace(item, messages=tuple(each for each in item.messages if not is_private(each)))
         for part in self._parts(item, done):
             try:
                 self._record(part, item, assignment, now, done, dry_run=dry_run)
@@ -118,8 +136,8 @@ class ConversationRecorder:
         if request_id is None:
             return
         sessions = self._sessions(done.session_id)
-        stored = [message for session in sessions for message in self._messages(session)]
-        ids = {message.message_id for message in stored if message.message_id is not None}
+        stored = self._stored(sessions)
+        ids = self._ids(stored)
         fresh = self._not_forgotten([message for message in part if message.get("id") not in ids], stored)
         if not fresh:
             return
@@ -152,9 +170,13 @@ class ConversationRecorder:
         clean = self._memory.commits.cleaner.messages
         return [each for each in part if not marks or marks.isdisjoint(map(digest, clean(parse_messages([each]))[0]))]
 
-    def _messages(self, session_id: str) -> list[Message]:
-        text = self._memory.store.text(self._memory.commits.session_uri(session_id))
-        return parse_lines(text or "")[0]
+    def _stored(self, sessions: Sequence[str]) -> list[Message]:
+        texts = (self._memory.store.text(self._memory.commits.session_uri(session)) for session in sessions)
+        return [message for text in texts for message in parse_lines(text or "")[0]]
+
+    @staticmethod
+    def _ids(stored: Sequence[Message]) -> set[str]:
+        return {message.message_id for message in stored if message.message_id is not None}
 
     def _request(self, item: ConversationItem, part: Sequence[Mapping[str, Any]]) -> str | None:
         """What this part is called as a request; None where it is in the store, or was and its owner let it go."""

@@ -11,18 +11,20 @@ import contextlib
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from memory_core.core.errors import InvalidInput, ModelUnavailable, StorageFailed
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, folder_name, project_at
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.private_times import PrivateTimes, said_at, talk_of
 from memory_core.core.progress import tell
 from memory_core.core.store.usage import Usage
 from memory_core.features import imports
@@ -53,6 +55,7 @@ _LINE_BYTES = 1024**2
 _SHOWN = 20
 _UNDO_SHOWN = 5
 _PROJECT_DEPTH = 3
+_PRIVATE = "messages of a time in which private mode was on"
 
 
 def is_export(path: Path) -> bool:
@@ -150,6 +153,8 @@ class ImportReport:
                 self._count(placed.kind, placed.action)
             return
         self.commits += done.commits
+        if done.passed_over:
+            self.skipped[_PRIVATE] += done.passed_over
         self.sessions += [done.session_id] if done.action is not Action.UNCHANGED else []
         self._count("conversations", done.action)
         self._count("messages", Action.CREATED, done.messages)
@@ -211,7 +216,8 @@ class ImportReport:
         """Where everything is, if all of it was here before, and how it comes in all the same."""
         if self.changed or not self.total(Action.UNCHANGED):
             return
-        nothing = "Nothing new but what was left out" if self.left_out else "Nothing new"
+        behind = self.left_out or self.skipped[_PRIVATE]
+        nothing = "Nothing new but what was left out" if behind else "Nothing new"
         if self.there:
             named = ", ".join(sorted(self.projects))
             where = f" (project{'s' if len(self.projects) > 1 else ''} {named})" if named else ""
@@ -222,7 +228,7 @@ class ImportReport:
             yield "To move them to another project: runebook organize URI --project NAME."
             yield "To have them a second time, import into another space: --into USER/AGENT."
         elif not self.gone:
-            yield f"{nothing}: all of it is here already, unchanged."
+            yield f"{nothing}: {'the rest' if behind else 'all of it'} is here already, unchanged."
         if self.gone:
             yield f"Removed or archived here since an earlier import, and not brought back: {len(self.gone):,}."
             yield from _listed("  ", self.gone)
@@ -319,6 +325,7 @@ class _Run:
         context = memory.commits.context(self._now, KIND, None, said_at=self._now)
         self._context = replace(context, source={**context.source, "from": found.name}, assignment=request.assignment)
         self._conversations = ConversationRecorder(memory, scope)
+        self._users = {memory.config.user_space, *dict(memory.opened.users())}
         self._batch: list[BatchItem] = []
         self._bytes = 0
         self._seen: set[str] = set()
@@ -376,7 +383,8 @@ class _Run:
         elif isinstance(item, ConversationItem):
             self._flush()
             assignment = self._assignment(item)
-            self.report.add(self._conversations.record(item, assignment, self._now, dry_run=self._request.dry_run))
+            record, is_private = self._conversations.record, self._is_private(item)
+            self.report.add(record(item, assignment, self._now, is_private, dry_run=self._request.dry_run))
         elif item.item_id in self._seen:
             self.report.skipped["items that the source holds twice"] += 1
         else:
@@ -391,6 +399,19 @@ class _Run:
         """The project of the folder that a conversation was held in, unless the caller named one."""
         given = self._request.assignment
         return given if given.named or item.folder is None else replace(given, project=_project(item.folder))
+
+    def _is_private(self, item: ConversationItem) -> Callable[[Mapping[str, Any]], bool] | None:
+        """Whether private mode keeps a message out, as the hooks of the host were told; None where no hook was.
+
+        What tells no time, such as a title, is of the time of the conversation.
+        """
+        if item.hosts_id is None:
+            return None
+        talks = (talk_of(item.hosts_id, "", user) for user in self._users)
+        private = PrivateTimes(self._memory.store.files.state, item.folder or "", *talks)
+        told = [at for message in item.messages if (at := said_at(message)) is not None]
+        times = {"earliest": min(told), "latest": max(told)} if told else {}
+        return partial(private.cover, **times)
 
     def _put(self, item: BatchItem, size_bytes: int) -> None:
         """Have an item wait for the next commit."""

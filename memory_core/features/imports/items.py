@@ -153,6 +153,7 @@ class ConversationItem:
         session_id: The session it becomes.
         messages: In the shapes that ``core.memory.message_shapes`` reads, in order; each has an ``id``.
         folder: The folder it was held in, if it was held in one.
+        hosts_id: What the host that it was held in calls it, and that host's hooks; None for what no hook stores.
     """
 
     item_id: str
@@ -160,6 +161,7 @@ class ConversationItem:
     session_id: str
     messages: tuple[Mapping[str, Any], ...]
     folder: str | None = None
+    hosts_id: str | None = None
 
 
 @frozen

@@ -15,13 +15,13 @@ from memory_core.core.caller import Access
 from memory_core.core.config import Config, HooksConfig
 from memory_core.core.errors import StoreBusy
 from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.private_times import PrivateTimes, note_passed_over, note_private, talk_of
+from memory_core.core.process import this_node
 from memory_core.core.store.local import Store
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
 from server.hosts import hook_answers, hook_notes
 from server.hosts.hook_answers import TEXT_LIMIT_CHARS, HookAnswer, answer, skill_named, take_in
-from server.hosts.hook_notes import PrivateTimes, note_passed_over, note_private, talk_of
-from server.local.channel import this_node
 from tests.server.hosts import host_events
 from tests.server.hosts.host_events import SESSION, claude, said, talk, write
 from tests.stores import busy, words_only
@@ -385,9 +385,9 @@ def test_what_was_said_while_private_mode_was_set_is_passed_over_years_later(
     said_at = datetime.now(UTC).isoformat()
     note_passed_over(tmp_path, talk_of("p4", "", "default"))
     later = time.time() + 3 * 365 * 86_400
-    monkeypatch.setattr("server.hosts.hook_notes.time.time", lambda: later)
-    assert PrivateTimes(tmp_path, "/w", talk_of("p4", "", "default")).cover(said_at)
-    assert not PrivateTimes(tmp_path, "/w", talk_of("p5", "", "default")).cover(said_at)
+    monkeypatch.setattr("memory_core.core.private_times.time.time", lambda: later)
+    assert PrivateTimes(tmp_path, "/w", talk_of("p4", "", "default")).cover({"time": said_at})
+    assert not PrivateTimes(tmp_path, "/w", talk_of("p5", "", "default")).cover({"time": said_at})
 
 
 def test_while_private_mode_is_on_a_prompt_leaves_no_trace(own: Runebook, tmp_path: Path) -> None:
@@ -409,7 +409,7 @@ def test_the_private_mode_of_a_server_that_was_killed_ends(tmp_path: Path) -> No
     note = {"pid": 2**22 + 1, "since": 1_000.0, "until": None, "folder": "/w"}
     (folder / "1-1-1.json").write_text(json.dumps(note), encoding="utf-8")
     assert PrivateTimes(tmp_path, "/w").is_on is False
-    assert PrivateTimes(tmp_path, "/w/below").cover("2026-11-21T10:03:00Z")
+    assert PrivateTimes(tmp_path, "/w/below").cover({"time": "2026-11-21T10:03:00Z"})
 
 
 @pytest.mark.parametrize(("days", "is_on"), [(0, True), (8, False)])

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.private_times import PrivateTimes
 from memory_core.features.doctor import DOCTOR, DoctorRequest
 from memory_core.runebook import Runebook
 from server.cli import command_line, main
 from server.hosts import hook as command
 from server.hosts import hook_answers, hook_notes
-from server.hosts.hook_notes import PrivateTimes
 from server.local.channel_requests import Listener
 from server.protocol.session import MemorySession
 from tests.features.moving import opened

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.errors import NotFound, RunebookError
+from memory_core.core.process import this_node
 from server.local.channel import (
     FOLDER_NAME,
     FRAME_LIMIT_BYTES,
@@ -29,7 +30,6 @@ from server.local.channel import (
     Unanswered,
     announced,
     submit,
-    this_node,
 )
 from server.local.channel_requests import Listener
 from server.local.shared_server import place_of

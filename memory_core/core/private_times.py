@@ -1,0 +1,219 @@
+"""The times of which nothing of a conversation is kept, as small files in ``<state>/hooks``, private to the user.
+
+``private``: a time. A hook is a process of its own and knows nothing of a server's connection, so a server that is
+told to keep nothing notes since when, until when and in which folder; what a transcript holds of that time and folder
+is passed over, by hooks and by imports, which may come years later. A server that ended meanwhile ended its private
+mode; whether one of another container did cannot be asked, and after a week it counts as ended.
+``passed-over``: until when nothing of one conversation is kept, because private mode was on by the settings. A host may
+go on with a conversation after years, so these stay. Imports little: a host waits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from memory_core.core.private_file import make_private, write_json
+
+#: Of more times than this the oldest go.
+_COUNT_LIMIT = 2_000
+#: A private mode that began so long ago is over, where its server's process cannot be asked.
+_UNASKED_SECONDS = 7 * 86_400.0
+_ALWAYS = float("inf")
+
+
+class PrivateTimes:
+    """The times of which nothing of a conversation is kept.
+
+    Args:
+        state: The store's folder of machine files. Times of servers that are gone end now.
+        folder: Where the conversation is held; empty may be anywhere.
+        talks: What it may be called; see ``talk_of``.
+    """
+
+    def __init__(self, state: Path, folder: str, *talks: str) -> None:
+        noted = list(_private_times(state))
+        here = {where for where in {where for _, _, where in noted} if _same(where, folder)}
+        self._times = [(since, until) for since, until, where in noted if where in here]
+        for talk in talks:
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                self._times.append((0.0, float(_read(_passed_over(state, talk))["until"])))
+
+    @property
+    def is_on(self) -> bool:
+        """Whether nothing is kept at present."""
+        return any(since <= time.time() < until for since, until in self._times)
+
+    def cover(self, message: Any, earliest: float = 0.0, latest: float = _ALWAYS) -> bool:
+        """Whether a message is not to be kept.
+
+        Args:
+            message: With its ``time`` or ``timestamp`` as ISO 8601; one that tells none may have been said at any
+                time from ``earliest`` to ``latest``.
+            earliest: In seconds since 1970.
+            latest: Likewise.
+        """
+        at = said_at(message)
+        if at is None:
+            return any(until > earliest and since <= latest for since, until in self._times)
+        return any(since <= at < until for since, until in self._times)
+
+
+def said_at(message: Any) -> float | None:
+    """When a message was said, in seconds since 1970; None for one that does not tell."""
+    moment = message.get("time", message.get("timestamp")) if isinstance(message, Mapping) else None
+    try:
+        read = datetime.fromisoformat(moment)  # type: ignore[arg-type]
+        return (read if read.tzinfo is not None else read.replace(tzinfo=UTC)).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def note_private(state: Path, folder: str, client: int, *, private: bool, now: float | None = None) -> None:
+    """Note that from now on nothing is kept of a client, or that something is again.
+
+    Where that cannot be written nothing can be stored either; that it could not is logged.
+
+    Args:
+        state: The store's folder of machine files.
+        folder: Where the client works; empty for everywhere.
+        client: Tells it from others of this process.
+        private: Whether nothing is kept.
+        now: In seconds since 1970; default the clock's.
+    """
+    from memory_core.core.process import birth, this_node  # not on the way of a hook
+
+    place = _folder(state, "private")
+    at = time.time() if now is None else now
+    pid = os.getpid()
+    try:
+        make_private(place)
+        is_on = [path for path in place.glob(f"{pid}-{client}-*.json") if _read(path)["until"] is None]
+        if private and not is_on:
+            process = {"pid": pid, "node": this_node(), "birth": birth(pid)}
+            facts = {**process, "since": at, "until": None, "folder": folder}
+            write_json(place / f"{pid}-{client}-{int(at * 1e6)}.json", facts)
+            _drop_oldest(state)
+        for path in () if private else is_on:
+            write_json(path, {**_read(path), "until": at})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        import logging  # not on the way of a hook
+
+        logging.getLogger(__name__).warning("hooks cannot be told of private mode: %s", error)
+
+
+def end_orphans(state: Path) -> None:
+    """End the times of servers that are gone, as of now: whoever begins to serve or to store looks first."""
+    for _ in _private_times(state):
+        pass
+
+
+def talk_of(session_id: str | None, transcript: str, user_space: str) -> str:
+    """The name of a conversation among the notes.
+
+    Args:
+        session_id: As its host calls it.
+        transcript: The path of its transcript, which tells it where the host does not call it anything.
+        user_space: Whose it is.
+    """
+    from hashlib import sha256  # seldom on the way of a hook
+
+    return sha256(f"{session_id or transcript}\n{user_space}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def note_passed_over(state: Path, talk: str) -> None:
+    """Note that nothing is kept of what a conversation holds by now: private mode was on by the settings.
+
+    Where that cannot be written it is logged.
+    """
+    path = _passed_over(state, talk)
+    try:
+        make_private(path.parent)
+        write_json(path, {"until": time.time()})
+    except OSError as error:
+        import logging  # not on the way of a hook
+
+        logging.getLogger(__name__).warning("what was said in private mode cannot be passed over: %s", error)
+
+
+def _passed_over(state: Path, talk: str) -> Path:
+    return _folder(state, "passed-over") / f"{talk}.json"
+
+
+def _private_times(state: Path) -> Iterator[tuple[float, float, str]]:
+    """Since when, until when (in seconds since 1970; infinite while it lasts), and in which folder."""
+    for path in _paths(state):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            found = path.stat()
+            note = dict(_as_written(path, found.st_ino, found.st_mtime_ns))
+            if note["until"] is None and _is_over(note):
+                note["until"] = time.time()
+                write_json(path, note)
+            until = _ALWAYS if note["until"] is None else float(note["until"])
+            yield float(note["since"]), until, str(note["folder"])
+
+
+def _drop_oldest(state: Path) -> None:
+    """Delete the oldest times that are over, where there are too many."""
+    paths = sorted(_paths(state), key=lambda path: path.stem.rpartition("-")[2].zfill(20))
+    for path in paths[:-_COUNT_LIMIT]:
+        with suppress(OSError, ValueError, KeyError, TypeError):  # gone, or no note
+            if _read(path)["until"] is not None:
+                path.unlink()
+
+
+def _same(folder: str, other: str) -> bool:
+    """Whether a server of one folder may be the one that serves a host in the other."""
+    if not folder or not other:
+        return True
+    one, two = _real(folder), _real(other)
+    return one == two or one.startswith(two.rstrip(os.sep) + os.sep) or two.startswith(one.rstrip(os.sep) + os.sep)
+
+
+def _real(folder: str) -> str:
+    """A folder by one name, whichever link leads there."""
+    try:
+        return os.path.normcase(os.path.realpath(folder))
+    except ValueError:  # no path of this system
+        return folder
+
+
+def _is_over(note: Mapping[str, Any]) -> bool:
+    """Whether the private mode of an open note ended with its server; where that cannot be asked its age decides."""
+    from memory_core.core.process import runs, this_node  # seldom on the way of a hook
+
+    # A process number means something in one container only, and on Windows asking would end the process.
+    if os.name == "posix" and note.get("node") in (None, this_node()):
+        return not runs(int(note["pid"]), note.get("birth"))
+    return time.time() - float(note["since"]) > _UNASKED_SECONDS
+
+
+def _folder(state: Path, kind: str) -> Path:
+    return state / "hooks" / kind
+
+
+def _paths(state: Path) -> list[Path]:
+    try:
+        return [path for path in _folder(state, "private").iterdir() if path.suffix == ".json"]
+    except OSError:
+        return []
+
+
+@lru_cache(maxsize=2 * _COUNT_LIMIT)
+def _as_written(path: Path, _inode: int, _modified: int) -> Mapping[str, Any]:
+    """A note, which is only ever replaced: an import of many conversations reads it once."""
+    return _read(path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    value = json.loads(path.read_bytes())
+    if not isinstance(value, dict):
+        raise TypeError("it is no object")
+    return value
