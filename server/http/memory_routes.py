@@ -59,7 +59,7 @@ from server.http.page_files import plain, render
 _TEXT_CHARS = 1_000_000
 _SHOWN_CHARS = 2_000
 #: Of differences at most so many rows are shown.
-ROWS_MOST = 5_000
+ROWS_MOST, ROWS_CHARS = 5_000, 4_000_000
 
 
 def stored(memory: Runebook, path: str) -> Memory:
@@ -349,7 +349,7 @@ def _preview(memory: Runebook, edit: EntryEdit, found: Memory) -> dict[str, Any]
     changes = memory.preview(operations_of(edit, found))
     after = next((change.after for change in changes if change.uri == found.uri), None)
     now = _parsed(memory, found.uri, found.text if after is None else after)
-    return {"html": render(now.body), "rows": side_by_side(found.text, now.text, most=ROWS_MOST)}
+    return {"html": render(now.body), "rows": side_by_side(found.text, now.text, most=ROWS_MOST, most_chars=ROWS_CHARS)}
 
 
 def _expect_same(memory: Runebook, found: Memory, seen: str | None) -> None:

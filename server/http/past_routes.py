@@ -52,7 +52,7 @@ from server.http.api import IfMatch, Reader, Refusal, Writer, expect_stored, rou
 from server.http.api_answers import Archiving, Consolidation, DryRun, Relation, Restoring, SummaryText, answer_from
 from server.http.authentication import identity
 from server.http.conversation_titles import title_of, titles
-from server.http.memory_routes import ROWS_MOST, EntryPath, field_facts, message_facts, past_of, stored
+from server.http.memory_routes import ROWS_CHARS, ROWS_MOST, EntryPath, field_facts, message_facts, past_of, stored
 from server.http.page_files import render
 from server.http.settings_routes import OWNER_ALONE
 
@@ -89,9 +89,9 @@ def read_commit(memory: Reader, commit_id: CommitId, context: Context = 3) -> An
     history = past_of(memory)
     commit = history.commit(commit_id)
     files: list[dict[str, Any]] = []
-    rows_left = ROWS_MOST
+    left = ROWS_MOST, ROWS_CHARS
     for diff in history.diff(commit.commit_id):
-        rows, rows_left = _shown_rows(diff, context, rows_left)
+        rows, left = _shown_rows(diff, context, *left)
         files.append({**as_json(diff.step), "rows": rows})
     return {"commit": commit, "files": files, "titles": _titles(memory, files)}
 
@@ -118,10 +118,10 @@ def versions(
     """The versions of a file, newest first, through its renames; it may be gone by now."""
     memory.opened.look()
     listed: list[dict[str, Any]] = []
-    rows_left, chars_left = ROWS_MOST, _VERSIONS_CHARS
+    left, chars_left = (ROWS_MOST, ROWS_CHARS), _VERSIONS_CHARS
     for version in past_of(memory).versions(f"{SCHEME}{path}", limit):
         chars_left -= len(version.diff.before) + len(version.diff.after)
-        rows, rows_left = _shown_rows(version.diff, context, rows_left if chars_left > 0 else 0)
+        rows, left = _shown_rows(version.diff, context, *(left if chars_left > 0 else (0, 0)))
         listed.append(answer_from("VersionAnswer", version.diff.step, commit=version.commit, rows=rows))
     return {"versions": listed}
 
@@ -140,10 +140,14 @@ def _listed(commit: Commit) -> dict[str, Any]:
     return {**as_json(shown), "file_count": count}
 
 
-def _shown_rows(diff: FileDiff, context: int, most: int) -> tuple[Sequence[Row], int]:
-    """The rows of one file, at most so many and one that counts the lines of the others; how many more may come."""
-    rows = side_by_side(diff.before, diff.after, context, most)
-    return rows, max(0, most - len(rows))
+def _shown_rows(diff: FileDiff, context: int, most: int, chars: int) -> tuple[Sequence[Row], tuple[int, int]]:
+    """The rows of one file, at most so many of so many characters, and one that counts the lines of the others.
+
+    Returns:
+        The rows, and how many more rows and characters may come.
+    """
+    rows = side_by_side(diff.before, diff.after, context, most, chars)
+    return rows, (max(0, most - len(rows)), max(0, chars - sum(row.chars for row in rows)))
 
 
 conversations = APIRouter(tags=["conversations"])

@@ -669,3 +669,21 @@ def test_another_solution_takes_the_place_of_the_one_before_where_a_person_chang
         corrected(memory, uri, "断线", "经常断线")
         solved(memory, uri, "拔掉网线等十秒。")
         assert "路由器经常断线。解决方案：拔掉网线等十秒。" in told(memory, "router")
+
+
+@pytest.mark.parametrize("content", ["{problem}\n\n{solution}", '- Seen: "{problem}"\n- **Done:** “{solution}”'])
+def test_two_texts_that_a_person_exchanges_in_the_trailer_change_places(tmp_path: Path, content: str) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        texts = {"problem": "Open the valve now.", "solution": "Close the valve at once."}
+        fields = {"case_name": "Flood", **texts, "content": content.format(**texts)}
+        uri = only(memory.commit(CommitRequest(memory_type="cases", fields=fields))).uri
+        file = memory.store.files.path_for(MemoryUri.parse(uri))
+        body, mark, rest = file.read_text("utf-8").partition("<!--")
+        exchanged = dict(zip(texts.values(), reversed(texts.values()), strict=True))
+        rest = re.sub("|".join(map(re.escape, exchanged)), lambda found: exchanged[found[0]], rest)
+        file.write_text(body + mark + rest, "utf-8")
+        for _ in range(2):
+            said = told(memory, "Flood")
+            assert content.format(problem=texts["solution"], solution=texts["problem"]) in said
+            assert [said.count(text) for text in exchanged] == [1, 1]
+            memory.run(ORGANIZE, OrganizeRequest([uri], tags=["x"]))

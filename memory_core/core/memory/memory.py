@@ -244,13 +244,16 @@ def _with_corrections(
         said = [*(captured(memory_type, body) or {}).values()]
     else:
         lines = [bare(line) for line in body.split("\n")]
-        said = [*_PARAGRAPHS.split(body), *lines, *(_LABEL.sub("", line, count=1) for line in lines)]
+        lines += [bare(_LABEL.sub("", line, count=1)) for line in lines]
+        said = [*_PARAGRAPHS.split(body), *lines, *(line.strip(_QUOTES) for line in lines)]
     texts = {_digest(text): text.strip() for text in said if text.strip()}
-    left = dict(fields)
-    for name, noted in known.items():
-        text = texts.get(str(noted)[:_DIGEST_CHARS])
-        if text is not None and body.count(text) == 1:
-            body = body.replace(text, plain(fields.get(name, "")).strip())
+    found = ((name, texts.get(str(noted)[:_DIGEST_CHARS], "")) for name, noted in known.items())
+    places = ((body.index(text), name, text) for name, text in found if text and body.count(text) == 1)
+    left, before = dict(fields), len(body)
+    for start, name, text in sorted(places, reverse=True):
+        if start + len(text) <= before:
+            body = body[:start] + plain(fields.get(name, "")).strip() + body[start + len(text) :]
+            before = start
             if memory_type.template_mode:
                 left.pop(name, None)
     return body, left

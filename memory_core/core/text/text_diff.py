@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from typing import ClassVar, Literal
 
 from memory_core.core.frozen import frozen
@@ -28,6 +28,7 @@ _COMMON_PAIRS = 400
 #: What would begin a line of its own on some screen, or move its cursor, is shown as a picture or a code instead.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _PICTURES = 0x2400
+_LINE_CHARS = 100_000
 _NO_NEWLINE = "\\ no line feed at the end"
 #: A word, blanks, or one sign; each Chinese character is a word.
 _WORD = r"(?s)[^\W\u3400-\u9fff]+|\s+|."
@@ -85,6 +86,11 @@ class Row:
     right: Side | None = None
     count: int = 0
 
+    @property
+    def chars(self) -> int:
+        """How many characters both sides show."""
+        return sum(len(side.text) for side in (self.left, self.right) if side is not None)
+
 
 def split_lines(text: str) -> list[str]:
     """The lines of a text with their line feeds; the last may have none."""
@@ -141,7 +147,9 @@ def unified(before: str, after: str, context: int = CONTEXT_LINES) -> tuple[str,
     return tuple(shown)
 
 
-def side_by_side(before: str, after: str, context: int = CONTEXT_LINES, most: int | None = None) -> tuple[Row, ...]:
+def side_by_side(
+    before: str, after: str, context: int = CONTEXT_LINES, most: int | None = None, most_chars: int | None = None
+) -> tuple[Row, ...]:
     """Two texts in two columns, row by row; empty for equal texts.
 
     Args:
@@ -149,16 +157,22 @@ def side_by_side(before: str, after: str, context: int = CONTEXT_LINES, most: in
         after: The newer text, on the right.
         context: Unchanged lines around a change; the others become ``skipped`` rows.
         most: Rows at most, and one more that counts the lines of all others; None is all.
+        most_chars: Characters of all rows but the first at most, in the same way.
     """
     old, new = split_lines(before), split_lines(after)
-    if most == 0 and before != after:  # nothing of it is compared
+    if before != after and (most == 0 or most_chars == 0):  # nothing of it is compared
         return (Row("skipped", count=max(len(old), len(new))),)
-    rows = _rows(old, new, context)
-    shown = tuple(islice(rows, most))
-    if next(rows, None) is None:
-        return shown
+    shown: list[Row] = []
+    chars = 0
+    for row in _rows(old, new, context):
+        chars += row.chars
+        if len(shown) == most or (shown and most_chars is not None and chars > most_chars):
+            break
+        shown.append(row)
+    else:
+        return tuple(shown)
     if shown and shown[-1].kind == "skipped":
-        shown = shown[:-1]
+        shown.pop()
     left = next((row.left.line for row in reversed(shown) if row.left), 0)
     right = next((row.right.line for row in reversed(shown) if row.right), 0)
     return (*shown, Row("skipped", count=max(len(old) - left, len(new) - right)))
@@ -210,7 +224,12 @@ def merge3(base: str, ours: str, theirs: str) -> str | None:
 
 
 def visible(text: str) -> str:
-    """One line of text as a screen can show it: nothing in it moves a cursor, ends the line or turns its direction."""
+    """One line of text as a screen can show it: nothing in it moves a cursor, ends the line or turns its direction.
+
+    Of a line that is too long for any screen its beginning, and how much follows.
+    """
+    if (left := len(text) - _LINE_CHARS) > 0:
+        return f"{visible(text[:_LINE_CHARS])} … {left:,} more characters"
     return _UNSEEN.sub(lambda found: _picture(ord(found[0])), text)
 
 

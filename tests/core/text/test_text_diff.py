@@ -115,6 +115,18 @@ def test_of_a_long_difference_the_first_rows_are_shown_and_the_lines_of_the_othe
     assert [row.kind for row in side_by_side("b\nc\n", "a\nb\nc\n", 0)] == ["added", "skipped"]
 
 
+def test_of_rows_with_very_many_characters_few_are_shown_and_of_a_long_line_its_beginning() -> None:
+    before, after = "a\n" * 100, "".join(f"{number} {'z' * 900}\n" for number in range(100))
+    rows = side_by_side(before, after, most_chars=10_000)
+    assert rows[:-1] == side_by_side(before, after)[: len(rows) - 1]
+    assert 8_000 < sum(row.chars for row in rows) <= 10_000
+    assert (rows[-1].kind, rows[-1].count) == ("skipped", 100 - sum(row.right is not None for row in rows))
+    (row,) = side_by_side("", "\x7f" * 1_000_000, most_chars=10)
+    assert row.right is not None
+    assert row.right.text == "<U+007F>" * 100_000 + " … 900,000 more characters"
+    assert [row.count for row in side_by_side(before, after, most_chars=0)] == [100]
+
+
 def test_lines_that_are_everywhere_do_not_make_a_comparison_take_minutes() -> None:
     before, after = "q\n" + "a\n" * 1_480 + "z", "r\n" + "a\nb\n" * 740 + "y"
     began = time.process_time()

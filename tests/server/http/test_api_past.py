@@ -46,6 +46,17 @@ def test_commit_shows_its_files_side_by_side(desk: Desk, edited: str) -> None:
     ]
 
 
+def test_a_commit_and_versions_show_so_many_characters(
+    desk: Desk, edited: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.http.past_routes.ROWS_CHARS", 1)
+    versions = desk.owner.facts("GET", f"/versions/{edited}?context=1000")["versions"]
+    shown = desk.owner.facts("GET", f"/commits/{versions[0]['commit']['commit_id']}?context=1000")["files"]
+    for diffs in (versions, shown):
+        assert [len(diff["rows"]) for diff in diffs] == [2, *[1] * (len(diffs) - 1)]
+        assert {diff["rows"][-1]["kind"] for diff in diffs} == {"skipped"}
+
+
 @pytest.mark.usefixtures("edited")
 def test_history_goes_on_where_it_ended(desk: Desk) -> None:
     first = desk.owner.facts("GET", "/history?limit=2")
