@@ -382,9 +382,9 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
     async def load_authorization_code(
         self, client: OAuthClientInformationFull, authorization_code: str
     ) -> AuthorizationCode | None:
-        """What a code stands for; one that was exchanged before ends what it gave."""
+        """What a code stands for, one of the page for nothing here; one that was exchanged before ends what it gave."""
         held = await self._login.look("code", authorization_code)
-        if held is None or held.client != client.client_id:
+        if held is None or held.client != client.client_id or held.client == PAGE_CLIENT:
             return None
         return AuthorizationCode(
             code=authorization_code,

@@ -584,6 +584,9 @@ def test_nobody_is_signed_in_with_a_code_that_they_did_not_ask_for(house: House)
     assert refused(cookie, code="")
     assert refused(cookie, error="access_denied", code="")
     assert refused(f"{cookie.partition('.')[0]}.{'y' * 64}")  # a verifier of another challenge
+    back = f"{house.way_in.url}/login/callback"
+    tokens = house.exchange("page", given["code"], redirect_uri=back, code_verifier=cookie.partition(".")[2])
+    assert tokens.json()["error"] == "invalid_grant"  # a session is not a client's grant
     assert not refused(cookie)
     assert refused(cookie)  # it came before
 
