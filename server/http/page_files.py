@@ -134,11 +134,17 @@ def render(text: str) -> str:
     """A text's Markdown (CommonMark, tables, strikethrough) as HTML.
 
     Args:
-        text: Any text. What is too long, or too full of markers, is shown as it is, without form.
+        text: Any text. What is too long, or too full of markers, is shown as it is, without form; so is a text whose
+            links are longer in all, for the address and title of one definition come again in each link to it.
     """
     if len(text) > RENDERED_CHARS or len(_MARKERS.findall(text)) > _MARKERS_MOST:
         return plain(text)
-    html: str = _MARKDOWN.render(text)
+    env: dict[str, Any] = {}
+    tokens = _MARKDOWN.parse(text, env)
+    links = (link.attrs for token in tokens for link in token.children or ())
+    if sum(len(str(value)) for attrs in links for value in attrs.values()) > RENDERED_CHARS:
+        return plain(text)
+    html: str = _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, env)
     return html
 
 

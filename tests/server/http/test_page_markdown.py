@@ -139,5 +139,14 @@ def test_text_made_to_take_long_does_not(text: str) -> None:
     assert time.process_time() - started < 5
 
 
+@pytest.mark.parametrize("used", ["[a] ", "![a][a] ", "- [a]\n", "| [a] |\n"])
+@pytest.mark.parametrize("defined", ["https://x 'TITLE'", "https://x/TITLE"])
+def test_a_definition_that_is_used_often_makes_no_text_of_gigabytes(used: str, defined: str) -> None:
+    text = f"[a]: {defined.replace('TITLE', 'z' * 30_000)}\n\n"
+    head = "| b |\n|---|\n" if used.startswith("|") else ""
+    assert "<pre>" not in render(f"{text}{head}{used}")
+    assert len(render(f"{text}{head}{used * 900}")) < 60_000
+
+
 def test_text_beyond_the_limit_is_shown_as_it_is() -> None:
     assert render("<b>" + "x" * RENDERED_CHARS).startswith("<pre>&lt;b&gt;xxx")
