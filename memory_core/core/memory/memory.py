@@ -9,8 +9,7 @@ that nobody declared stay too.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import partial
 from typing import Any
@@ -21,32 +20,22 @@ from memory_core.core.memory.memory_type import CONTENT, FieldValue, MemoryType,
 from memory_core.core.memory.metadata import RESERVED_KEYS, SHOWN_FIELDS, Metadata
 from memory_core.core.memory.names import key_of, stem_keys
 from memory_core.core.memory.project import project_key, stored_project, told_project
-from memory_core.core.memory.results import FileProblem, text_sha256
-from memory_core.core.memory.template import (
-    Frames,
-    bare,
-    behind,
-    captured,
-    composed,
-    followed,
-    render,
-    says,
-    text_frames,
-    text_names,
+from memory_core.core.memory.results import FileProblem
+from memory_core.core.memory.shown_texts import (
+    apart,
+    gone_from,
+    is_of,
+    note_of,
+    shows,
+    with_content,
+    with_corrections,
 )
+from memory_core.core.memory.template import behind, composed, followed, render, says, text_names
 from memory_core.core.memory.trailer import Parts, body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.text.language import sentence_spans, sentences
 
 _RENDERED = "rendered_sha256"
 _NAME_CHARS = 60
-_DIGEST_CHARS = 8
-_LABEL_DIGEST_CHARS = 4
-_QUOTES = '"“”'
-_LABEL = re.compile(r"[^:：]{1,60}[:：]")
-_LABEL_BEFORE = re.compile(r"(\w[^:：,，;；.。!?！？\n]{0,59})[:：][^\w\n]{0,9}\Z")
-_LABEL_REACH = 80
-_PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
 @frozen
@@ -194,29 +183,25 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     if memory_type.key_fields and not any(str(fields.get(key, "")).strip() for key in memory_type.key_fields):
         fields |= stem_keys(memory_type, uri.name.removesuffix(".md"))
     known, names = _shown_in(metadata), text_names(memory_type)
-    once_shown = {
-        name
-        for name in names & known.keys() & fields.keys()
-        if str(known[name])[:_DIGEST_CHARS] == _digest(fields[name])
-    }
+    once_shown = {name for name in names & known.keys() & fields.keys() if is_of(known[name], fields[name])}
     is_changed = bool(memory_type.template_mode or once_shown) and digest != body_digest(parts.body)
     edited = memory_type.template_mode and shown is None and bool(parts.body.strip()) and is_changed
     unknown = {name: value for name, value in trailer.items() if name not in declared and name not in metadata}
     body = parts.body
     corrected = names & known.keys() - once_shown  # in the trailer, by a person
     if corrected and (is_changed or not memory_type.template_mode):
-        body, fields = _with_corrections(memory_type, body, fields, {name: known[name] for name in corrected})
+        body, fields = with_corrections(memory_type, body, fields, {name: known[name] for name in corrected})
     named = names & (known.keys() | fields.keys())
     is_behind = memory_type.template_mode and not is_changed and SHOWN_FIELDS in metadata and once_shown < named
     if is_changed:  # a person edited the body: it says what is so, and no field that it was made of, or showed
         texts = {name: plain(fields[name]) for name in once_shown}
-        gone = texts if memory_type.template_mode else _gone(texts, known, body)
+        gone = texts if memory_type.template_mode else gone_from(body, texts, known)
         fields = {name: value for name, value in fields.items() if name not in gone}
     if not memory_type.template_mode:
         content = trailer.get(CONTENT)
-        if content is not None and not _shows(body, str(content)):
+        if content is not None and not shows(body, str(content)):
             if isinstance(metadata.get(SHOWN_FIELDS), Mapping) and CONTENT not in known:
-                body = _with_content(body, str(content))
+                body = with_content(body, str(content))
             else:  # a person corrected it in the body, or wrote both
                 unknown[CONTENT] = content
         fields = {**fields, CONTENT: body}
@@ -224,51 +209,6 @@ def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | Non
     if is_behind:  # a person changed a field in the trailer
         return _with_body(read, fields, body)
     return read if body is parts.body else replace(read, body=body)
-
-
-def _with_corrections(
-    memory_type: MemoryType, body: str, fields: Mapping[str, FieldValue], known: Mapping[str, Any]
-) -> tuple[str, dict[str, FieldValue]]:
-    """A body that says what a person corrected in the trailer, in place of what it showed of that.
-
-    Args:
-        memory_type: Its type.
-        body: The Markdown above the trailer.
-        fields: As the trailer has them.
-        known: What is noted of the texts that were corrected; see ``Memory.shown``.
-
-    Returns:
-        The body, and in template mode the fields that are told beside it.
-    """
-    if memory_type.template_mode:
-        said = [*(captured(memory_type, body) or {}).values()]
-    else:
-        lines = [bare(line) for line in body.split("\n")]
-        lines += [bare(_LABEL.sub("", line, count=1)) for line in lines]
-        said = [*_PARAGRAPHS.split(body), *lines, *(line.strip(_QUOTES) for line in lines)]
-    texts = {_digest(text): text.strip() for text in said if text.strip()}
-    found = ((name, texts.get(str(noted)[:_DIGEST_CHARS], "")) for name, noted in known.items())
-    places = ((body.index(text), name, text) for name, text in found if text and body.count(text) == 1)
-    left, before = dict(fields), len(body)
-    for start, name, text in sorted(places, reverse=True):
-        if start + len(text) <= before:
-            body = body[:start] + plain(fields.get(name, "")).strip() + body[start + len(text) :]
-            before = start
-            if memory_type.template_mode:
-                left.pop(name, None)
-    return body, left
-
-
-def _shows(body: str, text: str) -> bool:
-    """Whether a text stands in a body, however its lines are broken."""
-    return text.strip() in body or " ".join(text.split()) in " ".join(body.split())
-
-
-def _with_content(body: str, content: str) -> str:
-    """A body, and below it the paragraphs of the content beside it that it does not show."""
-    shown = {" ".join(part.split()) for part in _PARAGRAPHS.split(body)}
-    hidden = [part for part in _PARAGRAPHS.split(content.strip()) if " ".join(part.split()) not in shown]
-    return "\n\n".join([*([body.rstrip()] if body.strip() else []), *hidden]) if hidden else body
 
 
 def new_memory(
@@ -311,7 +251,7 @@ def _with_body(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> M
     made = render(memory.type, fields) if in_template else body
     body = body if memory.hand_edited else made
     if not memory.hand_edited or SHOWN_FIELDS in memory.metadata:  # else an older program's: what it showed is unknown
-        fields = _apart(memory.type, fields, body) if memory.hand_edited else fields
+        fields = apart(memory.type, fields, body) if memory.hand_edited else fields
         shown = _shown(memory, fields, body)
         if CONTENT in memory.unknown:  # nor is it read as a part of the body from now on
             shown[CONTENT] = ""
@@ -320,78 +260,10 @@ def _with_body(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> M
     return replace(memory, fields=fields, body=body, metadata=memory.metadata.changed(metadata))
 
 
-def _apart(memory_type: MemoryType, fields: Mapping[str, FieldValue], body: str) -> dict[str, FieldValue]:
-    """The fields with what a rendered body that a person edited does not show of them, sentence by sentence."""
-    names = text_names(memory_type)
-    texts = {name: plain(value) for name, value in fields.items() if name in names}
-    left = not_shown(texts, body, text_frames(memory_type, fields))
-    return {name: left.get(name, value) for name, value in fields.items() if name not in names or name in left}
-
-
-def not_shown(texts: Mapping[str, str], body: str, frames: Frames | None = None) -> dict[str, str]:
-    """Texts without the sentences that a body has as its own, or in a frame; without those that it has whole.
-
-    Args:
-        texts: By name.
-        body: A Markdown text.
-        frames: What may stand before and behind a text in its lines (``text_frames``); by default any label, quotes.
-    """
-    if not texts:
-        return {}
-    lines = body.split("\n")
-    said = {bare(each) for line in lines for each in sentences(line)}
-    if frames is None:
-        said |= {bare(_LABEL.sub("", each, count=1)) for each in said}
-        said |= {each.strip(_QUOTES) for each in said}
-    for prefix, suffix in frames or ():
-        held = (line.removesuffix(suffix)[len(prefix) :] for line in map(bare, lines) if line.startswith(prefix))
-        said.update(bare(each) for line in held for each in sentences(line))
-    left = {name: _without(text, said) for name, text in texts.items()}
-    return {name: text for name, text in left.items() if text}
-
-
-def _without(text: str, said: Collection[str]) -> str:
-    """A text without these sentences."""
-    lines = []
-    for line in text.split("\n"):
-        spans = list(sentence_spans(line))
-        ends = [*(start for start, _ in spans[1:]), len(line)]
-        left = [
-            line[start:following]
-            for (start, end), following in zip(spans, ends, strict=False)
-            if bare(line[start:end]) not in said
-        ]
-        if left or not spans:
-            lines.append(line if len(left) == len(spans) else "".join(left).rstrip())
-    return "\n".join(lines).strip()
-
-
-def _gone(texts: Mapping[str, str], known: Mapping[str, Any], body: str) -> Collection[str]:
-    """Names of the texts that a body showed, and does not show any longer, or only behind another label."""
-    left = not_shown(texts, body)
-    places = {name: set(_digests(body, text)) for name, text in texts.items()}
-    return {name for name, found in places.items() if name in left or (found and known[name] not in found)}
-
-
-def _digests(body: str, text: str) -> Iterator[str]:
-    """For each place where a body has a text, a digest of it, and one of the label before it."""
-    text = text.strip()
-    at = body.find(text) if text else -1
-    while at >= 0:
-        label = _LABEL_BEFORE.search(body, max(0, at - _LABEL_REACH), at)
-        yield _digest(text) + (text_sha256(label[1].casefold())[:_LABEL_DIGEST_CHARS] if label else "")
-        at = body.find(text, at + len(text))
-
-
 def _shown_in(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """See ``Memory.shown``; a person may have left anything there."""
     known = metadata.get(SHOWN_FIELDS)
     return known if isinstance(known, Mapping) else {}
-
-
-def _digest(value: FieldValue) -> str:
-    """Of what a field says."""
-    return text_sha256(plain(value).strip())[:_DIGEST_CHARS]
 
 
 def _shown(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> dict[str, str]:
@@ -408,9 +280,8 @@ def _shown(memory: Memory, fields: Mapping[str, FieldValue], body: str) -> dict[
     for name in (declared.name for declared in memory.type.fields if declared.name in names):
         text = plain(fields.get(name, "")).strip()
         is_known = is_made or (name in memory.shown and fields.get(name) == memory.fields.get(name))
-        if text and _shows(body, text) and (is_known or says(body, text)):
-            places = () if memory.type.template_mode else _digests(body, text)
-            shown[name] = next(iter(places), _digest(text))
+        if text and shows(body, text) and (is_known or says(body, text)):
+            shown[name] = note_of(body, text, in_template=memory.type.template_mode)
     return shown
 
 

@@ -22,13 +22,14 @@ from memory_core.core.frozen import frozen
 from memory_core.core.index.documents import EVENT_TIME, MESSAGES_NAME, STANDING_SALIENCE
 from memory_core.core.memory.directory_page import abstract_line
 from memory_core.core.memory.exchange import Speaker, opener_of, speaker_of, starts_exchange
-from memory_core.core.memory.memory import Memory, not_shown, parse
+from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import CONTENT, FieldValue, MemoryTypeRegistry
 from memory_core.core.memory.message import Message, parse_lines, search_text, transcript_line
 from memory_core.core.memory.metadata import CONTESTING, SHOWN_FIELDS, outdoes
 from memory_core.core.memory.names import key_of, summary_line
 from memory_core.core.memory.project import ProjectScope, project_key
 from memory_core.core.memory.results import Rival
+from memory_core.core.memory.shown_texts import not_shown
 from memory_core.core.memory.template import text_frames
 from memory_core.core.memory.uri import ABSTRACT_NAME, SCHEME, MemoryUri, Scope, file_of, profile_of
 from memory_core.core.search.context_formats import RECALLED_NOTE, Piece, as_data
