@@ -22,6 +22,7 @@ from urllib.parse import quote, unquote
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_block import StateBlock, table
 from markdown_it.token import Token
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -127,6 +128,7 @@ _REL = "noopener noreferrer nofollow"
 _MARKERS = re.compile(r"[\[\]!*_~`<>|]")
 _MARKERS_MOST = 20_000
 _NESTING = 24
+_CELLS_MOST = 10_000
 _SIDES = frozenset({"left", "center", "right"})
 
 
@@ -135,12 +137,16 @@ def render(text: str) -> str:
 
     Args:
         text: Any text. What is too long, or too full of markers, is shown as it is, without form; so is a text whose
-            links are longer in all, for the address and title of one definition come again in each link to it.
+            links are longer in all, for the address and title of one definition come again in each link to it, and one
+            with very many cells in its tables, for those that a row leaves out are made.
     """
     if len(text) > RENDERED_CHARS or len(_MARKERS.findall(text)) > _MARKERS_MOST:
         return plain(text)
     env: dict[str, Any] = {}
-    tokens = _MARKDOWN.parse(text, env)
+    try:
+        tokens = _MARKDOWN.parse(text, env)
+    except _TooManyCells:
+        return plain(text)
     links = (link.attrs for token in tokens for link in token.children or ())
     if sum(len(str(value)) for attrs in links for value in attrs.values()) > RENDERED_CHARS:
         return plain(text)
@@ -195,9 +201,24 @@ def _cell_open(
     return renderer.renderToken(tokens, at, options, env)
 
 
+class _TooManyCells(Exception):
+    """A text's tables are larger than any that a person reads."""
+
+
+def _table(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+    """A table, as the rule of the library makes it, until all tables of a text have too many cells."""
+    before = len(state.tokens)
+    is_table = table(state, first, last, silent)
+    state.env["cells"] = state.env.get("cells", 0) + sum(token.type == "td_open" for token in state.tokens[before:])
+    if state.env["cells"] > _CELLS_MOST:
+        raise _TooManyCells
+    return is_table
+
+
 def _markdown() -> MarkdownIt:
     markdown = MarkdownIt("commonmark", {"html": False, "linkify": False, "maxNesting": _NESTING})
     markdown.enable(["table", "strikethrough"])
+    markdown.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
     markdown.validateLink = _may_link  # type: ignore[method-assign]  # it is called with the URL alone
     markdown.add_render_rule("link_open", _link_open)
     markdown.add_render_rule("image", _image)

@@ -64,7 +64,7 @@ Context = Annotated[int, Query(ge=0, le=1_000_000, description="Unchanged lines 
 _COMMITS_MOST = 500
 #: Versions of a file at most, and characters of them whose rows are shown.
 _VERSIONS_MOST, _VERSIONS_CHARS = 200, 4_000_000
-_FILES_LISTED = 50
+_FILES_LISTED, _RESULT_CHARS = 50, 300
 
 
 @route(history_routes, "GET", "/history", "HistoryAnswer", 404)
@@ -131,13 +131,11 @@ def _is_dry_run(asked: DryRun | None) -> bool:
 
 
 def _listed(commit: Commit) -> dict[str, Any]:
-    """A commit as a list shows it; one with many files names only the first ones."""
+    """A commit as a list shows it; of many files and results, and of long results, it shows the beginning."""
+    results = tuple(result.clipped(_RESULT_CHARS) for result in commit.results[:_FILES_LISTED])
+    shown: dict[str, Any] = as_json(replace(commit, files=commit.files[:_FILES_LISTED], results=results))
     count = len(commit.files)
-    if count <= _FILES_LISTED:
-        whole: dict[str, Any] = as_json(commit)
-        return whole
-    shown = replace(commit, files=commit.files[:_FILES_LISTED], results=commit.results[:_FILES_LISTED])
-    return {**as_json(shown), "file_count": count}
+    return shown if count <= _FILES_LISTED else {**shown, "file_count": count}
 
 
 def _shown_rows(diff: FileDiff, context: int, most: int, chars: int) -> tuple[Sequence[Row], tuple[int, int]]:

@@ -58,7 +58,7 @@ from memory_core.core.memory.operations import (
     escaped,
     refusal,
 )
-from memory_core.core.memory.results import Action, ChangeSet, OperationResult
+from memory_core.core.memory.results import Action, ChangeSet, OperationResult, clipped
 from memory_core.core.memory.template import unshown
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
 from memory_core.core.progress import tell
@@ -67,7 +67,7 @@ from memory_core.core.store.local import Snapshot
 _WRITTEN_ABSTRACT_CHARS, _WRITTEN_OVERVIEW_CHARS = 1_000, 16_000
 #: Sentences that a text may no longer say and that are looked for in the whole of it.
 _LACKING = 50
-_NOW_CHARS, _WENT_CHARS, _STANDING_CHARS = 400, 300, 1_200
+_NOW_CHARS, _WENT_CHARS, _STANDING_CHARS, _LINK_CHARS = 400, 300, 1_200, 200
 #: Of an edit that a refusal shows, and of the last words of the text by which it finds its place.
 _EDIT_CHARS, _SEARCH_CHARS = 700, 160
 #: Names tried for memories that begin alike; past the first few they carry a hash of their text.
@@ -180,7 +180,7 @@ class _Planner:
         now = _texts(after)
         lacking = islice(dict.fromkeys(missing(_texts(before), now)), _LACKING)
         went = " ".join(sentence for sentence in lacking if not _stands(sentence, now))
-        return _clipped(after.body.strip(), _NOW_CHARS), _clipped(went, _WENT_CHARS) or None
+        return clipped(after.body.strip(), _NOW_CHARS), clipped(went, _WENT_CHARS) or None
 
     def join(self) -> None:
         """Add the links of all operations, now that every memory they may name is there."""
@@ -193,7 +193,8 @@ class _Planner:
                 result = replace(result, action=Action.UPDATED)
             elif linked.refused and result.action is Action.UNCHANGED:
                 result = replace(result, action=Action.REJECTED)
-            lines = [f"link to {escaped(target)} left out: {error.message}" for target, error in linked.refused]
+            refused = ((clipped(escaped(target), _LINK_CHARS), error.message) for target, error in linked.refused)
+            lines = [f"link to {target} left out: {message}" for target, message in refused]
             self._results[index] = replace(
                 result,
                 reason=" ".join(filter(None, (result.reason, *lines))) or None,
@@ -431,7 +432,7 @@ def _explained(memory: Memory, memory_type: MemoryType, merged: FieldMerge) -> F
     hint = f"To keep both, {keep}. To replace it, edit it with a plain text, or send the write with replace: true."
     told = {
         name: FieldRejected(
-            f"it holds text that this write would drop: {_clipped(error.standing, _STANDING_CHARS)!r}.", hint=hint
+            f"it holds text that this write would drop: {clipped(error.standing, _STANDING_CHARS)!r}.", hint=hint
         )
         for name, error in standing.items()
     }
@@ -479,10 +480,6 @@ def _stands(words: str, text: str) -> bool:
         if at < 0 or not re.search(r"\w", around):
             return at >= 0
     return True
-
-
-def _clipped(text: str, limit_chars: int) -> str:
-    return text if len(text) <= limit_chars else f"{text[: limit_chars - 1].rstrip()}…"
 
 
 def _doubts(memory: Memory, merged: FieldMerge, given: Mapping[str, Any]) -> Iterator[str]:

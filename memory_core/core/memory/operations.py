@@ -43,6 +43,8 @@ Patch = Scalar | list[SearchReplace]
 
 
 #: What a link may say; the other end says the same, or the passive.
+#: Of what a refusal quotes.
+_REFUSAL_CHARS = 4_000
 LINK_RELATIONS = ("similar", "supports", "contradicts", "refines", "replaces")
 
 
@@ -284,7 +286,7 @@ def refusal(op: str, uri: str, error: RunebookError) -> OperationResult:
     """The line of a receipt about an operation that was refused."""
     conflict = isinstance(error, MemoryChanged)
     message, hint = escaped(error.message), escaped(error.hint)
-    return OperationResult(op, escaped(uri), Action.REJECTED, message, hint, conflict=conflict)
+    return OperationResult(op, escaped(uri), Action.REJECTED, message, hint, conflict=conflict).clipped(_REFUSAL_CHARS)
 
 
 def check_text(op: BaseModel) -> None:

@@ -191,6 +191,17 @@ class OperationResult:
     went: str | None = None
     project: str | None = None
 
+    def clipped(self, most: int) -> OperationResult:
+        """The same with so many characters of what it says; it may quote what was sent."""
+        said = {name: getattr(self, name) or "" for name in ("uri", "reason", "hint", "note")}
+        long: dict[str, Any] = {name: clipped(text, most) for name, text in said.items() if len(text) > most}
+        return replace(self, **long) if long else self
+
+
+def clipped(text: str, limit_chars: int) -> str:
+    """A text that ends with an ellipsis where it is longer."""
+    return text if len(text) <= limit_chars else f"{text[: limit_chars - 1].rstrip()}…"
+
 
 @frozen
 class SessionProgress:

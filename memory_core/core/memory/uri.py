@@ -39,6 +39,8 @@ _DEVICES = frozenset(
 _REMEMBERED_PARTS = 4_096
 #: A longer part is over the limit in any form, and is not remembered.
 _PART_CHARS = 4 * PART_LIMIT_BYTES
+#: Of what is no URI, so much is told.
+_SHOWN_CHARS = 200
 _HINT = "Use a URI as ls or tree prints it, for example viking://user/default/memories/profile.md."
 
 
@@ -100,7 +102,9 @@ class MemoryUri:
             InvalidUri: If the text is not a ``viking://`` URI, or any part is unsafe.
         """
         if not isinstance(text, str) or not text.startswith(SCHEME):
-            raise InvalidUri(f"{text!r} is not a URI of this store: it must start with {SCHEME}.", hint=_HINT)
+            raise InvalidUri(
+                f"{str(text)[:_SHOWN_CHARS]!r} is not a URI of this store: it must start with {SCHEME}.", hint=_HINT
+            )
         path = text.removeprefix(SCHEME)
         path = path.removesuffix("/")
         if not path:

@@ -30,6 +30,7 @@ from memory_core.core.memory.results import (
     FileProblem,
     Status,
     as_json,
+    clipped,
     status_of,
 )
 from memory_core.core.memory.uri import MemoryUri, places_of
@@ -60,6 +61,8 @@ _TOLD_FROM = 100  # changes of one commit
 _GIVE_WAY_EVERY = 32
 #: Processor time that planning one commit may take: so long others wait for it.
 _PLAN_SECONDS = 2.5
+#: Characters of a line of a receipt, of all of them together, and of one where there are very many.
+_LINE_CHARS, _RECEIPT_CHARS, _LEAST_LINE_CHARS = 4_000, 600_000, 200
 _large_turns: dict[str, threading.RLock] = {}
 #: Note of a receipt that a repeated request got.
 REPEATED = "repeated request_id"
@@ -614,4 +617,8 @@ def _kept(change_set: ChangeSet) -> ChangeSet:
 
 
 def _receipt(commit_id: str, status: Status, change_set: ChangeSet) -> CommitReceipt:
-    return CommitReceipt(commit_id, status, change_set.results, notes=change_set.notes, usage=change_set.usage)
+    """The receipt; what its lines quote is bounded, for it is kept, and comes again in each list."""
+    most = min(_LINE_CHARS, max(_LEAST_LINE_CHARS, _RECEIPT_CHARS // max(1, len(change_set.results))))
+    results = tuple(result.clipped(most) for result in change_set.results)
+    notes = tuple(clipped(note, _LINE_CHARS) for note in change_set.notes)
+    return CommitReceipt(commit_id, status, results, notes=notes, usage=change_set.usage)

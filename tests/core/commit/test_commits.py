@@ -16,6 +16,7 @@ from memory_core.core.errors import InvalidInput, TooLarge
 from memory_core.core.memory.operations import MemoryOperations
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, as_json
+from memory_core.features.history import history_of
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.kept import kept_files
@@ -295,7 +296,24 @@ def test_a_commit_does_no_more_work_than_others_should_wait_for(memory: Runebook
     assert _rejected(memory, {"write_operations": [{"memory_data": {**each, "links": links}} for each in few]}) > 10
 
 
-def test_files_that_are_not_there_are_looked_for_only_so_often(memory: Runebook) -> None:
+def test_a_receipt_quotes_no_more_of_what_was_sent_than_a_person_reads(memory: Runebook) -> None:
+    data = {"memory_type": "notes", "fields": {"title": "Links", "content": "Many."}}
+    links = [{"uri": f"{'x' * 100_000}{number}", "relation": "related_to"} for number in range(9)]
+    operations = {"write_operations": [{"memory_data": {**data, "links": links}}], "z" * 100_000: 1}
+    receipt = memory.commit(CommitRequest(operations=operations))
+    assert only(receipt).action is Action.CREATED
+    assert 100 < len(json.dumps(as_json(receipt))) < 20_000
+    [commit] = [each for each in history_of(memory).commits() if each.commit_id == receipt.commit_id]
+    assert len(str(as_json(commit))) < 20_000
+    refused = memory.commit(CommitRequest(operations={"edit_operations": [{"uri": "\x7f" * 100_000, "tags": ["a"]}]}))
+    assert len(json.dumps(as_json(refused))) < 20_000
+
+
+def test_files_that_are_not_there_are_looked_for_only_so_often(
+    memory: Runebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("_LINE_CHARS", "_RECEIPT_CHARS"):
+        monkeypatch.setattr(f"memory_core.core.store.local.{limit}", 10_000_000)
     links = [{"uri": f"{USER}/notes/none {at}.md"} for at in range(20_000)]
     data = {"memory_type": "notes", "fields": {"title": "Links", "content": "Many."}, "links": links}
     reason = only(handed_in(memory, write=[{"memory_data": data}])).reason or ""

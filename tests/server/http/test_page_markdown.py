@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.http.page_files import RENDERED_CHARS, render
+from server.http.page_files import RENDERED_CHARS, plain, render
 
 _TAGS = "p h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong s a br hr table thead tbody tr th td span"
 TAGS = frozenset(_TAGS.split())
@@ -146,6 +146,12 @@ def test_a_definition_that_is_used_often_makes_no_text_of_gigabytes(used: str, d
     head = "| b |\n|---|\n" if used.startswith("|") else ""
     assert "<pre>" not in render(f"{text}{head}{used}")
     assert len(render(f"{text}{head}{used * 900}")) < 60_000
+
+
+def test_tables_whose_rows_leave_out_most_cells_stay_small() -> None:
+    table = f"{'|a' * 100}\n{'|-' * 100}\n" + "x\n" * 60 + "\n"
+    assert render(table).count("<td>") == 6_000
+    assert render(table * 3) == plain(table * 3)
 
 
 def test_text_beyond_the_limit_is_shown_as_it_is() -> None:
