@@ -240,13 +240,13 @@ def _store_notes(memory: Runebook) -> list[Pending]:
     """Store what the notes are about; the notes that were followed."""
     state = memory.store.files.state
     followed: list[Pending] = []
-    transcripts: set[str] = set()
+    stored: set[tuple[tuple[str, str], str]] = set()
     for note in reversed(list(hook_notes.pending(state))):
         try:
             event = read_event(note.event, note.given, note.host)
-            if event.messages or event.transcript not in transcripts:
+            if event.messages or (note.spaces, event.transcript) not in stored:
                 record_conversation(_view_of(memory, note.spaces), event)
-                transcripts.add(event.transcript)
+                stored.add((note.spaces, event.transcript))
         except (InvalidInput, ConfigInvalid) as error:
             _log.warning("a hook's note cannot be followed: %s", error.message)
             hook_notes.settle(note.path)

@@ -354,6 +354,18 @@ def test_note_is_followed_in_the_space_of_the_host_that_left_it(memory: Runebook
     assert dict(memory.opened.users())["work"] == ("default",)
 
 
+def test_a_transcript_is_stored_for_each_space_that_a_note_names(own: Runebook, tmp_path: Path) -> None:
+    state = own.store.files.state
+    given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk())) | {"session_id": "both"}
+    for user in ("anna", "bob", "anna"):
+        hook_notes.leave(state, "session-end", "claude-code", given, (user, user))
+    assert take_in(own) == 3
+    assert hook_notes.waiting(state) == 0
+    for user in ("anna", "bob"):
+        path = own.store.files.root / "session" / user / "both" / "messages.jsonl"
+        assert len(path.read_text(encoding="utf-8").splitlines()) == 6
+
+
 def test_nothing_is_kept_of_the_time_in_which_private_mode_was_on(own: Runebook, tmp_path: Path) -> None:
     state, folder = own.store.files.state, str(tmp_path)
     since = 1_795_255_320.0  # 2026-11-21T10:02:00Z
