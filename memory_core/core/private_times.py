@@ -1,11 +1,14 @@
-"""The times of which nothing of a conversation is kept, as small files in ``<state>/hooks``, private to the user.
+"""What is not kept of conversations, as small files in ``<state>/hooks``, private to the user.
 
 ``private``: a time. A hook is a process of its own and knows nothing of a server's connection, so a server that is
 told to keep nothing notes since when, until when and in which folder; what a transcript holds of that time and folder
 is passed over, by hooks and by imports, which may come years later. A server that ended meanwhile ended its private
 mode; whether one of another container did cannot be asked, and after a week it counts as ended.
-``passed-over``: until when nothing of one conversation is kept, because private mode was on by the settings. A host may
-go on with a conversation after years, so these stay. Imports little: a host waits.
+``passed-over``: until when nothing of one conversation is kept, because private mode was on by the settings, and by
+digests which messages that tell no time were passed over. A host may go on with a conversation after years, so these
+stay.
+``read``: when a hook last stored what one conversation held, or saw it begin: what is new and tells no time was said
+after it. Imports little: a host waits.
 """
 
 from __future__ import annotations
@@ -13,24 +16,28 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from memory_core.core.errors import RunebookError
 from memory_core.core.private_file import make_private, write_json
 
 #: Of more times than this the oldest go.
 _COUNT_LIMIT = 2_000
+#: Likewise of messages of one conversation that tell no time.
+_MESSAGE_LIMIT = 10_000
+_LOCK_SECONDS = 5.0
 #: A private mode that began so long ago is over, where its server's process cannot be asked.
 _UNASKED_SECONDS = 7 * 86_400.0
 _ALWAYS = float("inf")
 
 
 class PrivateTimes:
-    """The times of which nothing of a conversation is kept.
+    """The times of which nothing of a conversation is kept, and the messages that were passed over before.
 
     Args:
         state: The store's folder of machine files. Times of servers that are gone end now.
@@ -42,9 +49,12 @@ class PrivateTimes:
         noted = list(_private_times(state))
         here = {where for where in {where for _, _, where in noted} if _same(where, folder)}
         self._times = [(since, until) for since, until, where in noted if where in here]
+        self._messages: list[tuple[str, frozenset[str]]] = []
         for talk in talks:
             with suppress(OSError, ValueError, KeyError, TypeError):
-                self._times.append((0.0, float(_read(_passed_over(state, talk))["until"])))
+                note = _read(_passed_over(state, talk))
+                self._times.append((0.0, float(note["until"])))
+                self._messages += [(str(note["salt"]), frozenset(note["messages"]))] if note.get("messages") else []
 
     @property
     def is_on(self) -> bool:
@@ -55,13 +65,15 @@ class PrivateTimes:
         """Whether a message is not to be kept.
 
         Args:
-            message: With its ``time`` or ``timestamp`` as ISO 8601; one that tells none may have been said at any
-                time from ``earliest`` to ``latest``.
+            message: With its ``time`` or ``timestamp`` as ISO 8601; one that tells none was passed over before, or
+                may have been said at any time from ``earliest`` to ``latest``.
             earliest: In seconds since 1970.
             latest: Likewise.
         """
         at = said_at(message)
         if at is None:
+            if any(_digest(salt, message) in digests for salt, digests in self._messages):
+                return True
             return any(until > earliest and since <= latest for since, until in self._times)
         return any(since <= at < until for since, until in self._times)
 
@@ -128,19 +140,78 @@ def talk_of(session_id: str | None, transcript: str, user_space: str) -> str:
     return sha256(f"{session_id or transcript}\n{user_space}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def note_passed_over(state: Path, talk: str) -> None:
-    """Note that nothing is kept of what a conversation holds by now: private mode was on by the settings.
+def note_passed_over(state: Path, talk: str, messages: Iterable[Any] | None = None) -> None:
+    """Note what is kept out of a conversation for good.
 
-    Where that cannot be written it is logged.
+    Args:
+        state: The store's folder of machine files.
+        talk: The conversation, see ``talk_of``.
+        messages: Those that tell no time and were passed over; None is all that the conversation holds by now,
+            because private mode was on by the settings.
+
+    Raises:
+        OSError: If it cannot be written.
+        StorageFailed: Likewise.
+        StoreBusy: If other hooks write too long.
     """
-    path = _passed_over(state, talk)
-    try:
-        make_private(path.parent)
-        write_json(path, {"until": time.time()})
-    except OSError as error:
-        import logging  # not on the way of a hook
+    from memory_core.core.store.locks import StoreLock  # seldom on the way of a hook
 
-        logging.getLogger(__name__).warning("what was said in private mode cannot be passed over: %s", error)
+    path = _passed_over(state, talk)
+    lock = StoreLock(path.with_name("passed-over.lock"), timeout_seconds=_LOCK_SECONDS, guarded="what is passed over")
+    make_private(path.parent)
+    with lock.held():
+        note: dict[str, Any] = {"until": 0.0, "salt": os.urandom(8).hex(), "messages": []}
+        with suppress(OSError, ValueError, TypeError):  # there is none yet
+            note |= _read(path)
+        if messages is None:
+            note["until"] = time.time()
+        else:
+            digests = dict.fromkeys(found for each in messages if (found := _digest(note["salt"], each)))
+            before = [each for each in note["messages"] if each not in digests]
+            note["messages"] = [*before, *digests][-_MESSAGE_LIMIT:]
+        write_json(path, note)
+
+
+def note_read(state: Path, talk: str, at: float) -> None:
+    """Note that a hook stored what a conversation held at a time, or saw it begin then.
+
+    Args:
+        state: The store's folder of machine files.
+        talk: The conversation, see ``talk_of``.
+        at: In seconds since 1970.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    path = _read_note(state, talk)
+    make_private(path.parent)
+    write_json(path, {"at": at})
+
+
+def read_at(state: Path, talk: str) -> float | None:
+    """What ``note_read`` noted last; None where nothing is noted."""
+    try:
+        return float(_read(_read_note(state, talk))["at"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _digest(salt: str, message: Any) -> str:
+    """By what a message that was passed over is known, 64 bits; empty for what cannot be stored anyway."""
+    from hashlib import sha256  # seldom on the way of a hook
+
+    from memory_core.core.commit.forgotten import digest
+    from memory_core.core.memory.message_shapes import parse_messages
+
+    try:
+        said = "".join(map(digest, parse_messages([message])))
+    except RunebookError:
+        return ""
+    return sha256(f"{salt}{said}".encode()).hexdigest()[:16] if said else ""
+
+
+def _read_note(state: Path, talk: str) -> Path:
+    return _folder(state, "read") / f"{talk}.json"
 
 
 def _passed_over(state: Path, talk: str) -> Path:

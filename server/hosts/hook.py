@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from memory_core.core.errors import InvalidInput, RunebookError
 from memory_core.core.llm.client import COMMAND
-from memory_core.core.private_times import end_orphans, note_passed_over, talk_of
+from memory_core.core.private_times import end_orphans, note_passed_over, note_read, read_at, talk_of
 from memory_core.core.text.unicode_form import unicode_form
 from server.commands.opening import open_memory_of
 from server.early_settings import EarlySettings, read_early
@@ -47,6 +47,8 @@ _NAMES = {SESSION_START: "SessionStart", USER_PROMPT: "UserPromptSubmit", POST_R
 _GEMINI_NAMES = frozenset({"BeforeAgent", "AfterAgent", "AfterTool", "BeforeTool", "PreCompress"})
 #: Sources of a start after which the host's context holds nothing of before.
 _FRESH = frozenset({"compact", "clear"})
+#: Those of a start in the middle of a conversation.
+_CONTINUED = frozenset({"compact", "resume"})
 _SESSION = re.compile(r"(?!(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))\w(?:[\w.-]{0,78}\w)?", re.IGNORECASE)
 #: Cursor names folders of Windows as parts of an address.
 _SLASHED_DRIVE = re.compile(r"/[A-Za-z]:(?:[\\/]|$)")
@@ -259,6 +261,7 @@ def _answer(arguments: argparse.Namespace, settings: EarlySettings, deadline: De
     if event.name in STORING:
         _store(arguments, settings, event, deadline)
     elif settings.root.is_dir() and _may_concern(event):
+        _note_beginning(settings, event)
         answer = _asked(settings, event, _CHANNEL_SHARE * deadline.left_seconds)
         alone = answer is None
         answer = answer or _opened(arguments, event)
@@ -266,6 +269,24 @@ def _answer(arguments: argparse.Namespace, settings: EarlySettings, deadline: De
         left = alone and event.name == SESSION_START and hook_notes.waiting(settings.state)
         if left or answer.get("due"):
             _begin_taking_in(arguments)
+
+
+def _note_beginning(settings: EarlySettings, event: HookEvent) -> None:
+    """Note when a conversation began, if it begins with this event: what it holds was said later, also in private."""
+    is_named = event.session_id is not None or event.transcript
+    if event.name == POST_READ or not is_named or event.source in _CONTINUED or len(event.messages) > 1:
+        return
+    talk = talk_of(event.session_id, event.transcript, str(settings.values["user_space"]))
+    if read_at(settings.state, talk) is None and not _holds_something(event.transcript):
+        with suppress(OSError):  # then it counts as one of which nobody saw the beginning
+            note_read(settings.state, talk, time.time())
+
+
+def _holds_something(transcript: str) -> bool:
+    try:
+        return os.stat(os.path.expanduser(transcript)).st_size > 0  # noqa: PTH111, PTH116
+    except (OSError, ValueError):
+        return False
 
 
 def _may_concern(event: HookEvent) -> bool:

@@ -35,7 +35,7 @@ from memory_core.core.llm.client import COMMAND, PROVIDERS
 from memory_core.core.memory.requests import RetrieveRequest
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.private_file import make_private, write_json
-from memory_core.core.private_times import PrivateTimes, note_passed_over, talk_of
+from memory_core.core.private_times import PrivateTimes, note_passed_over, note_read, read_at, said_at, talk_of
 from memory_core.core.search.context_formats import as_data
 from memory_core.core.search.context_sources import skill_name_of
 from memory_core.core.store.locks import StoreLock
@@ -240,13 +240,13 @@ def _store_notes(memory: Runebook) -> list[Pending]:
     """Store what the notes are about; the notes that were followed."""
     state = memory.store.files.state
     followed: list[Pending] = []
-    transcripts: set[str] = set()
+    stored: set[tuple[tuple[str, str], str]] = set()
     for note in reversed(list(hook_notes.pending(state))):
         try:
             event = read_event(note.event, note.given, note.host)
-            if event.messages or event.transcript not in transcripts:
+            if event.messages or (note.spaces, event.transcript) not in stored:
                 record_conversation(_view_of(memory, note.spaces), event)
-                transcripts.add(event.transcript)
+                stored.add((note.spaces, event.transcript))
         except (InvalidInput, ConfigInvalid) as error:
             _log.warning("a hook's note cannot be followed: %s", error.message)
             hook_notes.settle(note.path)
@@ -372,6 +372,9 @@ def _wants_extraction(config: Config) -> bool:
 def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
     """Store what is new of the conversation that an event is about, except messages from private mode.
 
+    A message that tells no time was said after the conversation was read last, or began; where neither is known, after
+    its file was made or, on a system that does not tell that, at most a day ago. In doubt it is passed over.
+
     Args:
         memory: The store; must be writable.
         event: With a transcript, or with messages.
@@ -379,27 +382,44 @@ def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
     Raises:
         StoreBusy: If another writer held the store too long. What came before is stored.
         StorageFailed: If the disk refuses. What came before is stored.
+        OSError: Likewise.
     """
     from memory_core.features.imports.conversation_recorder import ConversationRecorder
 
     config, state = memory.config, memory.store.files.state
     recorder = ConversationRecorder(memory, ("hooks", config.user_space, config.agent_space))
     assignment = memory.projects.assignment(None, None, project_of(config, event.cwd))
-    private = PrivateTimes(state, event.cwd, talk_of(event.session_id, event.transcript, config.user_space))
+    now, talk = time.time(), talk_of(event.session_id, event.transcript, config.user_space)
+    private, known_at = PrivateTimes(state, event.cwd, talk), read_at(state, talk)
     path = path_of(event.transcript)
     growing = None if path is None or event.messages else _TranscriptReader(path, state, config.user_space)
-    # The earliest time of a message that tells none.
-    earliest = time.time() - _DAY_SECONDS if growing is None else growing.left_at
+    earliest = _made_at(path, now) if known_at is None else known_at
     stored, left_out = 0, list[str]()
     with authored(f"hook of {event.host}"):
         for item in _conversations(event, _session(memory, event), growing):
+            if known_at is None:
+                earliest = min([earliest, *(at for each in item.messages if (at := said_at(each)) is not None)])
             done = recorder.record(item, assignment, datetime.now(UTC), partial(private.cover, earliest=earliest))
             stored += done.messages
             left_out += [f"{left.place}: {left.reason}" for left in done.left_out]
             if done.passed_over:
-                left_out.append(f"{done.passed_over} are of a time in which private mode was on")
+                left_out.append(f"{len(done.passed_over)} are of a time in which private mode was on")
+            if timeless := [each for each in done.passed_over if said_at(each) is None]:
+                note_passed_over(state, talk, timeless)
         memory.follow_index()
+    is_whole = growing.is_whole if growing is not None else bool(event.messages)
+    if is_whole and (event.session_id is not None or event.transcript):
+        note_read(state, talk, now)
     return HookAnswer(stored=stored, notes=tuple(left_out))
+
+
+def _made_at(path: Path | None, now: float) -> float:
+    """When a transcript was made, in seconds since 1970; a day ago where that is not known."""
+    try:
+        made: float = getattr(path.stat(), "st_birthtime", now - _DAY_SECONDS) if path else now - _DAY_SECONDS
+    except OSError:
+        return now - _DAY_SECONDS
+    return made
 
 
 def _conversations(event: HookEvent, session: str, growing: _TranscriptReader | None) -> Iterator[ConversationItem]:
@@ -445,19 +465,17 @@ def _messages(records: Any) -> list[dict[str, Any]]:
 
 
 class _TranscriptReader:
-    """A transcript that is only added to, from where it was left."""
+    """A transcript that is only added to, from where it was left.
+
+    Attributes:
+        path: The file.
+        is_whole: Whether ``parts`` left no last line behind that was being written.
+    """
 
     def __init__(self, path: Path, state: Path, user_space: str) -> None:
         self.path = path
+        self.is_whole = True
         self._memo = state / "hooks" / "read" / f"{digest_of([str(path.absolute()), user_space])}.json"
-
-    @property
-    def left_at(self) -> float:
-        """When it was left, in seconds since 1970; a day ago for one that is new."""
-        try:
-            return self._memo.stat().st_mtime
-        except OSError:
-            return time.time() - _DAY_SECONDS
 
     def parts(self) -> Iterator[bytes]:
         """What is new, in whole lines, part by part; each is remembered once the caller asks for the next."""
@@ -482,6 +500,7 @@ class _TranscriptReader:
                     make_private(self._memo.parent)
                     write_json(self._memo, {"head": head, "end": start})
                 if len(part) < len(read):  # its last line is being written
+                    self.is_whole = False
                     return
 
     def _known(self, head: str) -> int:

@@ -3,7 +3,8 @@
 A record of type ``user`` or ``assistant`` is a message with its content blocks; what a tool answered comes as a user's
 message. What the program itself put in (caveats, its own commands, errors of the service) is no part of the
 conversation. A subagent's talk (``isSidechain``; older versions write it into the same file) becomes a session of its
-own, where what it was asked is the assistant's word. ``cwd`` names the project.
+own, where what it was asked is the assistant's word. ``cwd`` names the project. A ``summary`` whose ``leafUuid`` is no
+record of the file is the title of another conversation, and is left out.
 """
 
 from __future__ import annotations
@@ -58,18 +59,22 @@ class _Transcript:
         self._entry = entry
         self._talks: dict[str, list[dict[str, Any]]] = {}
         self._folders: dict[str, str] = {}
-        self._titles: list[dict[str, Any]] = []
+        self._titles: list[tuple[str, dict[str, Any]]] = []  # each after the record that it names, empty for none
+        self._uuids = {""}
         self._skipped: Counter[str] = Counter()
         self._session_id = entry.base.removesuffix(_ENDING)
         self._hosts_id = self._session_id
         self._is_agents = self._session_id.startswith("agent-")
 
     def items(self) -> Iterator[Item]:
+        titles = [title for leaf, title in self._titles if leaf in self._uuids]
+        if others := len(self._titles) - len(titles):
+            self._skipped["titles of other conversations"] += others
         for talk, messages in sorted(self._talks.items(), key=lambda item: item[0] != ""):
             name = "-".join(part for part in (self._session_id, talk) if part)
             session_id = session_name("claude-code", name)
             item_id = f"{session_id} sub" if talk else session_id
-            said = (*messages,) if talk else (*self._titles, *messages)
+            said = (*messages,) if talk else (*titles, *messages)
             folder = self._folders.get(talk)
             yield ConversationItem(item_id, self._entry.name, session_id, said, folder, self._hosts_id)
         for what, count in self._skipped.items():
@@ -79,8 +84,10 @@ class _Transcript:
         """One line of the file."""
         kind = record.text("type")
         if kind in _TITLES:
-            self._titles += system_messages(kind, record.text(_TITLES[kind]))
+            titles = system_messages(kind, record.text(_TITLES[kind]))
+            self._titles += [(record.text("leafUuid"), title) for title in titles]
             return
+        self._uuids.add(record.text("uuid"))
         if kind not in _SAID:
             self._skipped["records of Claude Code's own work"] += 1
             return

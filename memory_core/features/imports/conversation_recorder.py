@@ -37,7 +37,7 @@ class Recorded:
     session_id: str
     action: Action = Action.UNCHANGED
     messages: int = 0
-    passed_over: int = 0
+    passed_over: list[Mapping[str, Any]] = field(default_factory=list)
     commits: list[str] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -80,10 +80,10 @@ class ConversationRecorder:
             StorageFailed: If the disk refuses. What came before is stored.
         """
         done = Recorded(self._session(item.session_id))
-        if is_private is not None and (private := [each for each in item.messages if is_private(each)]):
-            ids = self._ids(self._stored(self._sessions(done.session_id)))
-            done.passed_over = sum(str(each.get("id")) not in ids for each in private)
-            item = replace(item, messages=tuple(each for each in item.messages if not is_private(each)))
+        judged = [(each, is_private is not None and is_private(each)) for each in item.messages]
+        if private := [each for each, passed_over in judged if passed_over]:
+            done.passed_over = self._absent(private, self._stored(self._sessions(done.session_id)))
+            item = replace(item, messages=tuple(each for each, passed_over in judged if not passed_over))
         for part in self._parts(item, done):
             try:
                 self._record(part, item, assignment, now, done, dry_run=dry_run)
@@ -173,6 +173,21 @@ class ConversationRecorder:
     def _stored(self, sessions: Sequence[str]) -> list[Message]:
         texts = (self._memory.store.text(self._memory.commits.session_uri(session)) for session in sessions)
         return [message for text in texts for message in parse_lines(text or "")[0]]
+
+    def _absent(self, messages: Sequence[Mapping[str, Any]], stored: Sequence[Message]) -> list[Mapping[str, Any]]:
+        """What is not stored of some messages, by id, or, of those that have none, by what they say."""
+        ids, clean = self._ids(stored), self._memory.commits.cleaner.messages
+        said = set() if all(each.get("id") for each in messages) else set(map(digest, stored))
+
+        def is_stored(message: Mapping[str, Any]) -> bool:
+            if message.get("id"):
+                return str(message["id"]) in ids
+            try:
+                return said.issuperset(map(digest, clean(parse_messages([message]))[0]))
+            except RunebookError:  # it is none that can be stored
+                return False
+
+        return [each for each in messages if not is_stored(each)]
 
     @staticmethod
     def _ids(stored: Sequence[Message]) -> set[str]:

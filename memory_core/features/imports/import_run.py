@@ -154,7 +154,7 @@ class ImportReport:
             return
         self.commits += done.commits
         if done.passed_over:
-            self.skipped[_PRIVATE] += done.passed_over
+            self.skipped[_PRIVATE] += len(done.passed_over)
         self.sessions += [done.session_id] if done.action is not Action.UNCHANGED else []
         self._count("conversations", done.action)
         self._count("messages", Action.CREATED, done.messages)

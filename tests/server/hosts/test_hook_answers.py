@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -352,6 +353,25 @@ def test_note_is_followed_in_the_space_of_the_host_that_left_it(memory: Runebook
     assert (memory.store.files.root / "session" / "work" / "of-work" / "messages.jsonl").exists()
     memory.opened.background.finish()
     assert dict(memory.opened.users())["work"] == ("default",)
+
+
+def test_a_transcript_is_stored_for_each_space_that_a_note_names(own: Runebook, tmp_path: Path) -> None:
+    state = own.store.files.state
+    given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk())) | {"session_id": "both"}
+    for user in ("anna", "bob", "anna"):
+        hook_notes.leave(state, "session-end", "claude-code", given, (user, user))
+    assert take_in(own) == 3
+    assert hook_notes.waiting(state) == 0
+    for user in ("anna", "bob"):
+        path = own.store.files.root / "session" / user / "both" / "messages.jsonl"
+        assert len(path.read_text(encoding="utf-8").splitlines()) == 6
+
+
+@pytest.mark.parametrize(("facts", "made"), [({"st_birthtime": 5_000.0}, 5_000.0), ({}, 1e6 - 86_400)])
+def test_a_transcript_is_as_old_as_its_file_where_the_system_tells(facts: dict[str, float], made: float) -> None:
+    path = cast("Path", SimpleNamespace(stat=lambda: SimpleNamespace(**facts)))
+    assert hook_answers._made_at(path, 1e6) == made
+    assert hook_answers._made_at(None, 1e6) == hook_answers._made_at(Path("/none"), 1e6) == 1e6 - 86_400
 
 
 def test_nothing_is_kept_of_the_time_in_which_private_mode_was_on(own: Runebook, tmp_path: Path) -> None:

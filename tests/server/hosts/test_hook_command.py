@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.memory.requests import CommitRequest
-from memory_core.core.private_times import PrivateTimes
+from memory_core.core.private_times import PrivateTimes, note_private, read_at, talk_of
 from memory_core.features.doctor import DOCTOR, DoctorRequest
 from memory_core.runebook import Runebook
 from server.cli import command_line, main
@@ -27,7 +28,7 @@ from server.protocol.session import MemorySession
 from tests.features.moving import opened
 from tests.server.command_line import Outcome, Run
 from tests.server.conftest import environment
-from tests.server.hosts.host_events import SESSION, claude, cursor, said, talk, write
+from tests.server.hosts.host_events import SESSION, claude, cursor, cursor_transcript, said, talk, write
 from tests.waiting import PATIENCE_SECONDS, soon
 
 #: Generous: machines under test are slow. Outcomes below never depend on it.
@@ -136,6 +137,54 @@ def test_no_store_is_made_by_an_event_that_only_asks(hook: Hook, tmp_path: Path,
     given = claude("Stop", write(tmp_path / "t.jsonl", talk()), prompt="x", source="startup")
     assert hook(tmp_path / "none", event, given, "--set", "hooks.stop=true") == (0, "", "")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("event", ["session-start", "user-prompt"])
+@pytest.mark.parametrize("private", [False, True])
+def test_a_hook_notes_when_a_conversation_began_and_no_later_one_does(
+    hook: Hook, home: Path, event: str, private: bool
+) -> None:
+    session = f"begins-{event}-{private}"
+    named = talk_of(session, "", "default")
+    given = claude("X", prompt="Which port?", source="startup" * (event == "session-start")) | {"session_id": session}
+    hook(home, event, given, "--set", f"private_mode={private}")
+    began = read_at(home / ".state", named)
+    assert began is not None
+    hook(home, "user-prompt", given)
+    assert read_at(home / ".state", named) == began
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"source": "resume"},
+        {"transcript_path": "{path}"},
+        {"messages": [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]},
+        {"session_id": ""},
+    ],
+)
+def test_a_conversation_that_goes_on_does_not_begin(
+    hook: Hook, home: Path, tmp_path: Path, more: dict[str, Any]
+) -> None:
+    path = write(tmp_path / "t.jsonl", talk())
+    given = claude("SessionStart") | {"session_id": "goes-on"} | more
+    given["transcript_path"] = given["transcript_path"].replace("{path}", str(path))
+    hook(home, "session-start", given)
+    for session in ("goes-on", None):
+        assert read_at(home / ".state", talk_of(session, given["transcript_path"], "default")) is None
+
+
+def test_a_private_time_before_the_start_of_a_conversation_keeps_nothing_out_of_it(hook: Hook, tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    with opened(home) as memory:
+        state = memory.store.files.state
+    for private in (True, False):
+        note_private(state, "", 1, private=private, now=time.time() - 3_600 - private)
+    given = cursor("sessionStart") | {"conversation_id": "fresh"}
+    assert hook(home, "session-start", given)[0] == 0
+    path = write(tmp_path / "t.jsonl", cursor_transcript())
+    assert hook(home, "pre-compact", given | {"transcript_path": str(path)}) == (0, "", "")
+    assert len(stored(home, "fresh")) == 2
 
 
 def test_a_conversation_makes_the_store_it_is_kept_in(hook: Hook, tmp_path: Path) -> None:
