@@ -42,9 +42,9 @@ class SearchReplace(LenientModel):
 Patch = Scalar | list[SearchReplace]
 
 
-#: What a link may say; the other end says the same, or the passive.
 #: Of what a refusal quotes.
 _REFUSAL_CHARS = 4_000
+#: What a link may say; the other end says the same, or the passive.
 LINK_RELATIONS = ("similar", "supports", "contradicts", "refines", "replaces")
 
 

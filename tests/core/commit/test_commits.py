@@ -305,7 +305,7 @@ def test_a_receipt_quotes_no_more_of_what_was_sent_than_a_person_reads(memory: R
     assert 100 < len(json.dumps(as_json(receipt))) < 20_000
     [commit] = [each for each in history_of(memory).commits() if each.commit_id == receipt.commit_id]
     assert len(str(as_json(commit))) < 20_000
-    refused = memory.commit(CommitRequest(operations={"edit_operations": [{"uri": "\x7f" * 100_000, "tags": ["a"]}]}))
+    refused = memory.commit(CommitRequest(operations={"edit_operations": [{"uri": "x" * 100_000, "tags": ["a"]}]}))
     assert len(json.dumps(as_json(refused))) < 20_000
 
 
