@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -41,13 +41,13 @@ class PrivateTimes:
 
     Args:
         state: The store's folder of machine files. Times of servers that are gone end now.
-        folder: Where the conversation is held; empty may be anywhere.
+        folders: Where the conversation is held; an empty text may be anywhere.
         talks: What it may be called; see ``talk_of``.
     """
 
-    def __init__(self, state: Path, folder: str, *talks: str) -> None:
+    def __init__(self, state: Path, folders: Collection[str], *talks: str) -> None:
         noted = list(_private_times(state))
-        here = {where for where in {where for _, _, where in noted} if _same(where, folder)}
+        here = {where for where in {where for _, _, where in noted} if any(_same(where, each) for each in folders)}
         self._times = [(since, until) for since, until, where in noted if where in here]
         self._messages: list[tuple[str, frozenset[str]]] = []
         for talk in talks:

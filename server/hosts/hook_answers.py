@@ -114,7 +114,7 @@ def answer(
         return HookAnswer()
     if event in STORING:
         return _store_event(memory, read, resident=resident)
-    if memory.access is Access.READ_WRITE and PrivateTimes(memory.store.files.state, read.cwd).is_on:
+    if memory.access is Access.READ_WRITE and PrivateTimes(memory.store.files.state, [read.cwd]).is_on:
         memory = memory.view(access=Access.PRIVATE)
     here = project_of(memory.config, read.cwd)
     if event == POST_READ:
@@ -241,7 +241,7 @@ def _store_notes(memory: Runebook) -> list[Pending]:
     state = memory.store.files.state
     followed: list[Pending] = []
     stored: set[tuple[tuple[str, str], str]] = set()
-    for note in reversed(list(hook_notes.pending(state))):
+    for note in list(hook_notes.pending(state)):
         try:
             event = read_event(note.event, note.given, note.host)
             if event.messages or (note.spaces, event.transcript) not in stored:
@@ -390,7 +390,7 @@ def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
     recorder = ConversationRecorder(memory, ("hooks", config.user_space, config.agent_space))
     assignment = memory.projects.assignment(None, None, project_of(config, event.cwd))
     now, talk = time.time(), talk_of(event.session_id, event.transcript, config.user_space)
-    private, known_at = PrivateTimes(state, event.cwd, talk), read_at(state, talk)
+    known_at = read_at(state, talk)
     path = path_of(event.transcript)
     growing = None if path is None or event.messages else _TranscriptReader(path, state, config.user_space)
     earliest = _made_at(path, now) if known_at is None else known_at
@@ -399,6 +399,8 @@ def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
         for item in _conversations(event, _session(memory, event), growing):
             if known_at is None:
                 earliest = min([earliest, *(at for each in item.messages if (at := said_at(each)) is not None)])
+            # a host may have changed its folder since
+            private = PrivateTimes(state, {event.cwd, *item.folders}, talk)
             done = recorder.record(item, assignment, datetime.now(UTC), partial(private.cover, earliest=earliest))
             stored += done.messages
             left_out += [f"{left.place}: {left.reason}" for left in done.left_out]

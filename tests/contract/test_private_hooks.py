@@ -187,6 +187,22 @@ def test_a_title_is_as_old_as_the_messages_of_a_conversation_that_nobody_saw_beg
     assert contents(memory, "s") == ["word 1"]
 
 
+def test_what_was_said_in_a_folder_that_the_host_left_since_is_passed_over(
+    place: Place, tmp_path: Path, claude: Callable[..., HookAnswer]
+) -> None:
+    memory, now = place.open(), time.time()
+    state = memory.store.files.state
+    note_private(state, "/home/plans", 1, private=True, now=now - 700)
+    note_private(state, "/home/plans", 1, private=False, now=now - 550)
+    records = [
+        {**_record(number, now - ago, f"word {number}"), "cwd": folder}
+        for number, ago, folder in ((1, 800, "/work/billing"), (2, 600, "/home/plans"), (3, 500, "/work/billing"))
+    ]
+    claude(memory, records)
+    assert contents(memory, "s") == ["word 1", "word 3"]
+    assert brought(memory, tmp_path / "t").skipped["messages of a time in which private mode was on"] == 1
+
+
 def test_the_summary_of_another_conversation_is_no_title_of_this_one(
     place: Place, tmp_path: Path, claude: Callable[..., HookAnswer]
 ) -> None:
@@ -212,7 +228,7 @@ def test_of_too_many_messages_that_were_passed_over_the_oldest_are_let_go(
     for message in messages[:2]:
         note_passed_over(tmp_path, _TALK, [message])
     note_passed_over(tmp_path, _TALK, [*messages[2:4], messages[0]])
-    covered = [number for number, each in enumerate(messages) if PrivateTimes(tmp_path, "/w", _TALK).cover(each)]
+    covered = [number for number, each in enumerate(messages) if PrivateTimes(tmp_path, ["/w"], _TALK).cover(each)]
     assert covered == [0, 2, 3]
 
 
@@ -221,11 +237,11 @@ def test_a_note_of_before_keeps_its_time_when_messages_come_to_it(tmp_path: Path
     path = tmp_path / "hooks" / "passed-over" / f"{_TALK}.json"
     path.write_text('{"until": 4000000000.0}', encoding="utf-8")
     secret = {"role": "user", "content": "The codeword is Wolkenbruch."}
-    assert PrivateTimes(tmp_path, "/w", _TALK).cover(secret)
+    assert PrivateTimes(tmp_path, ["/w"], _TALK).cover(secret)
     note_passed_over(tmp_path, _TALK, [secret, {"role": 7}])
-    assert PrivateTimes(tmp_path, "/w", _TALK).cover(secret, earliest=5e9)
-    assert not PrivateTimes(tmp_path, "/w", _TALK).cover({"role": 7}, earliest=5e9)
-    assert PrivateTimes(tmp_path, "/w", _TALK).is_on
+    assert PrivateTimes(tmp_path, ["/w"], _TALK).cover(secret, earliest=5e9)
+    assert not PrivateTimes(tmp_path, ["/w"], _TALK).cover({"role": 7}, earliest=5e9)
+    assert PrivateTimes(tmp_path, ["/w"], _TALK).is_on
 
 
 def test_two_hooks_of_one_conversation_do_not_overwrite_what_the_other_noted(

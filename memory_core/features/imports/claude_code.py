@@ -58,7 +58,7 @@ class _Transcript:
     def __init__(self, entry: Entry) -> None:
         self._entry = entry
         self._talks: dict[str, list[dict[str, Any]]] = {}
-        self._folders: dict[str, str] = {}
+        self._folders: dict[str, dict[str, None]] = {}
         self._titles: list[tuple[str, dict[str, Any]]] = []  # each after the record that it names, empty for none
         self._uuids = {""}
         self._skipped: Counter[str] = Counter()
@@ -75,8 +75,8 @@ class _Transcript:
             session_id = session_name("claude-code", name)
             item_id = f"{session_id} sub" if talk else session_id
             said = (*messages,) if talk else (*titles, *messages)
-            folder = self._folders.get(talk)
-            yield ConversationItem(item_id, self._entry.name, session_id, said, folder, self._hosts_id)
+            folders = (*self._folders.get(talk, ()),)
+            yield ConversationItem(item_id, self._entry.name, session_id, said, folders, self._hosts_id)
         for what, count in self._skipped.items():
             yield Skipped(what, count)
 
@@ -120,7 +120,7 @@ class _Transcript:
         talk = (record.text("agentId") or "subagents") if is_aside and not self._is_agents else ""
         self._talks.setdefault(talk, []).append(said)
         if record.text("cwd"):
-            self._folders.setdefault(talk, record.text("cwd"))
+            self._folders.setdefault(talk, {})[record.text("cwd")] = None
 
 
 def _content(message: Record) -> Any:

@@ -398,7 +398,7 @@ class _Run:
     def _assignment(self, item: ConversationItem) -> ProjectAssignment:
         """The project of the folder that a conversation was held in, unless the caller named one."""
         given = self._request.assignment
-        return given if given.named or item.folder is None else replace(given, project=_project(item.folder))
+        return given if given.named or not item.folders else replace(given, project=_project(item.folders[0]))
 
     def _is_private(self, item: ConversationItem) -> Callable[[Mapping[str, Any]], bool] | None:
         """Whether private mode keeps a message out, as the hooks of the host were told; None where no hook was.
@@ -408,7 +408,7 @@ class _Run:
         if item.hosts_id is None:
             return None
         talks = (talk_of(item.hosts_id, "", user) for user in self._users)
-        private = PrivateTimes(self._memory.store.files.state, item.folder or "", *talks)
+        private = PrivateTimes(self._memory.store.files.state, item.folders or ("",), *talks)
         told = [at for message in item.messages if (at := said_at(message)) is not None]
         times = {"earliest": min(told), "latest": max(told)} if told else {}
         return partial(private.cover, **times)

@@ -152,7 +152,7 @@ class ConversationItem:
         place: Where it stands in the source.
         session_id: The session it becomes.
         messages: In the shapes that ``core.memory.message_shapes`` reads, in order; each has an ``id``.
-        folder: The folder it was held in, if it was held in one.
+        folders: The folders it was held in, the first one first; empty where nothing tells.
         hosts_id: What the host that it was held in calls it, and that host's hooks; None for what no hook stores.
     """
 
@@ -160,7 +160,7 @@ class ConversationItem:
     place: str
     session_id: str
     messages: tuple[Mapping[str, Any], ...]
-    folder: str | None = None
+    folders: tuple[str, ...] = ()
     hosts_id: str | None = None
 
 

@@ -355,6 +355,14 @@ def test_note_is_followed_in_the_space_of_the_host_that_left_it(memory: Runebook
     assert dict(memory.opened.users())["work"] == ("default",)
 
 
+def test_messages_that_waited_in_notes_are_stored_in_the_order_in_which_they_were_said(memory: Runebook) -> None:
+    for number in range(3):
+        given = {"session_id": "waits", "messages": [{"role": "user", "content": f"word {number}"}]}
+        hook_notes.leave(memory.store.files.state, "stop", "generic", given)
+    take_in(memory)
+    assert [message["content"] for message in log(memory, "waits")] == ["word 0", "word 1", "word 2"]
+
+
 def test_a_transcript_is_stored_for_each_space_that_a_note_names(own: Runebook, tmp_path: Path) -> None:
     state = own.store.files.state
     given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk())) | {"session_id": "both"}
@@ -406,8 +414,8 @@ def test_what_was_said_while_private_mode_was_set_is_passed_over_years_later(
     note_passed_over(tmp_path, talk_of("p4", "", "default"))
     later = time.time() + 3 * 365 * 86_400
     monkeypatch.setattr("memory_core.core.private_times.time.time", lambda: later)
-    assert PrivateTimes(tmp_path, "/w", talk_of("p4", "", "default")).cover({"time": said_at})
-    assert not PrivateTimes(tmp_path, "/w", talk_of("p5", "", "default")).cover({"time": said_at})
+    assert PrivateTimes(tmp_path, ["/w"], talk_of("p4", "", "default")).cover({"time": said_at})
+    assert not PrivateTimes(tmp_path, ["/w"], talk_of("p5", "", "default")).cover({"time": said_at})
 
 
 def test_while_private_mode_is_on_a_prompt_leaves_no_trace(own: Runebook, tmp_path: Path) -> None:
@@ -428,8 +436,8 @@ def test_the_private_mode_of_a_server_that_was_killed_ends(tmp_path: Path) -> No
     folder.mkdir(parents=True)
     note = {"pid": 2**22 + 1, "since": 1_000.0, "until": None, "folder": "/w"}
     (folder / "1-1-1.json").write_text(json.dumps(note), encoding="utf-8")
-    assert PrivateTimes(tmp_path, "/w").is_on is False
-    assert PrivateTimes(tmp_path, "/w/below").cover({"time": "2026-11-21T10:03:00Z"})
+    assert PrivateTimes(tmp_path, ["/w"]).is_on is False
+    assert PrivateTimes(tmp_path, ["/w/below"]).cover({"time": "2026-11-21T10:03:00Z"})
 
 
 @pytest.mark.parametrize(("days", "is_on"), [(0, True), (8, False)])
@@ -441,7 +449,7 @@ def test_the_private_mode_of_a_server_in_another_container_lasts_until_it_is_old
     since = time.time() - days * 86_400
     note = {"pid": 2**22 + 1, "node": "elsewhere", "since": since, "until": None, "folder": "/w"}
     (folder / "1-1-1.json").write_text(json.dumps(note), encoding="utf-8")
-    assert PrivateTimes(tmp_path, "/w").is_on is is_on
+    assert PrivateTimes(tmp_path, ["/w"]).is_on is is_on
 
 
 def test_the_private_mode_of_a_server_here_says_where_it_runs(tmp_path: Path) -> None:
@@ -455,15 +463,15 @@ def test_private_mode_holds_in_a_folder_whatever_name_leads_there(tmp_path: Path
     folder.mkdir()
     link.symlink_to(folder)
     note_private(tmp_path / "state", str(folder), 1, private=True)
-    assert PrivateTimes(tmp_path / "state", str(link)).is_on
-    assert PrivateTimes(tmp_path / "state", str(link / "below")).is_on
-    assert not PrivateTimes(tmp_path / "state", str(tmp_path / "other")).is_on
+    assert PrivateTimes(tmp_path / "state", [str(link)]).is_on
+    assert PrivateTimes(tmp_path / "state", [str(link / "below")]).is_on
+    assert not PrivateTimes(tmp_path / "state", [str(tmp_path / "other")]).is_on
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800"])
 def test_a_folder_that_cannot_be_is_another_one(tmp_path: Path, name: str) -> None:
     note_private(tmp_path, "/w", 1, private=True)
-    assert not PrivateTimes(tmp_path, f"/{name}").is_on
+    assert not PrivateTimes(tmp_path, [f"/{name}"]).is_on
 
 
 def test_a_long_conversation_waits_whole(tmp_path: Path) -> None:

@@ -394,13 +394,13 @@ def test_private_mode_of_a_client_is_known_to_hooks_until_it_ends(tmp_path: Path
         state = session.memory().store.files.state
         for private in (True, False):
             session.tell_hooks(private=private)
-            assert PrivateTimes(state, str(tmp_path)).is_on is private
-            assert not PrivateTimes(state, "/somewhere/else").is_on
+            assert PrivateTimes(state, [str(tmp_path)]).is_on is private
+            assert not PrivateTimes(state, ["/somewhere/else"]).is_on
         session.private_mode.begin()
         session.tell_hooks(private=True)
     finally:
         session.release()
-    assert not PrivateTimes(state, str(tmp_path)).is_on
+    assert not PrivateTimes(state, [str(tmp_path)]).is_on
 
 
 def test_the_doctor_tells_of_failing_hooks_and_of_what_waits(tmp_path: Path) -> None:

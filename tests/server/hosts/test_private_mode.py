@@ -140,14 +140,14 @@ def test_another_process_of_the_same_number_keeps_no_private_mode_on(tmp_path: P
     path = note_of(tmp_path)
     note = json.loads(path.read_text("utf-8"))
     end_orphans(tmp_path)
-    assert PrivateTimes(tmp_path, "/w").is_on
+    assert PrivateTimes(tmp_path, ["/w"]).is_on
     boot, began = note["birth"].split()
     for other in (f"{boot} {int(began) + 1}", f"another-start {began}"):
         write(path, [{**note, "birth": other}])
-        assert not PrivateTimes(tmp_path, "/w").is_on
+        assert not PrivateTimes(tmp_path, ["/w"]).is_on
         assert json.loads(path.read_text("utf-8"))["until"] is not None
     write(path, [{name: value for name, value in note.items() if name != "birth"}])  # of a server before
-    assert PrivateTimes(tmp_path, "/w").is_on
+    assert PrivateTimes(tmp_path, ["/w"]).is_on
 
 
 def test_private_times_are_kept_for_good_and_the_oldest_go_when_there_are_too_many(
@@ -158,10 +158,10 @@ def test_private_times_are_kept_for_good_and_the_oldest_go_when_there_are_too_ma
     for number in range(10, 15):
         note_private(tmp_path, "/w", number, private=True, now=1_000.0 * number)
         note_private(tmp_path, "/w", number, private=False, now=1_000.0 * number + 60)
-    times = PrivateTimes(tmp_path, "/w")
+    times = PrivateTimes(tmp_path, ["/w"])
     covered = [number for number in range(10, 15) if times.cover({"time": f"1970-01-01T{_clock(number)}Z"})]
     assert covered == [12, 13, 14]
-    assert PrivateTimes(tmp_path, "/lasts").is_on
+    assert PrivateTimes(tmp_path, ["/lasts"]).is_on
 
 
 def _clock(number: int) -> str:
