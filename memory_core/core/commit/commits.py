@@ -24,7 +24,7 @@ from memory_core.core.frozen import frozen
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.memory.memory_type import CONTENT, MemoryType, MemoryTypeRegistry, resolve_category
 from memory_core.core.memory.message import Message, dump_lines, parse_lines
-from memory_core.core.memory.metadata import METADATA, utc_text
+from memory_core.core.memory.metadata import CATEGORY, FIELDS, METADATA, utc_text
 from memory_core.core.memory.operations import MemoryData, MemoryOperations, WriteOp, escaped, flatten_extras
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment
 from memory_core.core.memory.requests import CommitRequest
@@ -68,7 +68,6 @@ def salience_of(priority: str | float | None) -> float | None:
 DEFAULT_TYPE = "notes"
 #: The setting ``review`` under which what a model proposes waits for the owner.
 _REVIEWED = "automatic"
-_CATEGORY_LIMIT_CHARS = 200
 #: Operations of one commit, sound or not; and how many malformed ones, and unknown keys, its receipt names.
 OPERATIONS_MOST, _NAMED = 10_000, 50
 #: A commit that brings so much may take long to plan.
@@ -359,10 +358,7 @@ class Commits:
                     "memory_content and fields.content say different things.", hint="Send the text in one of the two."
                 )
             values[CONTENT] = content
-        if category is not None and len(category) > _CATEGORY_LIMIT_CHARS:
-            raise InvalidInput(
-                f"category has {len(category)} characters.", hint=f"A label has at most {_CATEGORY_LIMIT_CHARS}."
-            )
+        FIELDS[CATEGORY].stored(category)
         unknown = [name for name in request.metadata if name not in _GIVEN]
         if unknown:
             raise InvalidInput(f"'{unknown[0]}' is no metadata.", hint=f"There is {', '.join(sorted(_GIVEN))}.")

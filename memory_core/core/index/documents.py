@@ -21,7 +21,8 @@ from memory_core.core.memory.evidence import support_of
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import Message, search_text, transcript_line
-from memory_core.core.memory.metadata import CONTESTING
+from memory_core.core.memory.metadata import CATEGORY, CATEGORY_CHARS, CONTESTING
+from memory_core.core.memory.results import clipped
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.text.analysis import word_count
 from memory_core.core.text.directives import is_directive
@@ -31,6 +32,8 @@ from memory_core.core.text.plain_text import plain_line
 from memory_core.core.text.time_expressions import time_spans
 
 ABSTRACT_LIMIT_CHARS = 256
+#: Of a name, in lists and before each passage; the first passages hold it whole.
+_NAME_CHARS = 500
 #: Turns on each side whose text is embedded with a message.
 NEIGHBOURS = 2
 #: Pieces of one long turn that are embedded; what lies beyond is found by words only.
@@ -159,8 +162,10 @@ def memory_document(memory: Memory) -> Document:
     body = "\n".join([memory.body, *extra]).strip()
     # The type's name is left out: to the model it is noise beside what the memory says.
     pieces = passages(simplified(body if body.startswith(name) else f"{name}\n{body}"))
+    shown = clipped(name, _NAME_CHARS)
     if len(pieces) > 1:
-        pieces = [pieces[0], *(f"{unmarked(simplified(name))}\n{piece}" for piece in pieces[1:])]
+        heading = unmarked(simplified(shown))
+        pieces = [pieces[0], *(f"{heading}\n{piece}" for piece in pieces[1:])]
     happened = _happened(memory.fields.get(EVENT_TIME))
     links = metadata.links
     return Document(
@@ -168,8 +173,8 @@ def memory_document(memory: Memory) -> Document:
         part=0,
         context_type=_context_type(uri, memory.type_name),
         memory_type=memory.type_name,
-        name=name,
-        abstract=abstract_of(memory, name),
+        name=shown,
+        abstract=abstract_of(memory, shown),
         own=_own_text(memory, name, extra),
         previous="",
         heading=_date_heading(happened),
@@ -184,7 +189,7 @@ def memory_document(memory: Memory) -> Document:
         always_on=holds_always(memory),
         expires_at=None if metadata.is_pinned else metadata.expires_at,
         tags=metadata.tags,
-        category=metadata.text("category"),
+        category=clipped(metadata.text(CATEGORY) or "", CATEGORY_CHARS) or None,
         project=memory.told_in,
         private=memory.is_private,
         general=memory.project is None,

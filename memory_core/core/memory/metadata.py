@@ -30,7 +30,8 @@ class Kind(StrEnum):
     SYSTEM = "system"
 
 
-TAG_CHARS, TAGS_MOST = 200, 100
+CATEGORY = "category"
+TAG_CHARS, TAGS_MOST, CATEGORY_CHARS = 200, 100, 200
 
 
 @frozen
@@ -57,13 +58,15 @@ class MetadataField:
         """A given value as a trailer keeps it; None for what is the rule and not written down.
 
         Raises:
-            InvalidInput: If it is to be a time and is none, or is too many or too long tags.
+            InvalidInput: If it is to be a time and is none, or is too many or too long tags, or a category too long.
         """
         if self.kind is Kind.TEXTS and given and (len(given) > TAGS_MOST or any(len(tag) > TAG_CHARS for tag in given)):
             raise InvalidInput(
                 f"{self.name} are too many or too long.",
                 hint=f"A memory has at most {TAGS_MOST}, of {TAG_CHARS} characters.",
             )
+        if self.name == CATEGORY and isinstance(given, str) and len(given) > CATEGORY_CHARS:
+            raise InvalidInput(f"category has {len(given)} characters.", hint=f"A label has at most {CATEGORY_CHARS}.")
         if self.kind is Kind.TIME:
             return expiry_text(self.name, given) or None
         if self.kind is Kind.FLAG and given == self.default:
@@ -90,7 +93,7 @@ METADATA = (
     MetadataField("version", Kind.SYSTEM),
     MetadataField("name", Kind.SYSTEM),
     MetadataField("tags", Kind.TEXTS, "Words to filter by.", (), _ANYONE, _WRITE),
-    MetadataField("category", Kind.TEXT, "A label.", None, _WRITE, _WRITE),
+    MetadataField(CATEGORY, Kind.TEXT, "A label.", None, _WRITE, _WRITE),
     MetadataField("abstract", Kind.TEXT, "The memory in one line.", None, _WRITE, _WRITE),
     MetadataField("overview", Kind.TEXT, "The memory in a paragraph.", None, _WRITE, _WRITE),
     MetadataField("created_at", Kind.SYSTEM),

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from memory_core.core.caches import PrefixCache
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.trailer import read_members
-from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.memory.uri import URI_LIMIT_BYTES, MemoryUri, Scope
 
 
 def as_json(value: Any) -> Any:
@@ -193,8 +193,9 @@ class OperationResult:
 
     def clipped(self, most: int) -> OperationResult:
         """The same with so many characters of what it says; it may quote what was sent."""
-        said = {name: getattr(self, name) or "" for name in ("uri", "reason", "hint", "note")}
-        long: dict[str, Any] = {name: clipped(text, most) for name, text in said.items() if len(text) > most}
+        said = {name: (getattr(self, name) or "", most) for name in ("reason", "hint", "note")}
+        said["uri"] = self.uri, URI_LIMIT_BYTES  # what is longer is none
+        long: dict[str, Any] = {name: clipped(text, at) for name, (text, at) in said.items() if len(text) > at}
         return replace(self, **long) if long else self
 
 

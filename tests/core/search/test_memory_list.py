@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,9 +11,13 @@ import pytest
 
 from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput
+from memory_core.core.index.documents import memory_document
+from memory_core.core.memory.memory import parse
+from memory_core.core.memory.requests import FindRequest
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.memory_list import EntryFilter
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import by_hand, remember, words_only, written
+from tests.stores import by_hand, handed_in, only, remember, words_only, written
 
 
 @pytest.fixture(scope="module")
@@ -117,3 +122,27 @@ def test_a_list_shows_the_first_tags_and_finds_by_all(tmp_path: Path) -> None:
         (listed,) = memory.entries(EntryFilter(tags=(tags[8],))).entries
         assert listed.uri == uri
         assert list(listed.tags) == tags[:4]
+
+
+def test_a_list_shows_so_much_of_a_name_and_a_category_and_the_whole_name_is_found(tmp_path: Path) -> None:
+    name = f"{'valve ' * 20_000}walrus"
+    with open_memory(words_only(tmp_path)) as memory:
+        remember(memory, "Seven gulls feed here. " * 2_000, "notes", title=name)
+        by_hand(
+            tmp_path,
+            "user/default/memories/notes/hand.md",
+            "By hand.\n\n<!-- MEMORY_FIELDS\n" + json.dumps({"category": "z" * 9_000}) + "\n-->\n",
+        )
+        listed = memory.entries(EntryFilter()).entries
+        assert sorted(len(entry.name) for entry in listed) == [4, 500]
+        assert sorted(len(entry.category or "") for entry in listed) == [0, 200]
+        assert memory.find(FindRequest("walrus")).total == 1
+        (document,) = [
+            memory_document(parse(MemoryUri.parse(entry.uri), text, memory.registry))
+            for entry in listed
+            if len(entry.name) == 500 and (text := memory.store.text(MemoryUri.parse(entry.uri)))
+        ]
+        assert sum(map(len, document.passages)) < 300_000
+        data = {"memory_type": "notes", "fields": {"content": "x"}, "category": "z" * 201}
+        refused = only(handed_in(memory, write=[{"memory_data": data}]))
+        assert refused.hint == "A label has at most 200."
