@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 GROUPS: Mapping[str, str] = {name: f"{name}_operations" for name in ("write", "edit", "delete", "overview")}
 _PROPOSAL = "proposal"
 _RULE = "---"
-_HEADING = re.compile(r"### ([A-Za-z_]\w*)")
+#: The heading of a field; a line of a text that looks like one gets a backslash before it.
+_HEADING = re.compile(r"(\\*)### ([A-Za-z_]\w*)\s*")
 _HEADINGS_HINT = "Put each field below its heading ### name, as runebook review show prints it."
 _TITLE_CHARS = 120
 _NAME_CHARS = 60
@@ -221,7 +222,17 @@ def texts_shown(proposal: Proposal) -> str:
     """What would be stored, as it stands in the file; of several fields each below a heading."""
     if set(proposal.texts) <= {CONTENT}:
         return proposal.texts.get(CONTENT, "")
-    return "\n\n".join(f"### {name}\n\n{text}" for name, text in proposal.texts.items())
+
+    def escaped(text: str) -> str:
+        return "\n".join(f"\\{line}" if _heading(line, proposal.proposed) else line for line in text.split("\n"))
+
+    return "\n\n".join(f"### {name}\n\n{escaped(text)}" for name, text in proposal.texts.items())
+
+
+def _heading(line: str, names: Collection[str]) -> re.Match[str] | None:
+    """The heading of one of these fields, or a line of a text that looks like one."""
+    found = _HEADING.fullmatch(line)
+    return found if found is not None and found[2] in names else None
 
 
 def _facts(proposal: Proposal) -> list[str]:
@@ -249,11 +260,11 @@ def _with_texts(proposal: Proposal, shown: str) -> Proposal:
     texts: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in shown.split("\n"):
-        heading = _HEADING.fullmatch(line.rstrip())
-        if heading is not None and heading[1] in names and heading[1] not in texts:
-            lines = texts.setdefault(heading[1], [])
+        heading = _heading(line, names)
+        if heading is not None and not heading[1] and heading[2] not in texts:
+            lines = texts.setdefault(heading[2], [])
         else:
-            lines.append(line)
+            lines.append(line[1:] if heading is not None and heading[1] else line)
     found = {name: "\n".join(texts[name]).strip("\n") for name in names if name in texts}
     return replace(proposal, texts=found)
 

@@ -365,10 +365,13 @@ def test_operations_may_not_touch_what_waits(memory: Runebook) -> None:
 
 def test_a_proposals_file_reads_back_as_it_was(tmp_path: Path) -> None:
     tools = write("tools", tool_name="部署", best_for="发布 --> 上线", optimal_params="line one\n\n### other\n")
+    forged = "Before.\n\n### recommendation\n\n\\\\### best_for  \nAfter."
+    tools["memory_data"]["fields"] |= {"guidelines": forged, "recommendation": "### guidelines"}
     with opened(tmp_path, [answer(write("facts", topic="T", content="a\n---\nb <!-- MEMORY_FIELDS"), tools)]) as memory:
         memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         for proposal in waiting_proposals(memory):
             assert not proposal.edited
+            assert proposal.texts.get("guidelines", forged) == forged
             assert parse_proposal(proposal.uri, render_proposal(proposal)) == proposal
 
 

@@ -23,7 +23,7 @@ from memory_core.core.memory.memory_type import (
     MemoryType,
     MergeOp,
 )
-from memory_core.core.memory.names import key_of
+from memory_core.core.memory.names import NAME_CHARS, key_of
 from memory_core.core.memory.operations import SearchReplace
 
 _NO_PATCH_HINT = {
@@ -91,6 +91,8 @@ def write_fields(
             new = _merged(field, values.get(name), value, mode, creates=current is None)
             if mode is WriteMode.REFUSE and field.format == DATE_FORMAT:
                 _expect_date(field, new)
+            if name in memory_type.key_fields and new != values.get(name):
+                _expect_name(field, plain(new))
             values[name] = new
         except RunebookError as error:
             rejected[name] = error
@@ -116,6 +118,14 @@ def _merged(field: MemoryField, old: FieldValue | None, value: object, mode: Wri
             )
         return old
     return new
+
+
+def _expect_name(field: MemoryField, text: str) -> None:
+    if len(text) > NAME_CHARS:
+        raise FieldRejected(
+            f"Field '{field.name}' has {len(text):,} characters; it names the memory, and has {NAME_CHARS:,} at most.",
+            hint="Give it a shorter one, and the rest in another field.",
+        )
 
 
 def _expect_date(field: MemoryField, value: FieldValue) -> None:

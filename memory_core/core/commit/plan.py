@@ -227,6 +227,8 @@ class _Planner:
                 return self._write_over(self._expect_type(uri, memory_type), memory_type, op)
             self._copy.expect_never_seen(uri)
         merged = write_fields(memory_type, None, data.fields, self._context.write_mode)
+        for name in merged.rejected.keys() & set(memory_type.key_fields):  # else it would be taken for another one
+            raise merged.rejected[name]
         fields, made_up = names.named(memory_type, merged.values)
         if not made_up and memory_type.operation_mode is OperationMode.UPSERT:
             found = self._copy.locate(directory, memory_type, fields)

@@ -21,6 +21,8 @@ from memory_core.core.text.unicode_form import unicode_form
 from memory_core.core.text.word_table import word_table
 
 LIMIT_BYTES = 255
+#: Of a field that names a memory; a file's name holds the beginning.
+NAME_CHARS = 1_000
 #: Left free at the end of a name for a collision suffix such as ``~1a2b3c4d``.
 _SUFFIX_ROOM_BYTES = 10
 _SEPARATORS = " _-."

@@ -14,10 +14,11 @@ from memory_core.core.errors import InvalidInput
 from memory_core.core.index.documents import memory_document
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.requests import FindRequest
+from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.memory_list import EntryFilter
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import by_hand, handed_in, only, remember, words_only, written
+from tests.stores import by_hand, handed_in, remember, words_only, written
 
 
 @pytest.fixture(scope="module")
@@ -125,24 +126,18 @@ def test_a_list_shows_the_first_tags_and_finds_by_all(tmp_path: Path) -> None:
 
 
 def test_a_list_shows_so_much_of_a_name_and_a_category_and_the_whole_name_is_found(tmp_path: Path) -> None:
-    name = f"{'valve ' * 20_000}walrus"
+    block = json.dumps({"title": f"{'valve ' * 20_000}walrus", "memory_type": "notes", "category": "z" * 9_000})
     with open_memory(words_only(tmp_path)) as memory:
-        remember(memory, "Seven gulls feed here. " * 2_000, "notes", title=name)
-        by_hand(
-            tmp_path,
-            "user/default/memories/notes/hand.md",
-            "By hand.\n\n<!-- MEMORY_FIELDS\n" + json.dumps({"category": "z" * 9_000}) + "\n-->\n",
-        )
-        listed = memory.entries(EntryFilter()).entries
-        assert sorted(len(entry.name) for entry in listed) == [4, 500]
-        assert sorted(len(entry.category or "") for entry in listed) == [0, 200]
+        text = f"{'Seven gulls feed here. ' * 2_000}\n\n<!-- MEMORY_FIELDS\n{block}\n-->\n"
+        by_hand(tmp_path, "user/default/memories/notes/hand.md", text)
+        (listed,) = memory.entries(EntryFilter()).entries
+        assert (len(listed.name), len(listed.category or "")) == (500, 200)
         assert memory.find(FindRequest("walrus")).total == 1
-        (document,) = [
-            memory_document(parse(MemoryUri.parse(entry.uri), text, memory.registry))
-            for entry in listed
-            if len(entry.name) == 500 and (text := memory.store.text(MemoryUri.parse(entry.uri)))
-        ]
+        document = memory_document(parse(MemoryUri.parse(listed.uri), text, memory.registry))
         assert sum(map(len, document.passages)) < 300_000
-        data = {"memory_type": "notes", "fields": {"content": "x"}, "category": "z" * 201}
-        refused = only(handed_in(memory, write=[{"memory_data": data}]))
-        assert refused.hint == "A label has at most 200."
+        data = {"memory_type": "notes", "fields": {"title": "z" * 1_000, "content": "x"}, "category": "z" * 200}
+        longer = ({**data, "category": "z" * 201}, {**data, "fields": {"title": "z" * 1_001, "content": "x"}})
+        results = handed_in(memory, write=[{"memory_data": each} for each in (data, *longer)]).results
+        assert [result.action for result in results] == [Action.CREATED, Action.REJECTED, Action.REJECTED]
+        assert results[1].hint == "A label has at most 200."
+        assert "1,001 characters; it names the memory, and has 1,000 at most" in str(results[2].reason)
