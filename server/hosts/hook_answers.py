@@ -440,7 +440,9 @@ def _conversations(event: HookEvent, session: str, growing: _TranscriptReader | 
     if growing is None:
         yield talk(event.messages)
     elif growing.path.suffix == ".json":
-        yield talk(_messages(whole(growing.path)))
+        records = whole(growing.path)
+        growing.is_whole = bool(records)
+        yield talk(_messages(records))
     elif event.host != CLAUDE_CODE:
         for part in growing.parts():
             yield talk(_messages(found.value for found in lines(*_source(growing.path, part))))
@@ -471,7 +473,7 @@ class _TranscriptReader:
 
     Attributes:
         path: The file.
-        is_whole: Whether ``parts`` left no last line behind that was being written.
+        is_whole: Whether nothing was left behind that was being written.
     """
 
     def __init__(self, path: Path, state: Path, user_space: str) -> None:

@@ -203,6 +203,26 @@ def test_what_was_said_in_a_folder_that_the_host_left_since_is_passed_over(
     assert brought(memory, tmp_path / "t").skipped["messages of a time in which private mode was on"] == 1
 
 
+def test_a_chat_file_that_is_half_written_was_not_read(place: Place, tmp_path: Path) -> None:
+    memory, now = place.open(), time.time()
+    state, path = memory.store.files.state, tmp_path / "chat.json"
+    note_read(state, _TALK, now - 900)
+    _private_plans(memory, now)
+    chat = json.dumps({"messages": [{"role": "user", "content": "The codeword is Wolkenbruch."}]})
+    given = {"session_id": "s", "cwd": "/home/plans", "transcript_path": str(path)}
+    for text in (chat[:40], chat):
+        path.write_text(text, encoding="utf-8")
+        assert answer(memory, "pre-compact", given, "gemini-cli", resident=False).stored == 0
+    assert (read_at(state, _TALK) or 0.0) >= now
+
+
+def _private_plans(memory: Runebook, now: float) -> None:
+    """A client in another folder that was in private mode for a while, in seconds since 1970."""
+    state = memory.store.files.state
+    note_private(state, "/home/plans", 1, private=True, now=now - 700)
+    note_private(state, "/home/plans", 1, private=False, now=now - 550)
+
+
 def test_the_summary_of_another_conversation_is_no_title_of_this_one(
     place: Place, tmp_path: Path, claude: Callable[..., HookAnswer]
 ) -> None:
