@@ -8,7 +8,8 @@ mode; whether one of another container did cannot be asked, and after a week it 
 digests which messages that tell no time were passed over. A host may go on with a conversation after years, so these
 stay.
 ``read``: when a hook last stored what one conversation held, or saw it begin: what is new and tells no time was said
-after it. Imports little: a host waits.
+after it; and the folder in which it began, where its host's server works whatever the host does later. Imports little:
+a host waits.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -41,41 +42,57 @@ class PrivateTimes:
 
     Args:
         state: The store's folder of machine files. Times of servers that are gone end now.
-        folders: Where the conversation is held; an empty text may be anywhere.
+        folders: Where the conversation is held. An empty text says nothing; where nothing is said it may be anywhere.
         talks: What it may be called; see ``talk_of``.
+        by_message: The folders that count for a message, by its id, if not all of ``folders`` do.
     """
 
-    def __init__(self, state: Path, folders: Collection[str], *talks: str) -> None:
-        noted = list(_private_times(state))
-        here = {where for where in {where for _, _, where in noted} if any(_same(where, each) for each in folders)}
-        self._times = [(since, until) for since, until, where in noted if where in here]
+    def __init__(
+        self, state: Path, folders: Iterable[str], *talks: str, by_message: Mapping[str, Iterable[str]] | None = None
+    ) -> None:
+        self._noted = list(_private_times(state))
+        self._folders, self._by_message = frozenset(folders), by_message or {}
+        self._in_folders: dict[frozenset[str], list[tuple[float, float]]] = {}
+        self._everywhere: list[tuple[float, float]] = []
         self._messages: list[tuple[str, frozenset[str]]] = []
         for talk in talks:
             with suppress(OSError, ValueError, KeyError, TypeError):
                 note = _read(_passed_over(state, talk))
-                self._times.append((0.0, float(note["until"])))
+                self._everywhere.append((0.0, float(note["until"])))
                 self._messages += [(str(note["salt"]), frozenset(note["messages"]))] if note.get("messages") else []
 
     @property
     def is_on(self) -> bool:
         """Whether nothing is kept at present."""
-        return any(since <= time.time() < until for since, until in self._times)
+        return any(since <= time.time() < until for since, until in self._times(self._folders))
 
     def cover(self, message: Any, earliest: float = 0.0, latest: float = _ALWAYS) -> bool:
         """Whether a message is not to be kept.
 
         Args:
-            message: With its ``time`` or ``timestamp`` as ISO 8601; one that tells none was passed over before, or
-                may have been said at any time from ``earliest`` to ``latest``.
+            message: With its ``id``, and its ``time`` or ``timestamp`` as ISO 8601; one that tells no time was passed
+                over before, or may have been said at any time from ``earliest`` to ``latest``.
             earliest: In seconds since 1970.
             latest: Likewise.
         """
         at = said_at(message)
+        named = str(message.get("id")) if isinstance(message, Mapping) else ""
+        times = self._times(frozenset(self._by_message.get(named, self._folders)))
         if at is None:
             if any(_digest(salt, message) in digests for salt, digests in self._messages):
                 return True
-            return any(until > earliest and since <= latest for since, until in self._times)
-        return any(since <= at < until for since, until in self._times)
+            return any(until > earliest and since <= latest for since, until in times)
+        return any(since <= at < until for since, until in times)
+
+    def _times(self, folders: frozenset[str]) -> list[tuple[float, float]]:
+        """Since when and until when nothing is kept of what is said in one of these folders."""
+        if folders not in self._in_folders:
+            known = [each for each in folders if each] or [""]
+            wheres = {where for _, _, where in self._noted}
+            here = {where for where in wheres if any(_same(where, each) for each in known)}
+            noted = [(since, until) for since, until, where in self._noted if where in here]
+            self._in_folders[folders] = [*noted, *self._everywhere]
+        return self._in_folders[folders]
 
 
 def said_at(message: Any) -> float | None:
@@ -172,28 +189,37 @@ def note_passed_over(state: Path, talk: str, messages: Iterable[Any] | None = No
         write_json(path, note)
 
 
-def note_read(state: Path, talk: str, at: float) -> None:
-    """Note that a hook stored what a conversation held at a time, or saw it begin then.
+def note_read(state: Path, talk: str, at: float | None, folder: str = "") -> None:
+    """Note that a hook stored what a conversation held at a time, or saw it begin then, and where it began.
 
     Args:
         state: The store's folder of machine files.
         talk: The conversation, see ``talk_of``.
-        at: In seconds since 1970.
+        at: In seconds since 1970; None where that is not known.
+        folder: Where it began, empty where that is not known; a folder that is noted stays.
 
     Raises:
         OSError: If it cannot be written.
     """
     path = _read_note(state, talk)
     make_private(path.parent)
-    write_json(path, {"at": at})
+    write_json(path, {"at": at, "folder": first_folder(state, talk) or folder})
 
 
 def read_at(state: Path, talk: str) -> float | None:
-    """What ``note_read`` noted last; None where nothing is noted."""
+    """The time that ``note_read`` noted last; None where none is noted."""
     try:
         return float(_read(_read_note(state, talk))["at"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def first_folder(state: Path, talk: str) -> str:
+    """The folder in which a conversation began, as ``note_read`` noted it; empty where none is noted."""
+    try:
+        return str(_read(_read_note(state, talk))["folder"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def _digest(salt: str, message: Any) -> str:

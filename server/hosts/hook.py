@@ -78,7 +78,7 @@ class HookEvent(NamedTuple):
         prompt: What the user just said; empty where nothing was.
         messages: The conversation, where the host sends it along.
         transcript: Path of the file that holds the conversation; empty for none.
-        cwd: The folder in which the host works; empty where it does not say.
+        folders: The folders in which the host works, the first one first; empty where it does not say.
         source: Why a session starts, or why its context is compressed.
         given: All that the host sent.
     """
@@ -90,9 +90,14 @@ class HookEvent(NamedTuple):
     prompt: str
     messages: tuple[Any, ...]
     transcript: str
-    cwd: str
+    folders: tuple[str, ...]
     source: str
     given: Mapping[str, Any]
+
+    @property
+    def cwd(self) -> str:
+        """The first folder in which the host works; empty where it does not say."""
+        return self.folders[0] if self.folders else ""
 
     @property
     def is_fresh(self) -> bool:
@@ -124,7 +129,7 @@ def read_event(name: str, given: Any, host: str = "", environment: Mapping[str, 
         prompt=_text(given, "prompt"),
         messages=tuple(messages) if isinstance(messages := given.get("messages"), list) else (),
         transcript=_text(given, "transcript_path"),
-        cwd=_folder(given),
+        folders=_folders(given),
         source=_text(given, "source", "trigger", "reason"),
         given=given,
     )
@@ -152,11 +157,11 @@ def session_name(text: str) -> str | None:
     return f"session-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:16]}"
 
 
-def _folder(given: Mapping[str, Any]) -> str:
+def _folders(given: Mapping[str, Any]) -> tuple[str, ...]:
     roots = given.get("workspace_roots")
-    first = next((root for root in roots if isinstance(root, str)), "") if isinstance(roots, list) else ""
-    folder = _text(given, "cwd") or first
-    return folder[1:] if _SLASHED_DRIVE.match(folder) else folder
+    named = [_text(given, "cwd"), *(roots if isinstance(roots, list) else ())]
+    told = [folder for folder in named if isinstance(folder, str) and folder.strip()]
+    return tuple(dict.fromkeys(folder[1:] if _SLASHED_DRIVE.match(folder) else folder for folder in told))
 
 
 def _text(given: Mapping[str, Any], *names: str) -> str:
@@ -272,14 +277,17 @@ def _answer(arguments: argparse.Namespace, settings: EarlySettings, deadline: De
 
 
 def _note_beginning(settings: EarlySettings, event: HookEvent) -> None:
-    """Note when a conversation began, if it begins with this event: what it holds was said later, also in private."""
+    """Note when and where a conversation began, if it begins with this event.
+
+    What it holds was said later, also in private.
+    """
     is_named = event.session_id is not None or event.transcript
     if event.name == POST_READ or not is_named or event.source in _CONTINUED or len(event.messages) > 1:
         return
     talk = talk_of(event.session_id, event.transcript, str(settings.values["user_space"]))
     if read_at(settings.state, talk) is None and not _holds_something(event.transcript):
         with suppress(OSError):  # then it counts as one of which nobody saw the beginning
-            note_read(settings.state, talk, time.time())
+            note_read(settings.state, talk, time.time(), event.cwd)
 
 
 def _holds_something(transcript: str) -> bool:

@@ -35,7 +35,15 @@ from memory_core.core.llm.client import COMMAND, PROVIDERS
 from memory_core.core.memory.requests import RetrieveRequest
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.private_file import make_private, write_json
-from memory_core.core.private_times import PrivateTimes, note_passed_over, note_read, read_at, said_at, talk_of
+from memory_core.core.private_times import (
+    PrivateTimes,
+    first_folder,
+    note_passed_over,
+    note_read,
+    read_at,
+    said_at,
+    talk_of,
+)
 from memory_core.core.search.context_formats import as_data
 from memory_core.core.search.context_sources import skill_name_of
 from memory_core.core.store.locks import StoreLock
@@ -114,7 +122,9 @@ def answer(
         return HookAnswer()
     if event in STORING:
         return _store_event(memory, read, resident=resident)
-    if memory.access is Access.READ_WRITE and PrivateTimes(memory.store.files.state, [read.cwd]).is_on:
+    state, talk = memory.store.files.state, talk_of(read.session_id, read.transcript, memory.config.user_space)
+    folders = (first_folder(state, talk), *read.folders)
+    if memory.access is Access.READ_WRITE and PrivateTimes(state, folders).is_on:
         memory = memory.view(access=Access.PRIVATE)
     here = project_of(memory.config, read.cwd)
     if event == POST_READ:
@@ -372,8 +382,10 @@ def _wants_extraction(config: Config) -> bool:
 def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
     """Store what is new of the conversation that an event is about, except messages from private mode.
 
-    A message that tells no time was said after the conversation was read last, or began; where neither is known, after
-    its file was made or, on a system that does not tell that, at most a day ago. In doubt it is passed over.
+    A message was said in the folder in which the conversation began, where the host's server works, and in the one that
+    it names; one that names none, in any folder of the conversation or the event. A message that tells no time was said
+    after the conversation was read last, or began; where neither is known, after its file was made or, on a system that
+    does not tell that, at most a day ago. In doubt it is passed over.
 
     Args:
         memory: The store; must be writable.
@@ -390,7 +402,8 @@ def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
     recorder = ConversationRecorder(memory, ("hooks", config.user_space, config.agent_space))
     assignment = memory.projects.assignment(None, None, project_of(config, event.cwd))
     now, talk = time.time(), talk_of(event.session_id, event.transcript, config.user_space)
-    known_at = read_at(state, talk)
+    known_at, began = read_at(state, talk), first_folder(state, talk)
+    is_named = event.session_id is not None or bool(event.transcript)
     path = path_of(event.transcript)
     growing = None if path is None or event.messages else _TranscriptReader(path, state, config.user_space)
     earliest = _made_at(path, now) if known_at is None else known_at
@@ -399,8 +412,11 @@ def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
         for item in _conversations(event, _session(memory, event), growing):
             if known_at is None:
                 earliest = min([earliest, *(at for each in item.messages if (at := said_at(each)) is not None)])
-            # a host may have changed its folder since
-            private = PrivateTimes(state, {event.cwd, *item.folders}, talk)
+            if not began and (began := item.folder or event.cwd) and is_named:
+                note_read(state, talk, known_at, began)  # a later hook reads the end alone
+            by_message = {name: (began, folder) for name, folder in item.folders.items()}
+            folders = {began, *event.folders, *item.folders.values()}
+            private = PrivateTimes(state, folders, talk, by_message=by_message)
             done = recorder.record(item, assignment, datetime.now(UTC), partial(private.cover, earliest=earliest))
             stored += done.messages
             left_out += [f"{left.place}: {left.reason}" for left in done.left_out]
@@ -410,8 +426,8 @@ def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
                 note_passed_over(state, talk, timeless)
         memory.follow_index()
     is_whole = growing.is_whole if growing is not None else bool(event.messages)
-    if is_whole and (event.session_id is not None or event.transcript):
-        note_read(state, talk, now)
+    if is_whole and is_named:
+        note_read(state, talk, now, began)
     return HookAnswer(stored=stored, notes=tuple(left_out))
 
 
@@ -440,7 +456,9 @@ def _conversations(event: HookEvent, session: str, growing: _TranscriptReader | 
     if growing is None:
         yield talk(event.messages)
     elif growing.path.suffix == ".json":
-        yield talk(_messages(whole(growing.path)))
+        records = whole(growing.path)
+        growing.is_whole = bool(records)
+        yield talk(_messages(records))
     elif event.host != CLAUDE_CODE:
         for part in growing.parts():
             yield talk(_messages(found.value for found in lines(*_source(growing.path, part))))
@@ -471,7 +489,7 @@ class _TranscriptReader:
 
     Attributes:
         path: The file.
-        is_whole: Whether ``parts`` left no last line behind that was being written.
+        is_whole: Whether nothing was left behind that was being written.
     """
 
     def __init__(self, path: Path, state: Path, user_space: str) -> None:

@@ -66,7 +66,7 @@ def whole(path: Path) -> list[Any]:
         value = json_value(stream.read(_WHOLE_LIMIT_BYTES + 1))
     if isinstance(value, dict):
         value = next((value[name] for name in ("messages", "history") if isinstance(value.get(name), list)), value)
-    return value if isinstance(value, list) else [value]
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def message_of(record: Any) -> dict[str, Any] | None:

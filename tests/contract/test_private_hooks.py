@@ -14,15 +14,24 @@ from memory_core.core import private_times
 from memory_core.core.errors import StoreBusy
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.private_times import PrivateTimes, note_passed_over, note_private, note_read, read_at, talk_of
+from memory_core.core.private_times import (
+    PrivateTimes,
+    first_folder,
+    note_passed_over,
+    note_private,
+    note_read,
+    read_at,
+    talk_of,
+)
 from memory_core.core.store.locks import StoreLock
 from memory_core.runebook import Runebook
-from server.hosts import hook_notes
+from server.hosts import hook_answers, hook_notes
 from server.hosts.hook_answers import HookAnswer, answer, take_in
 from tests.contract.conftest import Place
 from tests.features.imports.foreign import brought, write_lines
 
 _DAY = 86_400.0
+_PASSED_OVER = "messages of a time in which private mode was on"
 _TALK = talk_of("s", "", "default")
 #: Long enough that how far a transcript was read is remembered.
 _LONG = "It says that the new rate holds from January on, and that nothing is to be paid before the letter comes. " * 3
@@ -154,9 +163,11 @@ def _record(number: int, moment: float, text: str, **more: Any) -> dict[str, Any
 def claude(tmp_path: Path) -> Callable[[Runebook, list[dict[str, Any]]], HookAnswer]:
     """Have a hook of Claude Code store a transcript of these records."""
 
-    def hook(memory: Runebook, records: list[dict[str, Any]]) -> HookAnswer:
+    def hook(memory: Runebook, records: list[dict[str, Any]], cwd: str = "/work/billing", rest: str = "") -> HookAnswer:
         path = write_lines(tmp_path / "t" / "s.jsonl", records)
-        given = {"session_id": "s", "transcript_path": str(path), "cwd": "/work/billing"}
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write(rest)
+        given = {"session_id": "s", "transcript_path": str(path), "cwd": cwd}
         return answer(memory, "pre-compact", given, "claude-code", resident=False)
 
     return hook
@@ -174,7 +185,7 @@ def test_a_title_that_a_hook_passed_over_is_passed_over_by_hooks_and_imports(
     records.append(_record(2, now - 500, "word 2"))
     claude(memory, records)
     report = brought(memory, tmp_path / "t")
-    assert report.skipped["messages of a time in which private mode was on"] == 1
+    assert report.skipped[_PASSED_OVER] == 1
     assert contents(memory, "s") == [_LONG, "word 2"]
 
 
@@ -191,16 +202,113 @@ def test_what_was_said_in_a_folder_that_the_host_left_since_is_passed_over(
     place: Place, tmp_path: Path, claude: Callable[..., HookAnswer]
 ) -> None:
     memory, now = place.open(), time.time()
+    _private_plans(memory, now)
+    claude(memory, _said_in(now, "/work/billing", "/home/plans", "/work/billing"))
+    assert contents(memory, "s") == ["word 0", "word 2"]
+    assert brought(memory, tmp_path / "t").skipped[_PASSED_OVER] == 1
+
+
+@pytest.mark.parametrize("since", ["/home/plans", "/home"])
+def test_a_folder_in_which_a_shell_was_once_makes_nothing_else_private(
+    place: Place, tmp_path: Path, claude: Callable[..., HookAnswer], since: str
+) -> None:
+    memory, now = place.open(), time.time()
+    _private_plans(memory, now)
+    records = _said_in(now, "/work/billing", "/work/billing", since)
+    claude(memory, records, since)
+    assert contents(memory, "s") == ["word 0", "word 1", "word 2"]
+    write_lines(tmp_path / "r" / "r.jsonl", [{**record, "sessionId": "r"} for record in records])
+    assert brought(memory, tmp_path / "r").skipped[_PASSED_OVER] == 0
+    assert contents(memory, "claude-code-r") == ["word 0", "word 1", "word 2"]
+
+
+def test_a_title_was_said_in_any_folder_of_its_conversation(place: Place, claude: Callable[..., HookAnswer]) -> None:
+    memory, now = place.open(), time.time()
+    _private_plans(memory, now)
+    claude(memory, [*_said_in(now, "/work/billing", "/home/plans", "/work/billing"), _title("A plan to leave Acme")])
+    assert contents(memory, "s") == ["word 0", "word 2"]
+
+
+@pytest.mark.parametrize("rest", ["", '{"type": "us'])
+def test_what_is_said_after_a_shell_left_is_private_where_the_conversation_began(
+    place: Place, claude: Callable[..., HookAnswer], monkeypatch: pytest.MonkeyPatch, rest: str
+) -> None:
+    monkeypatch.setattr(hook_answers, "_OVERLAP_BYTES", 1)
+    memory, now = place.open(), time.time()
+    _private_plans(memory, now)
+    records = [
+        _record(8, now - 900, _LONG, cwd="/home/plans"),
+        *_said_in(now, "/work/billing", "/work/billing", "/work/billing"),
+    ]
+    claude(memory, records[:2], rest=rest)
+    claude(memory, records[:3])
+    claude(memory, records)
+    assert contents(memory, "s") == [_LONG, "word 0", "word 2"]
+
+
+def test_what_a_subagent_says_elsewhere_is_private_where_its_conversation_began(place: Place, tmp_path: Path) -> None:
+    memory, now = place.open(), time.time()
+    _private_plans(memory, now)
+    write_lines(tmp_path / "t" / "s.jsonl", _said_in(now, "/home/plans", "/home/plans", "/work/billing"))
+    aside = {"isSidechain": True, "agentId": "a1"}
+    told = [{**record, **aside} for record in _said_in(now, "/work/billing", "/work/billing", "/work/billing")]
+    write_lines(tmp_path / "t" / "s" / "subagents" / "agent-a1.jsonl", told)
+    assert brought(memory, tmp_path / "t").skipped[_PASSED_OVER] == 2
+    assert contents(memory, "claude-code-agent-a1") == ["word 0", "word 2"]
+
+
+def test_an_import_knows_from_a_hook_where_a_conversation_began(place: Place, tmp_path: Path) -> None:
+    memory, now = place.open(), time.time()
+    _private_plans(memory, now)
+    note_read(memory.store.files.state, _TALK, now - 900, "/home/plans")
+    write_lines(tmp_path / "t" / "agent-a1.jsonl", _said_in(now, "/work/billing", "/work/billing", "/work/billing"))
+    assert brought(memory, tmp_path / "t").skipped[_PASSED_OVER] == 1
+
+
+@pytest.mark.parametrize("roots", [["/work/billing", "/home/plans"], ["/home/plans", "/work/billing"]])
+def test_private_mode_counts_in_each_folder_of_a_workspace(place: Place, tmp_path: Path, roots: list[str]) -> None:
+    memory, now = place.open(), time.time()
+    _private_plans(memory, now)
+    path = write_lines(tmp_path / "t.jsonl", [{"role": "user", "content": "The codeword is Wolkenbruch."}])
+    given = {"conversation_id": "s", "workspace_roots": roots, "transcript_path": str(path)}
+    assert answer(memory, "session-end", given, "cursor", resident=False).stored == 0
+    other = {**given, "conversation_id": "r", "workspace_roots": ["/work/billing", "/work/letters"]}
+    assert answer(memory, "session-end", other, "cursor", resident=False).stored == 1
+
+
+def test_a_chat_file_that_is_half_written_was_not_read(place: Place, tmp_path: Path) -> None:
+    memory, now = place.open(), time.time()
+    state, path = memory.store.files.state, tmp_path / "chat.json"
+    note_read(state, _TALK, now - 900)
+    _private_plans(memory, now)
+    chat = json.dumps({"messages": [{"role": "user", "content": "The codeword is Wolkenbruch."}]})
+    given = {"session_id": "s", "cwd": "/home/plans", "transcript_path": str(path)}
+    for text in (chat[:40], chat):
+        path.write_text(text, encoding="utf-8")
+        assert answer(memory, "pre-compact", given, "gemini-cli", resident=False).stored == 0
+    assert (read_at(state, _TALK) or 0.0) >= now
+
+
+def test_a_conversation_began_where_it_was_noted_first(tmp_path: Path) -> None:
+    note_read(tmp_path, _TALK, None, "/home/plans")
+    assert (read_at(tmp_path, _TALK), first_folder(tmp_path, _TALK)) == (None, "/home/plans")
+    note_read(tmp_path, _TALK, 5.0, "/work/billing")
+    assert (read_at(tmp_path, _TALK), first_folder(tmp_path, _TALK)) == (5.0, "/home/plans")
+    (tmp_path / "hooks" / "read" / f"{_TALK}.json").write_text('{"at": 7.0}', encoding="utf-8")  # of a version before
+    assert (read_at(tmp_path, _TALK), first_folder(tmp_path, _TALK)) == (7.0, "")
+
+
+def _private_plans(memory: Runebook, now: float) -> None:
+    """A client in another folder that was in private mode for a while, in seconds since 1970."""
     state = memory.store.files.state
     note_private(state, "/home/plans", 1, private=True, now=now - 700)
     note_private(state, "/home/plans", 1, private=False, now=now - 550)
-    records = [
-        {**_record(number, now - ago, f"word {number}"), "cwd": folder}
-        for number, ago, folder in ((1, 800, "/work/billing"), (2, 600, "/home/plans"), (3, 500, "/work/billing"))
-    ]
-    claude(memory, records)
-    assert contents(memory, "s") == ["word 1", "word 3"]
-    assert brought(memory, tmp_path / "t").skipped["messages of a time in which private mode was on"] == 1
+
+
+def _said_in(now: float, before: str, meanwhile: str, since: str) -> list[dict[str, Any]]:
+    """Words 0, 1 and 2: before that while, in it, and since, each in its folder."""
+    said = ((now - 800, before), (now - 600, meanwhile), (now - 500, since))
+    return [_record(number, at, f"word {number}", cwd=folder) for number, (at, folder) in enumerate(said)]
 
 
 def test_the_summary_of_another_conversation_is_no_title_of_this_one(

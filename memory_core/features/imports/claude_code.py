@@ -3,8 +3,8 @@
 A record of type ``user`` or ``assistant`` is a message with its content blocks; what a tool answered comes as a user's
 message. What the program itself put in (caveats, its own commands, errors of the service) is no part of the
 conversation. A subagent's talk (``isSidechain``; older versions write it into the same file) becomes a session of its
-own, where what it was asked is the assistant's word. ``cwd`` names the project. A ``summary`` whose ``leafUuid`` is no
-record of the file is the title of another conversation, and is left out.
+own, where what it was asked is the assistant's word. The first ``cwd`` names the project. A ``summary`` whose
+``leafUuid`` is no record of the file is the title of another conversation, and is left out.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Transcript:
     def __init__(self, entry: Entry) -> None:
         self._entry = entry
         self._talks: dict[str, list[dict[str, Any]]] = {}
-        self._folders: dict[str, dict[str, None]] = {}
+        self._folders: dict[str, dict[str, str]] = {}
         self._titles: list[tuple[str, dict[str, Any]]] = []  # each after the record that it names, empty for none
         self._uuids = {""}
         self._skipped: Counter[str] = Counter()
@@ -75,8 +75,9 @@ class _Transcript:
             session_id = session_name("claude-code", name)
             item_id = f"{session_id} sub" if talk else session_id
             said = (*messages,) if talk else (*titles, *messages)
-            folders = (*self._folders.get(talk, ()),)
-            yield ConversationItem(item_id, self._entry.name, session_id, said, folders, self._hosts_id)
+            folders = self._folders.get(talk, {})
+            began = next(iter(folders.values()), None)
+            yield ConversationItem(item_id, self._entry.name, session_id, said, began, folders, self._hosts_id)
         for what, count in self._skipped.items():
             yield Skipped(what, count)
 
@@ -120,7 +121,7 @@ class _Transcript:
         talk = (record.text("agentId") or "subagents") if is_aside and not self._is_agents else ""
         self._talks.setdefault(talk, []).append(said)
         if record.text("cwd"):
-            self._folders.setdefault(talk, {})[record.text("cwd")] = None
+            self._folders.setdefault(talk, {})[said["id"]] = record.text("cwd")
 
 
 def _content(message: Record) -> Any:

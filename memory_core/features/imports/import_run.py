@@ -24,7 +24,7 @@ from memory_core.core.memory.memory import parse
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, folder_name, project_at
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.private_times import PrivateTimes, said_at, talk_of
+from memory_core.core.private_times import PrivateTimes, first_folder, said_at, talk_of
 from memory_core.core.progress import tell
 from memory_core.core.store.usage import Usage
 from memory_core.features import imports
@@ -326,6 +326,7 @@ class _Run:
         self._context = replace(context, source={**context.source, "from": found.name}, assignment=request.assignment)
         self._conversations = ConversationRecorder(memory, scope)
         self._users = {memory.config.user_space, *dict(memory.opened.users())}
+        self._began: dict[str, str] = {}  # in which folder, by what hosts call it: talks of subagents are files apart
         self._batch: list[BatchItem] = []
         self._bytes = 0
         self._seen: set[str] = set()
@@ -396,19 +397,24 @@ class _Run:
                 self._put(item, len(text.encode("utf-8", "replace")))
 
     def _assignment(self, item: ConversationItem) -> ProjectAssignment:
-        """The project of the folder that a conversation was held in, unless the caller named one."""
+        """The project of the folder in which a conversation began, unless the caller named one."""
         given = self._request.assignment
-        return given if given.named or not item.folders else replace(given, project=_project(item.folders[0]))
+        return given if given.named or item.folder is None else replace(given, project=_project(item.folder))
 
     def _is_private(self, item: ConversationItem) -> Callable[[Mapping[str, Any]], bool] | None:
         """Whether private mode keeps a message out, as the hooks of the host were told; None where no hook was.
 
-        What tells no time, such as a title, is of the time of the conversation.
+        A message was said in the folder in which the conversation began, and in the one that it names. What tells no
+        time, such as a title, is of the time of the conversation; what names no folder, of all of its folders.
         """
         if item.hosts_id is None:
             return None
-        talks = (talk_of(item.hosts_id, "", user) for user in self._users)
-        private = PrivateTimes(self._memory.store.files.state, item.folders or ("",), *talks)
+        state, began = self._memory.store.files.state, self._began.get(item.hosts_id)
+        talks = [talk_of(item.hosts_id, "", user) for user in self._users]
+        began = began or next(filter(None, (first_folder(state, talk) for talk in talks)), item.folder or "")
+        self._began[item.hosts_id] = began
+        by_message = {name: (began, folder) for name, folder in item.folders.items()}
+        private = PrivateTimes(state, {began, *item.folders.values()}, *talks, by_message=by_message)
         told = [at for message in item.messages if (at := said_at(message)) is not None]
         times = {"earliest": min(told), "latest": max(told)} if told else {}
         return partial(private.cover, **times)

@@ -152,7 +152,8 @@ class ConversationItem:
         place: Where it stands in the source.
         session_id: The session it becomes.
         messages: In the shapes that ``core.memory.message_shapes`` reads, in order; each has an ``id``.
-        folders: The folders it was held in, the first one first; empty where nothing tells.
+        folder: The folder in which it began, if it began in one.
+        folders: The folders in which messages were said, by their ids, where they name one.
         hosts_id: What the host that it was held in calls it, and that host's hooks; None for what no hook stores.
     """
 
@@ -160,7 +161,8 @@ class ConversationItem:
     place: str
     session_id: str
     messages: tuple[Mapping[str, Any], ...]
-    folders: tuple[str, ...] = ()
+    folder: str | None = None
+    folders: Mapping[str, str] = field(default_factory=dict)
     hosts_id: str | None = None
 
 

@@ -16,7 +16,7 @@ from memory_core.core.caller import Access
 from memory_core.core.config import Config, HooksConfig
 from memory_core.core.errors import StoreBusy
 from memory_core.core.memory.requests import CommitRequest
-from memory_core.core.private_times import PrivateTimes, note_passed_over, note_private, talk_of
+from memory_core.core.private_times import PrivateTimes, note_passed_over, note_private, note_read, talk_of
 from memory_core.core.process import this_node
 from memory_core.core.store.local import Store
 from memory_core.features.recall_trail import TRAIL, TrailRequest
@@ -383,7 +383,7 @@ def test_a_transcript_is_as_old_as_its_file_where_the_system_tells(facts: dict[s
 
 
 def test_nothing_is_kept_of_the_time_in_which_private_mode_was_on(own: Runebook, tmp_path: Path) -> None:
-    state, folder = own.store.files.state, str(tmp_path)
+    state, folder = own.store.files.state, "/work/billing"
     since = 1_795_255_320.0  # 2026-11-21T10:02:00Z
     note_private(state, folder, 1, private=True, now=since)
     note_private(state, folder, 1, private=False, now=since + 240.0)
@@ -425,6 +425,8 @@ def test_while_private_mode_is_on_a_prompt_leaves_no_trace(own: Runebook, tmp_pa
         question = "Which port does billing use, quietly?"
         assert "5433" in told(own, "user-prompt", prompted("q", question, cwd=folder))
         assert "5433" in told(own, "user-prompt", prompted("q", question, cwd=folder))
+        note_read(state, talk_of("began", "", "default"), time.time(), folder)
+        assert "5433" in told(own, "user-prompt", prompted("began", question, cwd="/elsewhere"))
         own.store.usage.flush()
         assert all("quietly" not in (recall.query or "") for recall in own.run(TRAIL, TrailRequest(100)))
     finally:

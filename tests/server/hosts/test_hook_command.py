@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.memory.requests import CommitRequest
-from memory_core.core.private_times import PrivateTimes, note_private, read_at, talk_of
+from memory_core.core.private_times import PrivateTimes, first_folder, note_private, read_at, talk_of
 from memory_core.features.doctor import DOCTOR, DoctorRequest
 from memory_core.runebook import Runebook
 from server.cli import command_line, main
@@ -150,8 +150,9 @@ def test_a_hook_notes_when_a_conversation_began_and_no_later_one_does(
     hook(home, event, given, "--set", f"private_mode={private}")
     began = read_at(home / ".state", named)
     assert began is not None
-    hook(home, "user-prompt", given)
-    assert read_at(home / ".state", named) == began
+    assert first_folder(home / ".state", named) == "/"
+    hook(home, "user-prompt", {**given, "cwd": "/elsewhere"})
+    assert (read_at(home / ".state", named), first_folder(home / ".state", named)) == (began, "/")
 
 
 @pytest.mark.parametrize(

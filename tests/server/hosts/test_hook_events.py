@@ -67,6 +67,9 @@ def test_sessions_keep_their_own_names_and_folders_of_windows_are_folders() -> N
     assert read_event("stop", claude("Stop")).session_id == SESSION
     event = read_event("stop", cursor("stop"))
     assert (event.session_id, event.cwd) == ("c-7", "c:/Users/林/billing")
+    roots = ["/c:/Users/林/billing", 7, " ", "/work", "/work"]
+    assert read_event("stop", cursor("stop", workspace_roots=roots)).folders == ("c:/Users/林/billing", "/work")
+    assert (read_event("stop", {}).folders, read_event("stop", {}).cwd) == ((), "")
     assert read_event("stop", claude("Stop", cwd=r"C:\Users\林")).cwd == "C:\\Users\\林"
     assert session_name("会话-3") == "会话-3"
     for name in ("../../etc", "CON", "com1.x", "a" * 200):
