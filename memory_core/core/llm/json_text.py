@@ -11,14 +11,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Iterator
+from typing import Any, Self, SupportsIndex
 
 from memory_core.core.errors import AnswerCut, AnswerUnusable
 from memory_core.core.memory.trailer import is_deeper
 
 LIMIT_CHARS = 1_000_000
-_REPAIR_LIMIT_CHARS = 300_000  # the repair takes about a second for 200,000 characters of stray quotes
+_REPAIR_LIMIT_CHARS = 300_000
+#: How often one repair may look at a character: a second. Each stray quote looks for its partner up to the end.
+_REPAIR_READS = 3_000_000
 _LIMIT_DEPTH = 48
 _LIMIT_DIGITS = 300
 _ENVELOPES = 8
@@ -156,9 +158,31 @@ def _repaired(segment: str) -> Any:
     if len(segment) > _REPAIR_LIMIT_CHARS:
         raise _unusable("the answer's JSON is damaged and too long to be repaired", segment)
     try:
-        return json_repair.loads(segment, skip_json_loads=True)
+        return json_repair.loads(_CountedText(segment, iter(range(_REPAIR_READS))), skip_json_loads=True)
     except (ValueError, RecursionError):
         raise _unusable("the answer's JSON is damaged", segment) from None
+
+
+class _CountedText(str):
+    """A text that is refused as damaged once ``reads`` of its characters were looked at, changed or not."""
+
+    __slots__ = ("_reads",)
+    _reads: Iterator[int]
+
+    def __new__(cls, text: str, reads: Iterator[int]) -> Self:
+        counted = super().__new__(cls, text)
+        counted._reads = reads
+        return counted
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        if next(self._reads, None) is None:
+            raise _unusable("the answer's JSON is damaged in too many places", self)
+        part = super().__getitem__(key)
+        # The repair puts missing marks behind a beginning of the text, and goes on with that.
+        return type(self)(part, self._reads) if isinstance(key, slice) and key.start is None else part
+
+    def __add__(self, rest: str) -> Self:
+        return type(self)(super().__add__(rest), self._reads)
 
 
 def _end(text: str, start: int) -> int | None:

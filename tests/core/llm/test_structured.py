@@ -189,10 +189,16 @@ def test_what_is_no_answer_is_unusable_and_its_beginning_quoted(text: str) -> No
         '{"reasoning": "x", "operations": ' + '{"a":' * 60 + "1" + "}" * 60 + "}",
         "[" + '"{a:",' * 60_000 + "1]",
         '{"x": "' + 'y" ' * 200_000 + '"}',
+        '{"x": ["' + 'y"z ' * 10_000 + '"]}',
+        '[{"x": 1, "x": 2}, {"x": ["' + 'y"z ' * 10_000 + '"]}]',
+        '{"x": [' + "(" * 90_000 + "]}",
         "{a:1}" * 100_000,
         "x" * 1_000_001,
     ],
-    ids=["array bomb", "object bomb", "deep array", "deep object", "strings", "quotes", "objects", "long"],
+    ids=[
+        *("array bomb", "object bomb", "deep array", "deep object", "strings", "quotes", "quotes in an array"),
+        *("quotes behind a key told twice", "brackets", "objects", "long"),
+    ],
 )
 def test_hostile_text_is_refused_quickly(text: str) -> None:
     started = time.process_time()
