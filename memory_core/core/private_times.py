@@ -22,6 +22,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from memory_core.core.errors import RunebookError
@@ -44,14 +45,21 @@ class PrivateTimes:
         state: The store's folder of machine files. Times of servers that are gone end now.
         folders: Where the conversation is held. An empty text says nothing; where nothing is said it may be anywhere.
         talks: What it may be called; see ``talk_of``.
-        by_message: The folders that count for a message, by its id, if not all of ``folders`` do.
+        began: In which folder it began, where its host's server works; empty where that is not known.
+        said_in: The folders that messages name, by their ids. Such a message counts as said there and in ``began``;
+            one that names none, as said in any of all these folders.
     """
 
     def __init__(
-        self, state: Path, folders: Iterable[str], *talks: str, by_message: Mapping[str, Iterable[str]] | None = None
+        self,
+        state: Path,
+        folders: Iterable[str],
+        *talks: str,
+        began: str = "",
+        said_in: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._noted = list(_private_times(state))
-        self._folders, self._by_message = frozenset(folders), by_message or {}
+        self._folders, self._began, self._said_in = frozenset((began, *folders, *said_in.values())), began, said_in
         self._in_folders: dict[frozenset[str], list[tuple[float, float]]] = {}
         self._everywhere: list[tuple[float, float]] = []
         self._messages: list[tuple[str, frozenset[str]]] = []
@@ -76,8 +84,8 @@ class PrivateTimes:
             latest: Likewise.
         """
         at = said_at(message)
-        named = str(message.get("id")) if isinstance(message, Mapping) else ""
-        times = self._times(frozenset(self._by_message.get(named, self._folders)))
+        folder = self._said_in.get(str(message.get("id"))) if isinstance(message, Mapping) else None
+        times = self._times(self._folders if folder is None else frozenset((self._began, folder)))
         if at is None:
             if any(_digest(salt, message) in digests for salt, digests in self._messages):
                 return True

@@ -123,8 +123,8 @@ def answer(
     if event in STORING:
         return _store_event(memory, read, resident=resident)
     state, talk = memory.store.files.state, talk_of(read.session_id, read.transcript, memory.config.user_space)
-    folders = (first_folder(state, talk), *read.folders)
-    if memory.access is Access.READ_WRITE and PrivateTimes(state, folders).is_on:
+    private = PrivateTimes(state, read.folders, began=first_folder(state, talk))
+    if memory.access is Access.READ_WRITE and private.is_on:
         memory = memory.view(access=Access.PRIVATE)
     here = project_of(memory.config, read.cwd)
     if event == POST_READ:
@@ -382,10 +382,9 @@ def _wants_extraction(config: Config) -> bool:
 def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
     """Store what is new of the conversation that an event is about, except messages from private mode.
 
-    A message was said in the folder in which the conversation began, where the host's server works, and in the one that
-    it names; one that names none, in any folder of the conversation or the event. A message that tells no time was said
-    after the conversation was read last, or began; where neither is known, after its file was made or, on a system that
-    does not tell that, at most a day ago. In doubt it is passed over.
+    A message that tells no time was said after the conversation was read last, or began; where neither is known, after
+    its file was made or, on a system that does not tell that, at most a day ago. In doubt it is passed over. In which
+    folder it was said: see ``PrivateTimes``.
 
     Args:
         memory: The store; must be writable.
@@ -414,9 +413,7 @@ def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
                 earliest = min([earliest, *(at for each in item.messages if (at := said_at(each)) is not None)])
             if not began and (began := item.folder or event.cwd) and is_named:
                 note_read(state, talk, known_at, began)  # a later hook reads the end alone
-            by_message = {name: (began, folder) for name, folder in item.folders.items()}
-            folders = {began, *event.folders, *item.folders.values()}
-            private = PrivateTimes(state, folders, talk, by_message=by_message)
+            private = PrivateTimes(state, event.folders, talk, began=began, said_in=item.folders)
             done = recorder.record(item, assignment, datetime.now(UTC), partial(private.cover, earliest=earliest))
             stored += done.messages
             left_out += [f"{left.place}: {left.reason}" for left in done.left_out]

@@ -404,8 +404,7 @@ class _Run:
     def _is_private(self, item: ConversationItem) -> Callable[[Mapping[str, Any]], bool] | None:
         """Whether private mode keeps a message out, as the hooks of the host were told; None where no hook was.
 
-        A message was said in the folder in which the conversation began, and in the one that it names. What tells no
-        time, such as a title, is of the time of the conversation; what names no folder, of all of its folders.
+        What tells no time, such as a title, is of the time of the conversation.
         """
         if item.hosts_id is None:
             return None
@@ -413,8 +412,7 @@ class _Run:
         talks = [talk_of(item.hosts_id, "", user) for user in self._users]
         began = began or next(filter(None, (first_folder(state, talk) for talk in talks)), item.folder or "")
         self._began[item.hosts_id] = began
-        by_message = {name: (began, folder) for name, folder in item.folders.items()}
-        private = PrivateTimes(state, {began, *item.folders.values()}, *talks, by_message=by_message)
+        private = PrivateTimes(state, (), *talks, began=began, said_in=item.folders)
         told = [at for message in item.messages if (at := said_at(message)) is not None]
         times = {"earliest": min(told), "latest": max(told)} if told else {}
         return partial(private.cover, **times)
