@@ -193,9 +193,9 @@ class OperationResult:
 
     def clipped(self, most: int) -> OperationResult:
         """The same with so many characters of what it says; it may quote what was sent."""
-        said = {name: (getattr(self, name) or "", most) for name in ("reason", "hint", "note")}
-        said["uri"] = self.uri, URI_LIMIT_BYTES  # what is longer is none
-        long: dict[str, Any] = {name: clipped(text, at) for name, (text, at) in said.items() if len(text) > at}
+        limits = {"uri": URI_LIMIT_BYTES, "reason": most, "hint": most, "note": most}  # a longer URI is none
+        said = ((name, getattr(self, name) or "", limit) for name, limit in limits.items())
+        long: dict[str, Any] = {name: clipped(text, limit) for name, text, limit in said if len(text) > limit}
         return replace(self, **long) if long else self
 
 
