@@ -3,10 +3,11 @@
 ``private``: a time. A hook is a process of its own and knows nothing of a server's connection, so a server that is
 told to keep nothing notes since when, until when and in which folder; what a transcript holds of that time and folder
 is passed over, by hooks and by imports, which may come years later. A server that ended meanwhile ended its private
-mode; whether one of another container did cannot be asked, and after a week it counts as ended.
-``passed-over``: until when nothing of one conversation is kept, because private mode was on by the settings, and by
-digests which messages that tell no time were passed over. A host may go on with a conversation after years, so these
-stay.
+mode; whether one of another container did cannot be asked, and after a week it counts as ended. Where the store's own
+settings file says that nothing is kept, the times are those at which it was written, and they count everywhere.
+``passed-over``: until when nothing of one conversation is kept, because private mode was on for its host (a variable,
+an option), and by digests which messages that tell no time were passed over. A host may go on with a conversation after
+years, so these stay.
 ``read``: when a hook last stored what one conversation held, or saw it begin: what is new and tells no time was said
 after it; and the folder in which it began, where its host's server works whatever the host does later. Imports little:
 a host waits.
@@ -33,6 +34,8 @@ _COUNT_LIMIT = 2_000
 #: Likewise of messages of one conversation that tell no time.
 _MESSAGE_LIMIT = 10_000
 _LOCK_SECONDS = 5.0
+#: Begins the names of times in which nothing was kept by the settings file; those of servers begin with a number.
+_SETTING = "setting-"
 #: A private mode that began so long ago is over, where its server's process cannot be asked.
 _UNASKED_SECONDS = 7 * 86_400.0
 _ALWAYS = float("inf")
@@ -141,9 +144,46 @@ def note_private(state: Path, folder: str, client: int, *, private: bool, now: f
         for path in () if private else is_on:
             write_json(path, {**_read(path), "until": at})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        import logging  # not on the way of a hook
+        _log(error)
 
-        logging.getLogger(__name__).warning("hooks cannot be told of private mode: %s", error)
+
+def note_setting(state: Path) -> bool:
+    """Note since when nothing is kept by the store's own settings file, or until when that was so.
+
+    Whoever stores, asks or serves looks; the file may be written by hand. Where that cannot be noted it is logged.
+
+    Returns:
+        Whether nothing is kept by that file, and that is noted.
+    """
+    file, now = state.parent / "config.json", time.time()
+    try:
+        said = json.loads(file.read_text("utf-8-sig")).get("private_mode")
+        written = min(file.stat().st_mtime, now)
+    except FileNotFoundError:
+        said, written = False, now
+    except (OSError, ValueError, AttributeError, RecursionError):  # half written, perhaps
+        return False
+    private = said in (True, "true")
+    try:
+        is_on = [path for path in _paths(state) if path.name.startswith(_SETTING) and _read(path)["until"] is None]
+        if private and not is_on:
+            make_private(_folder(state, "private"))
+            path = _folder(state, "private") / f"{_SETTING}{int(written * 1e6)}.json"
+            write_json(path, {"since": written, "until": None, "folder": ""})
+            _drop_oldest(state)
+        for path in () if private else is_on:
+            note = _read(path)
+            write_json(path, {**note, "until": written if written > note["since"] else now})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        _log(error)
+        return False
+    return private
+
+
+def _log(error: Exception) -> None:
+    import logging  # not on the way of a hook
+
+    logging.getLogger(__name__).warning("hooks cannot be told of private mode: %s", error)
 
 
 def end_orphans(state: Path) -> None:
@@ -172,7 +212,7 @@ def note_passed_over(state: Path, talk: str, messages: Iterable[Any] | None = No
         state: The store's folder of machine files.
         talk: The conversation, see ``talk_of``.
         messages: Those that tell no time and were passed over; None is all that the conversation holds by now,
-            because private mode was on by the settings.
+            because private mode is on for its host.
 
     Raises:
         OSError: If it cannot be written.
@@ -254,6 +294,7 @@ def _passed_over(state: Path, talk: str) -> Path:
 
 def _private_times(state: Path) -> Iterator[tuple[float, float, str]]:
     """Since when, until when (in seconds since 1970; infinite while it lasts), and in which folder."""
+    note_setting(state)
     for path in _paths(state):
         with suppress(OSError, ValueError, KeyError, TypeError):
             found = path.stat()
@@ -294,6 +335,8 @@ def _is_over(note: Mapping[str, Any]) -> bool:
     """Whether the private mode of an open note ended with its server; where that cannot be asked its age decides."""
     from memory_core.core.process import runs, this_node  # seldom on the way of a hook
 
+    if "pid" not in note:  # the settings file says when it ends
+        return False
     # A process number means something in one container only, and on Windows asking would end the process.
     if os.name == "posix" and note.get("node") in (None, this_node()):
         return not runs(int(note["pid"]), note.get("birth"))

@@ -23,7 +23,14 @@ from typing import Any, NamedTuple
 
 from memory_core.core.errors import InvalidInput, RunebookError
 from memory_core.core.llm.client import COMMAND
-from memory_core.core.private_times import end_orphans, note_passed_over, note_read, read_at, talk_of
+from memory_core.core.private_times import (
+    end_orphans,
+    note_passed_over,
+    note_read,
+    note_setting,
+    read_at,
+    talk_of,
+)
 from memory_core.core.text.unicode_form import unicode_form
 from server.commands.opening import open_memory_of
 from server.early_settings import EarlySettings, read_early
@@ -261,6 +268,8 @@ class Deadline:
 def _answer(arguments: argparse.Namespace, settings: EarlySettings, deadline: Deadline) -> None:
     """Tell the host what its model is to know, or have its conversation stored."""
     event = read_event(arguments.event, _given(), arguments.host, os.environ)
+    if settings.root.is_dir():
+        note_setting(settings.state)
     if not settings.values[f"hooks.{event.name.replace('-', '_')}"]:
         return
     if event.name in STORING:
@@ -325,7 +334,7 @@ def _store(arguments: argparse.Namespace, settings: EarlySettings, event: HookEv
     if not (makes_store and holds_something):
         return
     if settings.values["private_mode"]:
-        if settings.root.is_dir():
+        if settings.root.is_dir() and not note_setting(settings.state):
             talk = talk_of(event.session_id, event.transcript, str(settings.values["user_space"]))
             note_passed_over(settings.state, talk)
         return

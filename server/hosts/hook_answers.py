@@ -40,6 +40,7 @@ from memory_core.core.private_times import (
     first_folder,
     note_passed_over,
     note_read,
+    note_setting,
     read_at,
     said_at,
     talk_of,
@@ -214,10 +215,9 @@ def _paths(tool: str, tool_input: Mapping[str, Any]) -> Iterator[str]:
 
 def _store_event(memory: Runebook, event: HookEvent, *, resident: bool) -> HookAnswer:
     """Store the conversation; memories are made of it afterwards."""
-    if memory.access is Access.PRIVATE:
-        note_passed_over(
-            memory.store.files.state, talk_of(event.session_id, event.transcript, memory.config.user_space)
-        )
+    state = memory.store.files.state
+    if memory.access is Access.PRIVATE and not note_setting(state):
+        note_passed_over(state, talk_of(event.session_id, event.transcript, memory.config.user_space))
     if memory.access is not Access.READ_WRITE or not (event.messages or path_of(event.transcript)):
         return HookAnswer()
     stored = record_conversation(memory, event)
@@ -227,7 +227,7 @@ def _store_event(memory: Runebook, event: HookEvent, *, resident: bool) -> HookA
         if event.name != SESSION_END and row is not None:
             due = due and memory.trigger.takes_own(row, datetime.now(UTC), first=not (row.extracted or row.attempts))
         return stored._replace(due=due)
-    if resident and (event.name != STOP or hook_notes.waiting(memory.store.files.state)):
+    if resident and (event.name != STOP or hook_notes.waiting(state)):
         ended = [_session(memory, event)] if stored.stored > 0 and event.name != STOP else []
         _start_background(memory, ended=ended)
     return stored
@@ -255,7 +255,7 @@ def _store_notes(memory: Runebook) -> list[Pending]:
         try:
             event = read_event(note.event, note.given, note.host)
             if event.messages or (note.spaces, event.transcript) not in stored:
-                record_conversation(_view_of(memory, note.spaces), event)
+                record_conversation(_view_of(memory, note.spaces), event, note.at if event.messages else None)
                 stored.add((note.spaces, event.transcript))
         except (InvalidInput, ConfigInvalid) as error:
             _log.warning("a hook's note cannot be followed: %s", error.message)
@@ -379,7 +379,7 @@ def _wants_extraction(config: Config) -> bool:
     return config.hooks.extract and config.extractor != "none" and config.extraction.trigger != "heat"
 
 
-def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
+def record_conversation(memory: Runebook, event: HookEvent, latest: float | None = None) -> HookAnswer:
     """Store what is new of the conversation that an event is about, except messages from private mode.
 
     A message that tells no time was said after the conversation was read last, or began; where neither is known, after
@@ -389,6 +389,7 @@ def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
     Args:
         memory: The store; must be writable.
         event: With a transcript, or with messages.
+        latest: When all that it brings was said by, in seconds since 1970; default now.
 
     Raises:
         StoreBusy: If another writer held the store too long. What came before is stored.
@@ -400,7 +401,7 @@ def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
     config, state = memory.config, memory.store.files.state
     recorder = ConversationRecorder(memory, ("hooks", config.user_space, config.agent_space))
     assignment = memory.projects.assignment(None, None, project_of(config, event.cwd))
-    now, talk = time.time(), talk_of(event.session_id, event.transcript, config.user_space)
+    now, talk = latest or time.time(), talk_of(event.session_id, event.transcript, config.user_space)
     known_at, began = read_at(state, talk), first_folder(state, talk)
     is_named = event.session_id is not None or bool(event.transcript)
     path = path_of(event.transcript)
@@ -414,7 +415,8 @@ def record_conversation(memory: Runebook, event: HookEvent) -> HookAnswer:
             if not began and (began := item.folder or event.cwd) and is_named:
                 note_read(state, talk, known_at, began)  # a later hook reads the end alone
             private = PrivateTimes(state, event.folders, talk, began=began, said_in=item.folders)
-            done = recorder.record(item, assignment, datetime.now(UTC), partial(private.cover, earliest=earliest))
+            is_private = partial(private.cover, earliest=earliest, latest=latest or float("inf"))
+            done = recorder.record(item, assignment, datetime.now(UTC), is_private)
             stored += done.messages
             left_out += [f"{left.place}: {left.reason}" for left in done.left_out]
             if done.passed_over:

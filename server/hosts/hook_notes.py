@@ -32,6 +32,7 @@ class Pending(NamedTuple):
         host: Of which host.
         given: What that host sent: where the transcript is, or the messages.
         spaces: Of the user and the agent whose it is; empty are those of whoever stores it.
+        at: When it was left, in seconds since 1970.
     """
 
     path: Path
@@ -39,6 +40,7 @@ class Pending(NamedTuple):
     host: str
     given: Mapping[str, Any]
     spaces: tuple[str, str]
+    at: float
 
 
 def leave(state: Path, event: str, host: str, given: Mapping[str, Any], spaces: tuple[str, str] = ("", "")) -> Path:
@@ -72,9 +74,10 @@ def pending(state: Path) -> Iterator[Pending]:
         try:
             note = _read(path)
             user, agent = map(str, note.get("spaces") or ("", ""))
-            if time.time() - float(note["at"]) > _PENDING_SECONDS or not isinstance(note["given"], dict):
+            at = float(note["at"])
+            if time.time() - at > _PENDING_SECONDS or not isinstance(note["given"], dict):
                 raise ValueError("of no use")
-            yield Pending(path, str(note["event"]), str(note["host"]), note["given"], (user, agent))
+            yield Pending(path, str(note["event"]), str(note["host"]), note["given"], (user, agent), at)
         except OSError:  # gone, or out of reach just now
             continue
         except (ValueError, RecursionError, KeyError, TypeError):

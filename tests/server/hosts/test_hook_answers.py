@@ -363,6 +363,17 @@ def test_messages_that_waited_in_notes_are_stored_in_the_order_in_which_they_wer
     assert [message["content"] for message in log(memory, "waits")] == ["word 0", "word 1", "word 2"]
 
 
+def test_messages_that_waited_were_said_before_their_hook(own: Runebook) -> None:
+    state, texts = own.store.files.state, ["The tax letter has number 4711.", "The codeword is Wolkenbruch."]
+    messages = [{"role": "user", "content": text} for text in texts]
+    hook_notes.leave(state, "session-end", "generic", {"session_id": "w", "messages": messages[:1]})
+    for private in (True, False):
+        note_private(state, "", 1, private=private)
+    hook_notes.leave(state, "session-end", "generic", {"session_id": "w", "messages": messages})
+    assert take_in(own) == 2
+    assert [message["content"] for message in log(own, "w")] == texts[:1]
+
+
 def test_a_transcript_is_stored_for_each_space_that_a_note_names(own: Runebook, tmp_path: Path) -> None:
     state = own.store.files.state
     given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk())) | {"session_id": "both"}

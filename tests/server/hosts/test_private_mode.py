@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memory_core.core import private_times
-from memory_core.core.private_times import PrivateTimes, end_orphans, note_private
+from memory_core.core.private_times import PrivateTimes, end_orphans, note_private, note_setting
 from memory_core.core.process import birth
 from tests.server.command_line import Run, facts
 from tests.server.conftest import RawClient
@@ -37,8 +37,20 @@ class Talk:
 
     def hook(self, *options: str) -> None:
         """Have the host's hook store the conversation."""
-        given = claude("PreCompact", self.path, cwd=self.folder)
-        words = ("hook", "pre-compact", "--home", str(self._home), *_SLOW, *options)
+        self._hook("pre-compact", claude("PreCompact", self.path, cwd=self.folder), *options)
+
+    def ask(self, text: str) -> None:
+        """A prompt: its hook comes before it stands in the file."""
+        self._hook("user-prompt", claude("UserPromptSubmit", self.path, cwd=self.folder, prompt=text))
+        self.say(text)
+
+    def switch(self, *, private: bool) -> None:
+        """Write private mode into the store's settings file."""
+        self._home.mkdir(exist_ok=True)
+        (self._home / "config.json").write_text(json.dumps({"private_mode": private}), encoding="utf-8")
+
+    def _hook(self, event: str, given: dict[str, Any], *options: str) -> None:
+        words = ("hook", event, "--home", str(self._home), *_SLOW, *options)
         assert self._run(*words, stdin=json.dumps(given).encode())[0] == 0
 
     def stored(self) -> list[str]:
@@ -96,6 +108,59 @@ def test_an_import_passes_over_what_hooks_passed_over_by_the_settings(told: Talk
     assert "skipped: 1 messages of a time in which private mode" in imported(run, home, told.path)
     assert told.stored() == ["The tax letter has number 4711.", "Back to the tax letter."]
     assert "Nothing new but what was left out: the rest is here already" in imported(run, home, told.path)
+
+
+@pytest.mark.parametrize("stores_meanwhile", [False, True])
+def test_what_is_said_while_the_settings_file_sets_private_mode_stays_out_and_what_was_said_before_does_not(
+    told: Talk, tmp_path: Path, run: Run, stores_meanwhile: bool
+) -> None:
+    told.switch(private=False)
+    told.ask("The tax letter has number 4711.")
+    told.switch(private=True)
+    told.ask("The codeword is Wolkenbruch.")
+    if stores_meanwhile:
+        told.hook()
+    told.ask("The other word is Abendrot.")
+    told.switch(private=False)
+    told.ask("Back to the tax letter.")
+    told.hook()
+    assert told.stored() == ["The tax letter has number 4711.", "Back to the tax letter."]
+    assert "skipped: 2 messages of a time in which private mode" in imported(run, tmp_path / "h", told.path)
+    assert told.stored() == ["The tax letter has number 4711.", "Back to the tax letter."]
+
+
+def test_private_mode_by_the_settings_file_begins_and_ends_when_that_is_written(tmp_path: Path) -> None:
+    file, state = tmp_path / "config.json", tmp_path / ".state"
+    at = int(datetime.now(UTC).timestamp()) - 1_000
+
+    def covered(*seconds: int) -> list[bool]:
+        times = PrivateTimes(state, ["/w"])
+        return [times.cover({"time": datetime.fromtimestamp(at + each, UTC).isoformat()}) for each in seconds]
+
+    def put(text: str, second: int) -> None:
+        file.write_text(text, encoding="utf-8")
+        os.utime(file, (at + second, at + second))
+
+    put('{"private_mode": false}', 0)
+    assert not note_setting(state)
+    assert not (state / "hooks").exists()
+    put('{"private_mode": true}', 100)
+    assert note_setting(state)
+    put('{"private_mode": true, "owner_names": ["Mei"]}', 150)
+    assert covered(99, 100, 200, 900) == [False, True, True, True]
+    put('{"private_mode": fal', 180)  # half written: what was in force stays
+    assert covered(99, 900) == [False, True]
+    put('{"private_mode": false}', 200)
+    assert covered(99, 100, 199, 200) == [False, True, True, False]
+    put('{"private_mode": "true"}', 300)
+    assert covered(299, 300, 301) == [False, True, True]
+    put("{}", 250)  # a copy of before: until when it was there is not known
+    assert covered(250, 300, 990) == [False, True, True]
+    assert not PrivateTimes(state, ["/w"]).is_on
+    put('{"private_mode": true}', 995)
+    assert covered(994, 996) == [True, True]
+    file.unlink()
+    assert not PrivateTimes(state, ["/w"]).is_on
 
 
 def test_the_private_mode_of_a_killed_server_ends_when_the_next_one_starts(told: Talk, tmp_path: Path) -> None:
