@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,9 +37,15 @@ _OFF = frozenset({"0", "false", "off", "no", "n", "f"})
 
 
 class EarlySettings(NamedTuple):
-    """The settings of one process by their dotted names: every name of ``_DEFAULTS``."""
+    """The settings of one process.
+
+    Attributes:
+        values: By their dotted names: every name of ``_DEFAULTS``.
+        file: The settings file, which need not be there.
+    """
 
     values: Mapping[str, Any]
+    file: str
 
     @property
     def root(self) -> Path:
@@ -49,6 +56,18 @@ class EarlySettings(NamedTuple):
     def state(self) -> Path:
         """The folder of machine files."""
         return self.root / ".state"
+
+    @property
+    def changed_at(self) -> float | None:
+        """When what the settings file says was put there, in seconds since 1970; None where there is no such file.
+
+        A file that is moved to its place keeps the time at which it was written; but the system notes the move.
+        """
+        try:
+            found = (os.stat(self.file), os.lstat(self.file))  # noqa: PTH116 - as text
+        except (OSError, ValueError):
+            return None
+        return min(time.time(), max(each.st_mtime if os.name == "nt" else each.st_ctime for each in found))
 
 
 def read_early(
@@ -67,9 +86,11 @@ def read_early(
     given |= {name.strip(): value for name, _, value in (flag.partition("=") for flag in flags)}
     given["home"] = home or given["home"]
     path = config or environment.get("RUNEBOOK_CONFIG") or f"{given['home'] or _DEFAULTS['home']}/config.json"
-    file = _object(os.path.expanduser(path))  # noqa: PTH111 - never raises
+    path = os.path.expanduser(path)  # noqa: PTH111 - never raises
+    file = _object(path)
     return EarlySettings(
-        {name: _first(default, given[name], value_at(file, name.split("."))) for name, default in _DEFAULTS.items()}
+        {name: _first(default, given[name], value_at(file, name.split("."))) for name, default in _DEFAULTS.items()},
+        path,
     )
 
 

@@ -3,10 +3,9 @@
 ``private``: a time. A hook is a process of its own and knows nothing of a server's connection, so a server that is
 told to keep nothing notes since when, until when and in which folder; what a transcript holds of that time and folder
 is passed over, by hooks and by imports, which may come years later. A server that ended meanwhile ended its private
-mode; whether one of another container did cannot be asked, and after a week it counts as ended. Where the store's own
-settings file says that nothing is kept, the times are those at which it was written, and they count everywhere.
-``passed-over``: until when nothing of one conversation is kept, because private mode was on for its host (a variable,
-an option), and by digests which messages that tell no time were passed over. A host may go on with a conversation after
+mode; whether one of another container did cannot be asked, and after a week it counts as ended.
+``passed-over``: times in which nothing of one conversation was kept, because its hooks found private mode on by the
+settings, and by digests which messages that tell no time were passed over. A host may go on with a conversation after
 years, so these stay.
 ``read``: when a hook last stored what one conversation held, or saw it begin: what is new and tells no time was said
 after it; and the folder in which it began, where its host's server works whatever the host does later. Imports little:
@@ -19,7 +18,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -34,8 +33,8 @@ _COUNT_LIMIT = 2_000
 #: Likewise of messages of one conversation that tell no time.
 _MESSAGE_LIMIT = 10_000
 _LOCK_SECONDS = 5.0
-#: Begins the names of times in which nothing was kept by the settings file; those of servers begin with a number.
-_SETTING = "setting-"
+#: A prompt is given so long before its hook, at most.
+_PROMPT_SECONDS = 1.0
 #: A private mode that began so long ago is over, where its server's process cannot be asked.
 _UNASKED_SECONDS = 7 * 86_400.0
 _ALWAYS = float("inf")
@@ -69,7 +68,7 @@ class PrivateTimes:
         for talk in talks:
             with suppress(OSError, ValueError, KeyError, TypeError):
                 note = _read(_passed_over(state, talk))
-                self._everywhere.append((0.0, float(note["until"])))
+                self._everywhere += _by_setting(note)
                 self._messages += [(str(note["salt"]), frozenset(note["messages"]))] if note.get("messages") else []
 
     @property
@@ -144,46 +143,9 @@ def note_private(state: Path, folder: str, client: int, *, private: bool, now: f
         for path in () if private else is_on:
             write_json(path, {**_read(path), "until": at})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        _log(error)
+        import logging  # not on the way of a hook
 
-
-def note_setting(state: Path) -> bool:
-    """Note since when nothing is kept by the store's own settings file, or until when that was so.
-
-    Whoever stores, asks or serves looks; the file may be written by hand. Where that cannot be noted it is logged.
-
-    Returns:
-        Whether nothing is kept by that file, and that is noted.
-    """
-    file, now = state.parent / "config.json", time.time()
-    try:
-        said = json.loads(file.read_text("utf-8-sig")).get("private_mode")
-        written = min(file.stat().st_mtime, now)
-    except FileNotFoundError:
-        said, written = False, now
-    except (OSError, ValueError, AttributeError, RecursionError):  # half written, perhaps
-        return False
-    private = said in (True, "true")
-    try:
-        is_on = [path for path in _paths(state) if path.name.startswith(_SETTING) and _read(path)["until"] is None]
-        if private and not is_on:
-            make_private(_folder(state, "private"))
-            path = _folder(state, "private") / f"{_SETTING}{int(written * 1e6)}.json"
-            write_json(path, {"since": written, "until": None, "folder": ""})
-            _drop_oldest(state)
-        for path in () if private else is_on:
-            note = _read(path)
-            write_json(path, {**note, "until": written if written > note["since"] else now})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        _log(error)
-        return False
-    return private
-
-
-def _log(error: Exception) -> None:
-    import logging  # not on the way of a hook
-
-    logging.getLogger(__name__).warning("hooks cannot be told of private mode: %s", error)
+        logging.getLogger(__name__).warning("hooks cannot be told of private mode: %s", error)
 
 
 def end_orphans(state: Path) -> None:
@@ -205,36 +167,101 @@ def talk_of(session_id: str | None, transcript: str, user_space: str) -> str:
     return sha256(f"{session_id or transcript}\n{user_space}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def note_passed_over(state: Path, talk: str, messages: Iterable[Any] | None = None) -> None:
-    """Note what is kept out of a conversation for good.
+def note_setting(state: Path, talk: str, *, private: bool, changed_at: float | None = None, stores: bool) -> None:
+    """Note whether private mode is on by the settings, as a hook meets a conversation.
+
+    What was said between two hooks of which one finds it on and the other does not: the settings file decides, if it
+    was changed between them; else a hook that follows a prompt sees it as it was when that was given. A hook that
+    stores may be the only one that its host has: what it finds said in private is all that it would store.
 
     Args:
         state: The store's folder of machine files.
         talk: The conversation, see ``talk_of``.
-        messages: Those that tell no time and were passed over; None is all that the conversation holds by now,
-            because private mode is on for its host.
+        private: Whether it is on for this hook.
+        changed_at: When the settings file was changed last, in seconds since 1970; None where there is none.
+        stores: Whether the hook stores the conversation; others follow a prompt, or the beginning.
 
     Raises:
         OSError: If it cannot be written.
         StorageFailed: Likewise.
         StoreBusy: If other hooks write too long.
     """
+    path, now = _passed_over(state, talk), time.time()
+    if not private and not _is_on(path):
+        return
+    with _changing(path) as note:
+        if not (private or note.get("on")):  # another hook has noted it
+            return
+        times, seen, prompted = _by_setting(note), float(note.get("seen", 0.0)), now - _PROMPT_SECONDS
+        changed_at = changed_at or 0.0
+        if private:
+            if not note.get("on"):
+                known = changed_at > (read_at(state, talk) or 0.0)
+                times.append((changed_at if known else 0.0 if stores else prompted, _ALWAYS))
+            until = now if stores else _ALWAYS
+        elif changed_at > seen:
+            until = changed_at
+        elif stores:
+            until = now if times[-1][1] == _ALWAYS else times[-1][1]
+        else:
+            until = max(seen, prompted)
+        ended = [*times[:-1], (times[-1][0], until)]
+        note |= {
+            "times": [(since, None if until == _ALWAYS else until) for since, until in ended],
+            "until": 0.0,
+            "on": private,
+            **({"seen": now} if private else {}),
+        }
+
+
+def note_passed_over(state: Path, talk: str, messages: Iterable[Any]) -> None:
+    """Note which messages that tell no time are kept out of a conversation, for good.
+
+    Args:
+        state: The store's folder of machine files.
+        talk: The conversation, see ``talk_of``.
+        messages: What was passed over.
+
+    Raises:
+        OSError: If it cannot be written.
+        StorageFailed: Likewise.
+        StoreBusy: If other hooks write too long.
+    """
+    with _changing(_passed_over(state, talk)) as note:
+        digests = dict.fromkeys(found for each in messages if (found := _digest(note["salt"], each)))
+        before = [each for each in note["messages"] if each not in digests]
+        note["messages"] = [*before, *digests][-_MESSAGE_LIMIT:]
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[dict[str, Any]]:
+    """The note of a conversation, which is written after the block; hooks change it one after the other."""
     from memory_core.core.store.locks import StoreLock  # seldom on the way of a hook
 
-    path = _passed_over(state, talk)
     lock = StoreLock(path.with_name("passed-over.lock"), timeout_seconds=_LOCK_SECONDS, guarded="what is passed over")
     make_private(path.parent)
     with lock.held():
-        note: dict[str, Any] = {"until": 0.0, "salt": os.urandom(8).hex(), "messages": []}
+        note: dict[str, Any] = {"times": [], "salt": os.urandom(8).hex(), "messages": []}
         with suppress(OSError, ValueError, TypeError):  # there is none yet
             note |= _read(path)
-        if messages is None:
-            note["until"] = time.time()
-        else:
-            digests = dict.fromkeys(found for each in messages if (found := _digest(note["salt"], each)))
-            before = [each for each in note["messages"] if each not in digests]
-            note["messages"] = [*before, *digests][-_MESSAGE_LIMIT:]
+        yield note
         write_json(path, note)
+
+
+def _by_setting(note: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """Since when and until when private mode was on by the settings; infinite after a prompt, while it is."""
+    before = [(0.0, float(note["until"]))] if note.get("until") else []  # by a version before
+    return [
+        *before,
+        *((float(since), _ALWAYS if until is None else float(until)) for since, until in note.get("times", ())),
+    ]
+
+
+def _is_on(path: Path) -> bool:
+    try:
+        return bool(_read(path).get("on"))
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def note_read(state: Path, talk: str, at: float | None, folder: str = "") -> None:
@@ -294,7 +321,6 @@ def _passed_over(state: Path, talk: str) -> Path:
 
 def _private_times(state: Path) -> Iterator[tuple[float, float, str]]:
     """Since when, until when (in seconds since 1970; infinite while it lasts), and in which folder."""
-    note_setting(state)
     for path in _paths(state):
         with suppress(OSError, ValueError, KeyError, TypeError):
             found = path.stat()
@@ -335,8 +361,6 @@ def _is_over(note: Mapping[str, Any]) -> bool:
     """Whether the private mode of an open note ended with its server; where that cannot be asked its age decides."""
     from memory_core.core.process import runs, this_node  # seldom on the way of a hook
 
-    if "pid" not in note:  # the settings file says when it ends
-        return False
     # A process number means something in one container only, and on Windows asking would end the process.
     if os.name == "posix" and note.get("node") in (None, this_node()):
         return not runs(int(note["pid"]), note.get("birth"))

@@ -25,7 +25,6 @@ from memory_core.core.errors import InvalidInput, RunebookError
 from memory_core.core.llm.client import COMMAND
 from memory_core.core.private_times import (
     end_orphans,
-    note_passed_over,
     note_read,
     note_setting,
     read_at,
@@ -268,8 +267,10 @@ class Deadline:
 def _answer(arguments: argparse.Namespace, settings: EarlySettings, deadline: Deadline) -> None:
     """Tell the host what its model is to know, or have its conversation stored."""
     event = read_event(arguments.event, _given(), arguments.host, os.environ)
-    if settings.root.is_dir():
-        note_setting(settings.state)
+    if settings.root.is_dir() and (event.session_id is not None or event.transcript):
+        talk = talk_of(event.session_id, event.transcript, str(settings.values["user_space"]))
+        private, stores = bool(settings.values["private_mode"]), event.name in STORING
+        note_setting(settings.state, talk, private=private, changed_at=settings.changed_at, stores=stores)
     if not settings.values[f"hooks.{event.name.replace('-', '_')}"]:
         return
     if event.name in STORING:
@@ -334,9 +335,6 @@ def _store(arguments: argparse.Namespace, settings: EarlySettings, event: HookEv
     if not (makes_store and holds_something):
         return
     if settings.values["private_mode"]:
-        if settings.root.is_dir() and not note_setting(settings.state):
-            talk = talk_of(event.session_id, event.transcript, str(settings.values["user_space"]))
-            note_passed_over(settings.state, talk)
         return
     end_orphans(settings.state)  # now, for the conversation may be stored later
     whose = (str(settings.values["user_space"]), str(settings.values["agent_space"]))

@@ -215,9 +215,9 @@ def _paths(tool: str, tool_input: Mapping[str, Any]) -> Iterator[str]:
 
 def _store_event(memory: Runebook, event: HookEvent, *, resident: bool) -> HookAnswer:
     """Store the conversation; memories are made of it afterwards."""
-    state = memory.store.files.state
-    if memory.access is Access.PRIVATE and not note_setting(state):
-        note_passed_over(state, talk_of(event.session_id, event.transcript, memory.config.user_space))
+    state, private = memory.store.files.state, memory.access is Access.PRIVATE
+    talk = talk_of(event.session_id, event.transcript, memory.config.user_space)
+    note_setting(state, talk, private=private, stores=True)
     if memory.access is not Access.READ_WRITE or not (event.messages or path_of(event.transcript)):
         return HookAnswer()
     stored = record_conversation(memory, event)

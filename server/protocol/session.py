@@ -105,7 +105,6 @@ class ServedStore:
         import logging
 
         from memory_core.core.errors import ConfigInvalid
-        from memory_core.core.private_times import note_setting
         from memory_core.core.settings_file import followed
 
         try:
@@ -116,7 +115,6 @@ class ServedStore:
         if changed is not None and (config := followed(memory.config, changed)) != (self._config or memory.config):
             self._config = config
             self._views.clear()
-            note_setting(memory.store.files.state)
 
     def _view(self, memory: Runebook, bearer: Bearer | None, private: bool) -> Runebook:
         """What a token opens, or what private mode leaves; the caller holds the lock."""

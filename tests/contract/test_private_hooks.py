@@ -20,6 +20,7 @@ from memory_core.core.private_times import (
     note_passed_over,
     note_private,
     note_read,
+    note_setting,
     read_at,
     talk_of,
 )
@@ -92,10 +93,10 @@ def test_what_a_hook_passed_over_is_passed_over_by_later_ones_and_what_is_new_is
 
 
 def test_what_was_said_while_private_mode_was_set_is_passed_over_by_the_second_hook(told: Told) -> None:
-    note_passed_over(told.state, _TALK)
+    note_setting(told.state, _TALK, private=True, stores=True)
     assert told.hook(_LONG, "The codeword is Wolkenbruch.").stored == 0
     told.hook("Back to the letter.")
-    note_passed_over(told.state, _TALK)  # again, which keeps what is known of the first time
+    note_setting(told.state, _TALK, private=True, stores=True)  # again, which keeps what is known of the first time
     note = json.loads((told.state / "hooks" / "passed-over" / f"{_TALK}.json").read_text("utf-8"))
     assert len(note["messages"]) == 2
     assert all(len(each) == 16 for each in note["messages"])
@@ -341,7 +342,7 @@ def test_of_too_many_messages_that_were_passed_over_the_oldest_are_let_go(
 
 
 def test_a_note_of_before_keeps_its_time_when_messages_come_to_it(tmp_path: Path) -> None:
-    note_passed_over(tmp_path, _TALK)
+    note_setting(tmp_path, _TALK, private=True, stores=True)
     path = tmp_path / "hooks" / "passed-over" / f"{_TALK}.json"
     path.write_text('{"until": 4000000000.0}', encoding="utf-8")
     secret = {"role": "user", "content": "The codeword is Wolkenbruch."}
@@ -356,7 +357,7 @@ def test_two_hooks_of_one_conversation_do_not_overwrite_what_the_other_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(private_times, "_LOCK_SECONDS", 0.0)
-    note_passed_over(tmp_path, _TALK)
+    note_setting(tmp_path, _TALK, private=True, stores=True)
     lock = StoreLock(tmp_path / "hooks" / "passed-over" / "passed-over.lock")
     with lock.held(), pytest.raises(StoreBusy):
         note_passed_over(tmp_path, _TALK, [{"role": "user", "content": "The codeword is Wolkenbruch."}])

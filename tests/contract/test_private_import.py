@@ -10,7 +10,7 @@ import pytest
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.private_times import note_passed_over, note_private, talk_of
+from memory_core.core.private_times import note_private, note_setting, talk_of
 from memory_core.features.imports.import_run import ImportReport
 from memory_core.runebook import Runebook
 from tests.contract.conftest import Place
@@ -83,7 +83,7 @@ def test_what_hooks_passed_over_of_a_conversation_stays_out_of_its_subagents_and
     place: Place, tmp_path: Path, user: str
 ) -> None:
     memory = place.open()
-    note_passed_over(memory.store.files.state, talk_of("s", "", "default"))
+    note_setting(memory.store.files.state, talk_of("s", "", "default"), private=True, stores=True)
     records = [record(10), record(11, isSidechain=True, agentId="a1"), record(12, timestamp="2999-01-01T00:00:00Z")]
     write_lines(tmp_path / "t" / "s.jsonl", records)
     write_lines(tmp_path / "t" / "agent-a2.jsonl", [record(13, isSidechain=True, agentId="a2")])

@@ -16,7 +16,7 @@ from memory_core.core.caller import Access
 from memory_core.core.config import Config, HooksConfig
 from memory_core.core.errors import StoreBusy
 from memory_core.core.memory.requests import CommitRequest
-from memory_core.core.private_times import PrivateTimes, note_passed_over, note_private, note_read, talk_of
+from memory_core.core.private_times import PrivateTimes, note_private, note_read, note_setting, talk_of
 from memory_core.core.process import this_node
 from memory_core.core.store.local import Store
 from memory_core.features.recall_trail import TRAIL, TrailRequest
@@ -422,7 +422,7 @@ def test_what_was_said_while_private_mode_was_set_is_passed_over_years_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said_at = datetime.now(UTC).isoformat()
-    note_passed_over(tmp_path, talk_of("p4", "", "default"))
+    note_setting(tmp_path, talk_of("p4", "", "default"), private=True, stores=True)
     later = time.time() + 3 * 365 * 86_400
     monkeypatch.setattr("memory_core.core.private_times.time.time", lambda: later)
     assert PrivateTimes(tmp_path, ["/w"], talk_of("p4", "", "default")).cover({"time": said_at})

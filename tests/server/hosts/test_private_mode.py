@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memory_core.core import private_times
-from memory_core.core.private_times import PrivateTimes, end_orphans, note_private, note_setting
+from memory_core.core.private_times import PrivateTimes, end_orphans, note_private, note_read, note_setting, talk_of
 from memory_core.core.process import birth
 from tests.server.command_line import Run, facts
 from tests.server.conftest import RawClient
@@ -44,7 +44,7 @@ class Talk:
         self._hook("user-prompt", claude("UserPromptSubmit", self.path, cwd=self.folder, prompt=text))
         self.say(text)
 
-    def switch(self, *, private: bool) -> None:
+    def switch(self, private: object) -> None:
         """Write private mode into the store's settings file."""
         self._home.mkdir(exist_ok=True)
         (self._home / "config.json").write_text(json.dumps({"private_mode": private}), encoding="utf-8")
@@ -114,14 +114,14 @@ def test_an_import_passes_over_what_hooks_passed_over_by_the_settings(told: Talk
 def test_what_is_said_while_the_settings_file_sets_private_mode_stays_out_and_what_was_said_before_does_not(
     told: Talk, tmp_path: Path, run: Run, stores_meanwhile: bool
 ) -> None:
-    told.switch(private=False)
+    told.switch(False)
     told.ask("The tax letter has number 4711.")
-    told.switch(private=True)
+    told.switch(True)
     told.ask("The codeword is Wolkenbruch.")
     if stores_meanwhile:
         told.hook()
     told.ask("The other word is Abendrot.")
-    told.switch(private=False)
+    told.switch(False)
     told.ask("Back to the tax letter.")
     told.hook()
     assert told.stored() == ["The tax letter has number 4711.", "Back to the tax letter."]
@@ -129,38 +129,91 @@ def test_what_is_said_while_the_settings_file_sets_private_mode_stays_out_and_wh
     assert told.stored() == ["The tax letter has number 4711.", "Back to the tax letter."]
 
 
-def test_private_mode_by_the_settings_file_begins_and_ends_when_that_is_written(tmp_path: Path) -> None:
-    file, state = tmp_path / "config.json", tmp_path / ".state"
-    at = int(datetime.now(UTC).timestamp()) - 1_000
+@pytest.mark.parametrize("word", ["yes", "on", "1", "True", True, 1])
+def test_however_private_mode_is_spelled_what_is_said_stays_out(told: Talk, word: object) -> None:
+    told.switch(False)
+    told.ask("The tax letter has number 4711.")
+    told.switch(word)
+    told.ask("The codeword is Wolkenbruch.")
+    told.switch(False)
+    told.hook()
+    assert told.stored() == ["The tax letter has number 4711."]
 
-    def covered(*seconds: int) -> list[bool]:
-        times = PrivateTimes(state, ["/w"])
-        return [times.cover({"time": datetime.fromtimestamp(at + each, UTC).isoformat()}) for each in seconds]
 
-    def put(text: str, second: int) -> None:
-        file.write_text(text, encoding="utf-8")
-        os.utime(file, (at + second, at + second))
+def test_a_file_of_long_ago_that_is_put_in_place_keeps_out_nothing_of_before(told: Talk, tmp_path: Path) -> None:
+    told.switch(False)
+    told.ask("The tax letter has number 4711.")
+    ready = tmp_path / "ready.json"
+    ready.write_text('{"private_mode": true}', encoding="utf-8")
+    os.utime(ready, (1.0, 1.0))
+    ready.replace(tmp_path / "h" / "config.json")
+    told.ask("The codeword is Wolkenbruch.")
+    told.switch(False)
+    told.ask("Back to the tax letter.")
+    told.hook()
+    assert told.stored() == ["The tax letter has number 4711.", "Back to the tax letter."]
 
-    put('{"private_mode": false}', 0)
-    assert not note_setting(state)
-    assert not (state / "hooks").exists()
-    put('{"private_mode": true}', 100)
-    assert note_setting(state)
-    put('{"private_mode": true, "owner_names": ["Mei"]}', 150)
-    assert covered(99, 100, 200, 900) == [False, True, True, True]
-    put('{"private_mode": fal', 180)  # half written: what was in force stays
-    assert covered(99, 900) == [False, True]
-    put('{"private_mode": false}', 200)
-    assert covered(99, 100, 199, 200) == [False, True, True, False]
-    put('{"private_mode": "true"}', 300)
-    assert covered(299, 300, 301) == [False, True, True]
-    put("{}", 250)  # a copy of before: until when it was there is not known
-    assert covered(250, 300, 990) == [False, True, True]
-    assert not PrivateTimes(state, ["/w"]).is_on
-    put('{"private_mode": true}', 995)
-    assert covered(994, 996) == [True, True]
-    file.unlink()
-    assert not PrivateTimes(state, ["/w"]).is_on
+
+def test_a_host_for_which_private_mode_is_off_keeps_what_is_said(told: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    told.switch(True)
+    monkeypatch.setenv("RUNEBOOK_PRIVATE_MODE", "false")
+    told.ask("The tax letter has number 4711.")
+    told.hook()
+    assert told.stored() == ["The tax letter has number 4711."]
+
+
+def test_private_mode_in_a_settings_file_that_is_named_stays_out_too(
+    told: Talk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told.switch(False)
+    file = tmp_path / "own.json"
+    monkeypatch.setenv("RUNEBOOK_CONFIG", str(file))
+    for private, text in ((False, "The tax letter"), (True, "The codeword"), (False, "Back")):
+        file.write_text(json.dumps({"private_mode": private, "home": str(tmp_path / "h")}), encoding="utf-8")
+        told.ask(text)
+    told.hook()
+    assert told.stored() == ["The tax letter", "Back"]
+
+
+_TALK = talk_of("s", "", "default")
+
+
+@pytest.mark.parametrize(
+    ("looks", "covered"),
+    [
+        # Each look: at which second, private mode, when the file was changed last, and whether it stores.
+        ([(100, True, None, False), (200, False, None, False)], range(99, 199)),
+        ([(100, True, 50, False), (200, False, 150, False)], range(50, 150)),
+        ([(100, True, 50, False), (200, False, 50, False)], range(50, 199)),
+        ([(100, True, None, True), (200, False, None, True)], range(100)),
+        ([(100, True, None, True), (200, False, None, False)], range(199)),
+        ([(100, True, 50, True), (200, False, 150, True)], range(50, 150)),
+        ([(100, True, 50, False), (120, True, 50, True), (200, False, None, True)], range(50, 120)),
+        ([(100, True, 50, True), (120, True, 50, False), (200, False, None, True)], range(50, 200)),
+        ([(100, True, 50, True)], range(50, 100)),
+        ([(100, True, 50, False), (150, True, 140, False), (200, False, 160, False)], range(50, 160)),
+        ([(100, True, 50, False)], range(50, 300)),
+        ([(100, False, 50, False)], range(0)),
+    ],
+)
+def test_what_two_hooks_find_says_of_when_private_mode_was_on(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    looks: list[tuple[int, bool, int | None, bool]],
+    covered: range,
+) -> None:
+    for now, private, changed_at, stores in looks:
+        monkeypatch.setattr("memory_core.core.private_times.time.time", lambda now=now: float(now))
+        note_setting(tmp_path, _TALK, private=private, changed_at=changed_at, stores=stores)
+    times = PrivateTimes(tmp_path, ["/w"], _TALK)
+    at = [each for each in range(300) if times.cover({"time": datetime.fromtimestamp(each, UTC).isoformat()})]
+    assert at == list(covered)
+
+
+def test_private_mode_began_after_the_conversation_was_read_last(tmp_path: Path) -> None:
+    note_read(tmp_path, _TALK, 80.0)
+    note_setting(tmp_path, _TALK, private=True, changed_at=50.0, stores=False)
+    assert not PrivateTimes(tmp_path, ["/w"], _TALK).cover({"time": "1970-01-01T00:01:25Z"})
 
 
 def test_the_private_mode_of_a_killed_server_ends_when_the_next_one_starts(told: Talk, tmp_path: Path) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from memory_core.core.config import HttpConfig, load
-from memory_core.core.private_times import PrivateTimes
 from memory_core.core.settings_file import SettingsFile
 from memory_core.runebook import open_memory
 from server.protocol.session import ServedStore
@@ -67,16 +65,6 @@ def test_private_mode_is_switched_on_for_everybody_and_off_again(desk: Desk) -> 
         assert page.ask("POST", "/entries", {"content": "Nothing of this."}).status_code == 403
     desk.owner.facts("PUT", "/settings/private_mode", {"value": False})
     assert desk.anna.keep("All of this.")
-
-
-def test_imports_know_when_private_mode_was_on(desk: Desk, tmp_path: Path) -> None:
-    """Where a server answers meanwhile, no hook is needed."""
-    state, moments = tmp_path / "home" / ".state", list[str]()
-    for private in (False, True, False):
-        desk.owner.facts("PUT", "/settings/private_mode", {"value": private})
-        desk.owner.facts("GET", "/about")
-        moments.append(datetime.now(UTC).isoformat())
-    assert list(map(PrivateTimes(state, ["/w"]).cover, [{"time": at} for at in moments])) == [False, True, False]
 
 
 def test_other_servers_of_the_store_follow_the_settings_file(desk: Desk, tmp_path: Path) -> None:
