@@ -386,13 +386,16 @@ class Catalog:
         """What documents say, by id."""
         return dict(self._rows(("id", "own"), ids))
 
-    def voices(self, uris: Sequence[str], condition: Condition | None = None) -> dict[str, Voice]:
-        """Memories by URI; those that are gone, or whose time nobody knows, are left out."""
+    def voices(
+        self, uris: Sequence[str], spaces: Sequence[str], condition: Condition | None = None
+    ) -> dict[str, Voice]:
+        """Memories of these spaces by URI; those that are gone, or whose time nobody knows, are left out."""
         condition = condition or ANYTHING
         rows = self.connection().execute(
             "SELECT d.uri, d.abstract, d.confidence, d.updated_at FROM documents d WHERE d.part = 0 "
-            f"AND d.updated_at IS NOT NULL AND d.uri IN (SELECT value FROM json_each(?)) AND {condition.sql}",
-            (json.dumps(list(uris)), *condition.parameters),
+            "AND d.updated_at IS NOT NULL AND d.uri IN (SELECT value FROM json_each(?)) "
+            f"AND d.space IN ({', '.join('?' * len(spaces))}) AND {condition.sql}",
+            (json.dumps(list(uris)), *spaces, *condition.parameters),
         )
         return {row[0]: Voice(*row) for row in rows}
 

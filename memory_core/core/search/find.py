@@ -161,7 +161,7 @@ class Retriever:
         lookup = Lookup(
             self._catalog.entries if mentions(request.filter, _STANDINGS) else partial(self._in_use, now),
             self._ledger.usage_table.usage,
-            lambda uris: self._catalog.voices(uris, all_of([in_use(now), self._not_private(project)])),
+            lambda uris: self._catalog.voices(uris, self._spaces, all_of([in_use(now), self._not_private(project)])),
             self._judge(asked.text, notes),
         )
         follows = "\n" not in asked.text.strip()  # several lines are what was said: they ask for what is near, no more

@@ -117,6 +117,20 @@ def test_a_rival_that_was_put_to_rest_or_deleted_no_longer_speaks(memory: Runebo
     assert "It left in spring" not in memory.retrieve(RetrieveRequest("ibis nests pond", now=NOW)).text
 
 
+def test_a_rival_in_a_space_that_the_reader_does_not_see_says_nothing(memory: Runebook) -> None:
+    """Two users share an agent; what one of them says of its memories is theirs."""
+    anna, eve = memory.view("anna", "desk"), memory.view("eve", "desk")
+    fields = {"case_name": "Printer jam", "problem": "It jams.", "solution": "Open the tray."}
+    (case,) = written(anna, {"memory_type": "cases", "fields": fields}, now=NOW - timedelta(days=9))
+    own = fact(anna, "Printer", "I have no printer since my divorce.", days=1)
+    relate(anna, own, case, "contradicts")
+    for view, rivals in ((anna, [own]), (eve, [])):
+        (hit,) = [each for each in hits(view, "printer jam tray", target="") if each.uri == case]
+        assert [rival.uri for rival in hit.rivals] == rivals
+        pack = view.retrieve(RetrieveRequest("printer jam tray", now=NOW))
+        assert ("divorce" in pack.text) == bool(rivals)
+
+
 def test_doubt_lowers_a_rank_a_little_and_support_lends_a_little_but_relevance_knows_neither(memory: Runebook) -> None:
     plain = fact(memory, "Okapi A", "An okapi calf was born on the ridge.", days=2)
     doubted = fact(memory, "Okapi B", "An okapi calf was born on the ridge too.", days=2, confidence=0.2)
