@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from memory_core.core.command import NOWHERE, Arg, Command, read_request
 from memory_core.core.commit.forgotten import KIND_FORGET, is_forgotten, without_lines
-from memory_core.core.commit.links import named_uris, retargeted
+from memory_core.core.commit.links import named_uris, retargeted, without_links
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import MOVE_WORK, PlanContext, WorkingCopy
 from memory_core.core.errors import InvalidInput, RunebookError, TooLarge
@@ -267,7 +267,8 @@ def _preview(mentions: list[Mention], going: list[Mention], differs: str | None)
 
 
 def _naming(memory: Runebook, going: Iterable[Mention]) -> dict[MemoryUri, list[MemoryUri]]:
-    """Of each memory that is to get another name, the files that name it."""
+    """Of each memory that is to get another name, or to go, the files that name it; of the latter, those it names."""
+    going = list(going)
     renamed = {mention.uri: list[MemoryUri]() for mention in going if mention.name_goes}
     wanted = {address: uri for uri in renamed for address in map(str, _addresses(uri))}
     shelves = (files_of(memory, archived=archived, sessions=False) for archived in (False, True) if wanted)
@@ -279,6 +280,11 @@ def _naming(memory: Runebook, going: Iterable[Mention]) -> dict[MemoryUri, list[
             trailer = split(memory.store.look(uri)[0] or "").trailer or {}
             for named in {wanted[address] for address in named_uris(trailer) & wanted.keys()}:
                 renamed[named].append(uri)
+    for mention in going:
+        if mention.line is None and not mention.is_part:
+            with suppress(RunebookError):
+                trailer = split(memory.store.look(mention.uri)[0] or "").trailer or {}
+                renamed[mention.uri] = [MemoryUri.parse(each) for each in sorted(named_uris(trailer))]
     return renamed
 
 
@@ -324,6 +330,7 @@ def _planned(
     results += [_result(replace(each, refused=left[each.address])) for each in files if each.address in left]
     edited = {change.uri: change for change in decided.changes}
     behind = _rename_in_others(copy, edited, naming)
+    _unlink_in_others(copy, edited, naming)
     changes = [*edited.values(), *copy.changes()]
     gone = [each for each in going if each.line is not None or each.address not in left]
     notes = (*decided.notes, *behind, *_left_in_archive(gone, snapshot.text))
@@ -360,6 +367,39 @@ def _rename_in_others(
         else:
             copy.put(at, after)
     return [f"relations of {left} files {_KEEP_NAMES}"] if left else []
+
+
+def _unlink_in_others(
+    copy: WorkingCopy, edited: dict[MemoryUri, FileChange], naming: Mapping[MemoryUri, Sequence[MemoryUri]]
+) -> None:
+    """Take out the relations to memories that are gone, also in files that the operations changed."""
+    changes = {**edited, **{change.uri: change for change in copy.changes()}}
+    moved = {change.moved_from for change in changes.values()}
+    gone = {uri for uri, change in changes.items() if change.after is None and uri not in moved}
+    addresses = {str(address) for uri in gone for address in _addresses(uri)}
+    named = {source for uri in gone for source in naming.get(uri, ()) if _is_own(copy, source)}
+    for at in sorted(chain(named, (MemoryUri((Scope.ARCHIVE.value, *each.parts)) for each in named))):
+        before = edited[at].after if at in edited else copy.text(at)
+        if before is None or not _may_change(copy, at):
+            continue
+        file = split(before)
+        trailer = without_links(file.trailer or {}, addresses)
+        if trailer == (file.trailer or {}):
+            continue
+        after = join(file.body, trailer)
+        if at in edited:
+            edited[at] = replace(edited[at], after=after)
+        else:
+            copy.put(at, after)
+
+
+def _is_own(copy: WorkingCopy, uri: MemoryUri) -> bool:
+    """Whether a memory that another one names is one of this user or agent."""
+    try:
+        copy.context.owned(str(uri))
+    except RunebookError:
+        return False
+    return True
 
 
 def _lines_planned(

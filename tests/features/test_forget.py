@@ -65,6 +65,22 @@ def test_that_a_limit_leaves_something_is_told_with_what_was_forgotten(memory: R
         assert receipt.notes[-1] == "there may be more; raise limit, or ask again"
 
 
+@pytest.mark.parametrize("archived", [False, True])
+def test_relations_to_what_is_forgotten_go_with_it_and_come_back_with_it(memory: Runebook, *, archived: bool) -> None:
+    note(memory, "Mei", "Mei owns the adviser's letters.")
+    adviser = f"{NOTES}/Mei.md"
+    for other, relation in ((f"{NOTES}/猫.md", "supports"), (f"{NOTES}/tax.md", "similar")):
+        memory.run(RELATE, RelateRequest(adviser, other, relation))
+    if archived:
+        memory.run(ARCHIVE, ArchiveRequest([f"{NOTES}/tax.md"]))
+    before = trailer(memory, adviser)
+    uri = "viking://archive/user/default/memories/notes/tax.md" if archived else f"{NOTES}/tax.md"
+    receipt = memory.run(FORGET, ForgetRequest(uris=[uri], confirm=1))
+    assert [link["uri"] for link in trailer(memory, adviser)["links"]] == [f"{NOTES}/猫.md"]
+    memory.run(UNDO, UndoRequest(receipt.commit_id))
+    assert trailer(memory, adviser) == before
+
+
 def test_a_query_alone_only_shows_what_would_go(memory: Runebook) -> None:
     before = uris(memory)
     preview = memory.run(FORGET, ForgetRequest(query="猫喜欢吃什么"))

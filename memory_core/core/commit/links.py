@@ -12,7 +12,7 @@ is marked ``lost``, so that it is also the one that a changed or removed link me
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from memory_core.core.commit.working_copy import ABSENT_WORK, WorkingCopy
@@ -275,6 +275,18 @@ def named_uris(trailer: Mapping[str, Any]) -> frozenset[str]:
 def retargeted(trailer: Mapping[str, Any], old: MemoryUri, new: MemoryUri) -> dict[str, Any]:
     """The trailer with each link to ``old``, however spelt, leading to ``new``; what names it otherwise likewise."""
     return {key: _replaced(value, str(old), str(new)) if key in _NAMING else value for key, value in trailer.items()}
+
+
+def without_links(trailer: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
+    """The trailer without the links that lead to these memories, however spelt."""
+    left = dict(trailer)
+    for key in _KEYS:
+        links = left.get(key)
+        if isinstance(links, list) and any(not _uris_in({key: each}, (key,)).isdisjoint(gone) for each in links):
+            left[key] = [each for each in links if _uris_in({key: each}, (key,)).isdisjoint(gone)]
+            if not left[key]:
+                del left[key]
+    return left
 
 
 def _uris_in(trailer: Mapping[str, Any], keys: Sequence[str]) -> frozenset[str]:
