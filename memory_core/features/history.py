@@ -35,6 +35,8 @@ _HISTORY_URI = f"{SCHEME}history"
 LAST = "last"
 #: The form of an id or its beginning; anything else is not looked up.
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
+#: The space of an address within a text.
+_SPACE = re.compile(rf"{SCHEME}(?!history\b)(?:archive/)?([^/\s]+/[^/]+)")
 _LIMIT_COMMITS = 1_000
 _SHOWN_FILES = 2
 _HINT = "List them: read viking://history, or runebook history."
@@ -307,8 +309,12 @@ class History:
         for result in receipt.get("results", ()):
             action = Action(result["action"])
             if result["uri"] in shown and action in _CHANGED:
-                names = ("reason", "hint", "note")
-                yield OperationResult(result["op"], result["uri"], action, *(result.get(name) for name in names))
+                told: dict[str, Any] = {name: self._told(result.get(name)) for name in ("reason", "hint", "note")}
+                yield OperationResult(result["op"], result["uri"], action, **told)
+
+    def _told(self, text: str | None) -> str | None:
+        """What a result says; nothing where it names something in a space that the reader does not see."""
+        return text if text is None or all(found[1] in self.spaces for found in _SPACE.finditer(text)) else None
 
     def knows(self, commit_id: str) -> bool:
         """Whether there is a commit of this id that the reader may see."""

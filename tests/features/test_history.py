@@ -233,6 +233,18 @@ def test_another_users_history_is_absent_in_every_form(memory: Runebook) -> None
     assert [entry.uri for entry in bob.ls(ListRequest("viking://")).entries if "history" in entry.uri] == []
 
 
+def test_what_a_commit_says_of_a_space_that_the_reader_does_not_see_is_left_out(memory: Runebook) -> None:
+    """Two users share an agent, and one of them relates its case to a note of their own."""
+    anna, eve = memory.view("anna", "desk"), memory.view("eve", "desk")
+    case = {"memory_type": "cases", "fields": {"case_name": "Printer", "problem": "It jams.", "solution": "Wait."}}
+    note(anna, "My divorce", "In May.")
+    linked = {**case, "links": [{"uri": "viking://user/anna/memories/notes/My divorce.md", "relation": "supports"}]}
+    receipt = anna.commit(CommitRequest(operations={"write_operations": [{"memory_data": linked}]}))
+    assert "My divorce" in str(history_of(anna).commit(receipt.commit_id).results)
+    (result,) = history_of(eve).commit(receipt.commit_id).results
+    assert (result.uri, result.note) == ("viking://agent/desk/memories/cases/Printer.md", None)
+
+
 def test_what_is_private_to_another_project_is_named_without_its_text(memory: Runebook) -> None:
     receipt = note(memory, "plan", "绝密计划。", project="github.com/acme/a", private=True)
     page = memory.read(ReadRequest(f"viking://history/{receipt.commit_id}")).content
