@@ -267,9 +267,9 @@ class Deadline:
 def _answer(arguments: argparse.Namespace, settings: EarlySettings, deadline: Deadline) -> None:
     """Tell the host what its model is to know, or have its conversation stored."""
     event = read_event(arguments.event, _given(), arguments.host, os.environ)
-    if settings.root.is_dir() and (event.session_id is not None or event.transcript):
+    private, stores = bool(settings.values["private_mode"]), event.name in STORING
+    if (private or settings.root.is_dir()) and (event.session_id is not None or event.transcript):
         talk = talk_of(event.session_id, event.transcript, str(settings.values["user_space"]))
-        private, stores = bool(settings.values["private_mode"]), event.name in STORING
         note_setting(settings.state, talk, private=private, changed_at=settings.changed_at, stores=stores)
     if not settings.values[f"hooks.{event.name.replace('-', '_')}"]:
         return

@@ -200,7 +200,6 @@ def test_a_conversation_makes_the_store_it_is_kept_in(hook: Hook, tmp_path: Path
     [
         (claude("PreCompact", "/no/such/transcript.jsonl"), ()),
         (claude("PreCompact"), ()),
-        (claude("PreCompact", "{path}"), ("--set", "private_mode=true")),
         (claude("PreCompact", "{path}"), ("--set", "hooks.pre_compact=off")),
     ],
 )

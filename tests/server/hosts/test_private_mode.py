@@ -162,6 +162,18 @@ def test_a_host_for_which_private_mode_is_off_keeps_what_is_said(told: Talk, mon
     assert told.stored() == ["The tax letter has number 4711."]
 
 
+def test_what_is_said_in_private_before_there_is_a_store_stays_out_of_it(
+    told: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNEBOOK_PRIVATE_MODE", "1")
+    told.ask("The codeword is Wolkenbruch.")
+    told.hook()
+    monkeypatch.delenv("RUNEBOOK_PRIVATE_MODE")
+    told.ask("The tax letter has number 4711.")
+    told.hook()
+    assert told.stored() == ["The tax letter has number 4711."]
+
+
 def test_private_mode_in_a_settings_file_that_is_named_stays_out_too(
     told: Talk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
