@@ -19,7 +19,7 @@ import shlex
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -124,7 +124,7 @@ def answer(
     if event in STORING:
         return _store_event(memory, read, resident=resident)
     state, talk = memory.store.files.state, talk_of(read.session_id, read.transcript, memory.config.user_space)
-    private = PrivateTimes(state, read.folders, began=first_folder(state, talk))
+    private = PrivateTimes(state, read.folders, talk, began=first_folder(state, talk))
     if memory.access is Access.READ_WRITE and private.is_on:
         memory = memory.view(access=Access.PRIVATE)
     here = project_of(memory.config, read.cwd)
@@ -135,7 +135,10 @@ def answer(
         if resident:
             begin_taking_in(memory)
         return HookAnswer(_opening(memory, read, here), due=_has_unfinished(memory))
-    return HookAnswer(_recalled(memory, read, here))
+    if memory.access is Access.PRIVATE:  # nothing is noted of what is asked
+        return HookAnswer(_recalled(memory, read, here, lambda _: False))
+    earliest = _earliest(state, talk, path_of(read.transcript), time.time())
+    return HookAnswer(_recalled(memory, read, here, partial(private.cover, earliest=earliest)))
 
 
 def _opening(memory: Runebook, event: HookEvent, here: str | None) -> str:
@@ -151,12 +154,14 @@ def _opening(memory: Runebook, event: HookEvent, here: str | None) -> str:
     return "\n".join(part for part in (pack.text, told, as_data(waits)) if part)
 
 
-def _recalled(memory: Runebook, event: HookEvent, here: str | None) -> str:
-    """What bears on a prompt and the messages before it."""
+def _recalled(memory: Runebook, event: HookEvent, here: str | None, is_private: Callable[[Any], bool]) -> str:
+    """What bears on a prompt and the messages before it, but for those that are private: what was asked is noted."""
     count = memory.config.retrieve.query_messages
-    messages: list[Any] = list(event.messages)
-    if not messages:
-        said = last_said(event.transcript, count)
+    just_said = event.messages[-1:] if not event.prompt else ()
+    before = event.messages[: len(event.messages) - len(just_said)]
+    messages: list[Any] = [*(each for each in before if not is_private(each)), *just_said]
+    if not event.messages:
+        said = last_said(event.transcript, count, is_private)
         said = said[:-1] if said and said[-1] == event.prompt.strip() else said
         messages = [{"role": "user", "content": text} for text in said[max(0, len(said) - (count - 1)) :]]
     if event.prompt:
@@ -406,7 +411,7 @@ def record_conversation(memory: Runebook, event: HookEvent, latest: float | None
     is_named = event.session_id is not None or bool(event.transcript)
     path = path_of(event.transcript)
     growing = None if path is None or event.messages else _TranscriptReader(path, state, config.user_space)
-    earliest = _made_at(path, now) if known_at is None else known_at
+    earliest = _earliest(state, talk, path, now)
     stored, left_out = 0, list[str]()
     with authored(f"hook of {event.host}"):
         for item in _conversations(event, _session(memory, event), growing):
@@ -428,6 +433,12 @@ def record_conversation(memory: Runebook, event: HookEvent, latest: float | None
     if is_whole and is_named:
         note_read(state, talk, now, began)
     return HookAnswer(stored=stored, notes=tuple(left_out))
+
+
+def _earliest(state: Path, talk: str, path: Path | None, now: float) -> float:
+    """Since when a message of a conversation that tells no time was said, unless it was read before."""
+    known_at = read_at(state, talk)
+    return _made_at(path, now) if known_at is None else known_at
 
 
 def _made_at(path: Path | None, now: float) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,15 @@ def path_of(transcript: str) -> Path | None:
     return Path(path) if os.path.isfile(path) else None  # noqa: PTH113
 
 
-def last_said(transcript: str, count: int) -> list[str]:
+def last_said(transcript: str, count: int, is_private: Callable[[Any], bool] = lambda _: False) -> list[str]:
     """The user's last messages, oldest first, at most ``count``; none where nothing can be read.
 
     Looks at the end of the file alone.
+
+    Args:
+        transcript: Path of the file.
+        count: Messages at most.
+        is_private: Whether a message is to be passed over.
     """
     path = path_of(transcript)
     found: list[str] = []
@@ -50,7 +55,8 @@ def last_said(transcript: str, count: int) -> list[str]:
         for record in _from_end(path) if path is not None else ():
             if len(found) == count:
                 break
-            found += [text] if (text := _said(record)) else []
+            text = _said(record)
+            found += [text] if text and not is_private(message_of(record)) else []
     except OSError:
         return []
     return found[::-1]

@@ -444,6 +444,28 @@ def test_while_private_mode_is_on_a_prompt_leaves_no_trace(own: Runebook, tmp_pa
         note_private(state, folder, 2, private=False)
 
 
+@pytest.mark.parametrize("is_handed_in", [False, True])
+def test_a_prompt_after_private_mode_leaves_no_trace_of_what_was_said_in_it(
+    own: Runebook, tmp_path: Path, is_handed_in: bool
+) -> None:
+    state, folder, texts = own.store.files.state, str(tmp_path), ["Billing was loud.", "Billing was quiet."]
+    note_read(state, talk_of("after", "", "default"), time.time() - 60)
+    records = [said(0, "user", texts[0], timestamp=datetime.now(UTC).isoformat())]
+    note_private(state, folder, 3, private=True)
+    records.append(said(1, "user", texts[1], timestamp=datetime.now(UTC).isoformat()))
+    note_private(state, folder, 3, private=False)
+    given = prompted("after", "Which port does billing use, afterwards?", cwd=folder)
+    if is_handed_in:
+        given["messages"] = [{"role": "user", "content": text} for text in texts]
+    else:
+        given["transcript_path"] = str(write(tmp_path / "t.jsonl", records))
+    assert "5433" in told(own, "user-prompt", given)
+    own.store.usage.flush()
+    (query,) = [each.query or "" for each in own.run(TRAIL, TrailRequest(100)) if "afterwards" in (each.query or "")]
+    assert "quiet" not in query
+    assert ("loud" in query) is not is_handed_in  # which of those that tell no time were private is not known
+
+
 def test_the_private_mode_of_a_server_that_was_killed_ends(tmp_path: Path) -> None:
     folder = tmp_path / "hooks" / "private"
     folder.mkdir(parents=True)
