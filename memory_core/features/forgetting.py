@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -348,24 +349,17 @@ def _rename_in_others(
     moved = {change.moved_from: change.uri for change in copy.changes() if change.moved_from is not None}
     named = ((old, pair) for old in moved for pair in zip(_addresses(old), _addresses(moved[old]), strict=True))
     ends = [pair for old, pair in named if pair[0] == old or copy.text(pair[0]) is None]
+
+    def renamed(trailer: dict[str, Any]) -> dict[str, Any]:
+        return reduce(lambda left, end: retargeted(left, *end), ends, trailer)
+
     left = 0
     for source in sorted({source for old in moved for source in naming.get(old, ())}):
         at = moved.get(source, source)
         if not _may_change(copy, at):
             left += 1
             continue
-        before = edited[at].after if at in edited else copy.text(at)
-        file = split(before or "")
-        trailer = dict(file.trailer or {})
-        for old, new in ends:
-            trailer = retargeted(trailer, old, new)
-        if trailer == (file.trailer or {}):
-            continue
-        after = join(file.body, trailer)
-        if at in edited:
-            edited[at] = replace(edited[at], after=after)
-        else:
-            copy.put(at, after)
+        _change_trailer(copy, edited, at, renamed)
     return [f"relations of {left} files {_KEEP_NAMES}"] if left else []
 
 
@@ -379,18 +373,27 @@ def _unlink_in_others(
     addresses = {str(address) for uri in gone for address in _addresses(uri)}
     named = {source for uri in gone for source in naming.get(uri, ()) if _is_own(copy, source)}
     for at in sorted(chain(named, (MemoryUri((Scope.ARCHIVE.value, *each.parts)) for each in named))):
-        before = edited[at].after if at in edited else copy.text(at)
-        if before is None or not _may_change(copy, at):
-            continue
-        file = split(before)
-        trailer = without_links(file.trailer or {}, addresses)
-        if trailer == (file.trailer or {}):
-            continue
-        after = join(file.body, trailer)
-        if at in edited:
-            edited[at] = replace(edited[at], after=after)
-        else:
-            copy.put(at, after)
+        if _may_change(copy, at):
+            _change_trailer(copy, edited, at, lambda trailer: without_links(trailer, addresses))
+
+
+def _change_trailer(
+    copy: WorkingCopy,
+    edited: dict[MemoryUri, FileChange],
+    at: MemoryUri,
+    change: Callable[[dict[str, Any]], dict[str, Any]],
+) -> None:
+    """Change what a file that is there says of itself, also where the operations changed it."""
+    before = edited[at].after if at in edited else copy.text(at)
+    file = split(before or "")
+    trailer = change(dict(file.trailer or {}))
+    if before is None or trailer == (file.trailer or {}):
+        return
+    after = join(file.body, trailer)
+    if at in edited:
+        edited[at] = replace(edited[at], after=after)
+    else:
+        copy.put(at, after)
 
 
 def _is_own(copy: WorkingCopy, uri: MemoryUri) -> bool:
