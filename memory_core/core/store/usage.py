@@ -251,6 +251,7 @@ class UsageLog:
         self._model_calls = model_calls
         self._wake = wake
         self._guard = threading.Lock()
+        self._writing = threading.Lock()
         # Bounded: a ledger that cannot be written must not fill the memory of a server that only reads.
         self._used: deque[Recall | tuple[str, datetime]] = deque(maxlen=_WAITING_ROWS)
         self._calls: deque[ModelCalls] = deque(maxlen=_WAITING_ROWS)
@@ -280,10 +281,11 @@ class UsageLog:
         self._note(self._clients, (client, at))
 
     def flush(self) -> None:
-        """Write what was noted; what cannot be written now is kept for the next time."""
-        self._write(self._calls, self._model_calls.add, "calls of the model are not counted yet")
-        self._write(self._clients, self._note_clients, "calls of clients are not noted yet")
-        self._write(self._used, self._record, "what was used is not counted yet")
+        """Write what was noted, also what another thread is writing; what cannot be written now is kept for later."""
+        with self._writing:
+            self._write(self._calls, self._model_calls.add, "calls of the model are not counted yet")
+            self._write(self._clients, self._note_clients, "calls of clients are not noted yet")
+            self._write(self._used, self._record, "what was used is not counted yet")
 
     def _note_clients(self, calls: list[tuple[str, datetime]]) -> None:
         self._table.note_clients(dict(calls))

@@ -7,11 +7,14 @@ import multiprocessing
 import os
 import signal
 import sqlite3
+import threading
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -269,3 +272,24 @@ def test_of_too_many_notes_that_cannot_be_written_the_oldest_are_lost(
     log._table = ledger.usage_table
     log.flush()
     assert [row.query for row in ledger.usage_table.trail(10)] == ["4", "3", "2"]
+
+
+def test_what_another_thread_is_writing_is_written_when_a_flush_returns(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = UsageLog(ledger.usage_table, ledger.model_calls, lambda: None)
+    began, record = threading.Event(), UsageTable.record
+
+    def slow(table: UsageTable, *given: Any) -> None:
+        began.set()
+        time.sleep(0.2)
+        record(table, *given)
+
+    monkeypatch.setattr(UsageTable, "record", slow)
+    log.recalled(recall(TEA))
+    other = threading.Thread(target=log.flush)
+    other.start()
+    assert began.wait(10)
+    log.flush()
+    assert counts(ledger.usage_table, [TEA]) == {TEA: 1}
+    other.join()
