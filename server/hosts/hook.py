@@ -23,13 +23,7 @@ from typing import Any, NamedTuple
 
 from memory_core.core.errors import InvalidInput, RunebookError
 from memory_core.core.llm.client import COMMAND
-from memory_core.core.private_times import (
-    end_orphans,
-    note_read,
-    note_setting,
-    read_at,
-    talk_of,
-)
+from memory_core.core.private_times import end_orphans, note_read, note_setting, read_at, talk_of
 from memory_core.core.text.unicode_form import unicode_form
 from server.commands.opening import open_memory_of
 from server.early_settings import EarlySettings, read_early

@@ -137,7 +137,7 @@ def answer(
         return HookAnswer(_opening(memory, read, here), due=_has_unfinished(memory))
     if memory.access is Access.PRIVATE:  # nothing is noted of what is asked
         return HookAnswer(_recalled(memory, read, here, lambda _: False))
-    earliest = _earliest(state, talk, path_of(read.transcript), time.time())
+    earliest = _earliest(read_at(state, talk), path_of(read.transcript), time.time())
     return HookAnswer(_recalled(memory, read, here, partial(private.cover, earliest=earliest)))
 
 
@@ -411,7 +411,7 @@ def record_conversation(memory: Runebook, event: HookEvent, latest: float | None
     is_named = event.session_id is not None or bool(event.transcript)
     path = path_of(event.transcript)
     growing = None if path is None or event.messages else _TranscriptReader(path, state, config.user_space)
-    earliest = _earliest(state, talk, path, now)
+    earliest = _earliest(known_at, path, now)
     stored, left_out = 0, list[str]()
     with authored(f"hook of {event.host}"):
         for item in _conversations(event, _session(memory, event), growing):
@@ -435,9 +435,8 @@ def record_conversation(memory: Runebook, event: HookEvent, latest: float | None
     return HookAnswer(stored=stored, notes=tuple(left_out))
 
 
-def _earliest(state: Path, talk: str, path: Path | None, now: float) -> float:
-    """Since when a message of a conversation that tells no time was said, unless it was read before."""
-    known_at = read_at(state, talk)
+def _earliest(known_at: float | None, path: Path | None, now: float) -> float:
+    """Since when what is new of a conversation and tells no time was said; ``known_at`` is when it was read last."""
     return _made_at(path, now) if known_at is None else known_at
 
 

@@ -55,8 +55,8 @@ def last_said(transcript: str, count: int, is_private: Callable[[Any], bool] = l
         for record in _from_end(path) if path is not None else ():
             if len(found) == count:
                 break
-            text = _said(record)
-            found += [text] if text and not is_private(message_of(record)) else []
+            message = _said(record)
+            found += [message["content"].strip()] if message is not None and not is_private(message) else []
     except OSError:
         return []
     return found[::-1]
@@ -108,13 +108,13 @@ def message_of(record: Any) -> dict[str, Any] | None:
     }
 
 
-def _said(record: Any) -> str:
-    """What the user said in a record; empty where it is anything else."""
+def _said(record: Any) -> dict[str, Any] | None:
+    """A record as the user's message, whose content is text; None where it is anything else, or blank."""
     message = message_of(record)
     if message is None or message.get("role") != "user" or any(record.get(mark) for mark in _ASIDE):
-        return ""
+        return None
     text = message.get("content")
-    return text.strip() if isinstance(text, str) and not CLAUDE_CODE_MARKUP.match(text) else ""
+    return message if isinstance(text, str) and text.strip() and not CLAUDE_CODE_MARKUP.match(text) else None
 
 
 def _from_end(path: Path) -> Iterator[Any]:

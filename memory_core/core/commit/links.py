@@ -281,8 +281,8 @@ def without_links(trailer: Mapping[str, Any], gone: Collection[str]) -> dict[str
     """The trailer without the links that lead to these memories, however spelt."""
     left = dict(trailer)
     for key in _KEYS:
-        links = left.get(key)
-        if isinstance(links, list) and any(not _uris_in({key: each}, (key,)).isdisjoint(gone) for each in links):
+        links = trailer.get(key)
+        if isinstance(links, list) and links:
             left[key] = [each for each in links if _uris_in({key: each}, (key,)).isdisjoint(gone)]
             if not left[key]:
                 del left[key]
