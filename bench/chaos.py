@@ -238,13 +238,14 @@ def _ask(port: int, method: str, path: str, body: Any, token: str) -> tuple[int,
         connection.close()
 
 
-def run(place: Path, minutes: float, seed: int) -> tuple[list[str], Counter[str]]:
+def run(place: Path, minutes: float, seed: int, *, commits: int = 0) -> tuple[list[str], Counter[str]]:
     """Run it, and prove what it left.
 
     Args:
         place: A folder for caches of servers, and what they said; its path is short.
         minutes: How long clients work.
         seed: Of clients and killers.
+        commits: Clients go on until so many are acknowledged, however slow the machine is.
 
     Returns:
         What was violated, and what was done how often.
@@ -265,7 +266,7 @@ def run(place: Path, minutes: float, seed: int) -> tuple[list[str], Counter[str]
             clients = [Client(scene, number, seed) for number in range(_CLIENTS)]
             for client in clients:
                 client.start()
-            _harm(scene, database, minutes * 60, random.Random(seed))
+            _harm(scene, database, minutes * 60, commits, random.Random(seed))
             scene.ended.set()
             for client in clients:
                 client.join()
@@ -293,12 +294,14 @@ def await_ready(servers: Sequence[Server]) -> None:
         time.sleep(0.1)
 
 
-def _harm(scene: Scene, database: RestartableDatabase, seconds: float, chance: random.Random) -> None:
-    """Kill, restart and cut for so long; every server is started again at once."""
-    until = time.monotonic() + seconds
+def _harm(scene: Scene, database: RestartableDatabase, seconds: float, commits: int, chance: random.Random) -> None:
+    """Kill, restart and cut for so long, and until so many commits; every server is started again at once."""
+    started = time.monotonic()
     first = ["cut", "restart", "kill"]
-    while time.monotonic() < until:
-        time.sleep(min(chance.uniform(0.5, 3.0), max(0.0, until - time.monotonic())))
+    while (passed := time.monotonic() - started) < seconds or (
+        scene.counts["commits"] < commits and passed < seconds + _PATIENCE_SECONDS
+    ):
+        time.sleep(chance.uniform(0.5, 3.0))
         harm = first.pop() if first else chance.choices(("kill", "restart", "cut"), (4, 1, 5))[0]
         scene.counts[f"harm: {harm}"] += 1
         if harm == "kill":

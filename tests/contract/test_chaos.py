@@ -21,7 +21,7 @@ from bench import chaos
 def test_nothing_acknowledged_is_lost_while_servers_are_killed_and_the_database_restarts() -> None:
     place = Path(tempfile.mkdtemp(prefix="ch-"))  # the path of a socket must be short
     try:
-        bad, counts = chaos.run(place, 0.4, 7)
+        bad, counts = chaos.run(place, 0.4, 7, commits=51)
     finally:
         shutil.rmtree(place, ignore_errors=True)
     assert bad == []
