@@ -21,9 +21,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from memory_core.core.conversation_notes import last_read, note_read, note_setting, talk_of
 from memory_core.core.errors import InvalidInput, RunebookError
 from memory_core.core.llm.client import COMMAND
-from memory_core.core.private_times import end_orphans, note_read, note_setting, read_at, talk_of
+from memory_core.core.private_times import end_orphans
 from memory_core.core.text.unicode_form import unicode_form
 from server.commands.opening import open_memory_of
 from server.early_settings import EarlySettings, read_early
@@ -289,7 +290,7 @@ def _note_beginning(settings: EarlySettings, event: HookEvent) -> None:
     if event.name == POST_READ or not is_named or event.source in _CONTINUED or len(event.messages) > 1:
         return
     talk = talk_of(event.session_id, event.transcript, str(settings.values["user_space"]))
-    if read_at(settings.state, talk) is None and not _holds_something(event.transcript):
+    if last_read(settings.state, talk).at is None and not _holds_something(event.transcript):
         with suppress(OSError):  # then it counts as one of which nobody saw the beginning
             note_read(settings.state, talk, time.time(), event.cwd)
 

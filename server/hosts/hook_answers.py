@@ -29,22 +29,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.core.caller import Access, authored
 from memory_core.core.commit.receipts import EXTRACTION
+from memory_core.core.conversation_notes import last_read, note_passed_over, note_read, note_setting, talk_of
 from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError, StoreBusy
 from memory_core.core.extract.trigger import WAITING, ExtractionTrigger
 from memory_core.core.llm.client import COMMAND, PROVIDERS
 from memory_core.core.memory.requests import RetrieveRequest
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.private_file import make_private, write_json
-from memory_core.core.private_times import (
-    PrivateTimes,
-    first_folder,
-    note_passed_over,
-    note_read,
-    note_setting,
-    read_at,
-    said_at,
-    talk_of,
-)
+from memory_core.core.private_times import PrivateTimes, said_at
 from memory_core.core.search.context_formats import as_data
 from memory_core.core.search.context_sources import skill_name_of
 from memory_core.core.store.locks import StoreLock
@@ -124,7 +116,8 @@ def answer(
     if event in STORING:
         return _store_event(memory, read, resident=resident)
     state, talk = memory.store.files.state, talk_of(read.session_id, read.transcript, memory.config.user_space)
-    private = PrivateTimes(state, read.folders, talk, began=first_folder(state, talk))
+    known_at, began = last_read(state, talk)
+    private = PrivateTimes(state, read.folders, talk, began=began)
     if memory.access is Access.READ_WRITE and private.is_on:
         memory = memory.view(access=Access.PRIVATE)
     here = project_of(memory.config, read.cwd)
@@ -137,7 +130,7 @@ def answer(
         return HookAnswer(_opening(memory, read, here), due=_has_unfinished(memory))
     if memory.access is Access.PRIVATE:  # nothing is noted of what is asked
         return HookAnswer(_recalled(memory, read, here, lambda _: False))
-    earliest = _earliest(read_at(state, talk), path_of(read.transcript), time.time())
+    earliest = _earliest(known_at, path_of(read.transcript), time.time())
     return HookAnswer(_recalled(memory, read, here, partial(private.cover, earliest=earliest)))
 
 
@@ -407,7 +400,7 @@ def record_conversation(memory: Runebook, event: HookEvent, latest: float | None
     recorder = ConversationRecorder(memory, ("hooks", config.user_space, config.agent_space))
     assignment = memory.projects.assignment(None, None, project_of(config, event.cwd))
     now, talk = latest or time.time(), talk_of(event.session_id, event.transcript, config.user_space)
-    known_at, began = read_at(state, talk), first_folder(state, talk)
+    known_at, began = last_read(state, talk)
     is_named = event.session_id is not None or bool(event.transcript)
     path = path_of(event.transcript)
     growing = None if path is None or event.messages else _TranscriptReader(path, state, config.user_space)

@@ -10,20 +10,12 @@ from typing import Any
 
 import pytest
 
-from memory_core.core import private_times
+from memory_core.core import conversation_notes
+from memory_core.core.conversation_notes import last_read, note_passed_over, note_read, note_setting, talk_of
 from memory_core.core.errors import StoreBusy
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.private_times import (
-    PrivateTimes,
-    first_folder,
-    note_passed_over,
-    note_private,
-    note_read,
-    note_setting,
-    read_at,
-    talk_of,
-)
+from memory_core.core.private_times import PrivateTimes, note_private
 from memory_core.core.store.locks import StoreLock
 from memory_core.runebook import Runebook
 from server.hosts import hook_answers, hook_notes
@@ -124,7 +116,7 @@ def test_a_conversation_that_nobody_saw_begin_is_at_most_a_day_old(told: Told) -
     told.private(time.time() - 2 * _DAY)
     assert told.hook(_LONG).stored == 1
 
-    assert time.time() - _DAY < (read_at(told.state, _TALK) or 0.0) <= time.time()
+    assert time.time() - _DAY < (last_read(told.state, _TALK).at or 0.0) <= time.time()
 
 
 @pytest.mark.parametrize("gone", [True, False])
@@ -287,16 +279,16 @@ def test_a_chat_file_that_is_half_written_was_not_read(place: Place, tmp_path: P
     for text in (chat[:40], chat):
         path.write_text(text, encoding="utf-8")
         assert answer(memory, "pre-compact", given, "gemini-cli", resident=False).stored == 0
-    assert (read_at(state, _TALK) or 0.0) >= now
+    assert (last_read(state, _TALK).at or 0.0) >= now
 
 
 def test_a_conversation_began_where_it_was_noted_first(tmp_path: Path) -> None:
     note_read(tmp_path, _TALK, None, "/home/plans")
-    assert (read_at(tmp_path, _TALK), first_folder(tmp_path, _TALK)) == (None, "/home/plans")
+    assert last_read(tmp_path, _TALK) == (None, "/home/plans")
     note_read(tmp_path, _TALK, 5.0, "/work/billing")
-    assert (read_at(tmp_path, _TALK), first_folder(tmp_path, _TALK)) == (5.0, "/home/plans")
+    assert last_read(tmp_path, _TALK) == (5.0, "/home/plans")
     (tmp_path / "hooks" / "read" / f"{_TALK}.json").write_text('{"at": 7.0}', encoding="utf-8")  # of a version before
-    assert (read_at(tmp_path, _TALK), first_folder(tmp_path, _TALK)) == (7.0, "")
+    assert last_read(tmp_path, _TALK) == (7.0, "")
 
 
 def _private_plans(memory: Runebook, now: float) -> None:
@@ -332,7 +324,7 @@ def test_the_summary_of_another_conversation_is_no_title_of_this_one(
 def test_of_too_many_messages_that_were_passed_over_the_oldest_are_let_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private_times, "_MESSAGE_LIMIT", 3)
+    monkeypatch.setattr(conversation_notes, "_MESSAGE_LIMIT", 3)
     messages = [{"role": "user", "content": f"word {number}"} for number in range(5)]
     for message in messages[:2]:
         note_passed_over(tmp_path, _TALK, [message])
@@ -356,7 +348,7 @@ def test_a_note_of_before_keeps_its_time_when_messages_come_to_it(tmp_path: Path
 def test_two_hooks_of_one_conversation_do_not_overwrite_what_the_other_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private_times, "_LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(conversation_notes, "_LOCK_SECONDS", 0.0)
     note_setting(tmp_path, _TALK, private=True, stores=True)
     lock = StoreLock(tmp_path / "hooks" / "passed-over" / "passed-over.lock")
     with lock.held(), pytest.raises(StoreBusy):

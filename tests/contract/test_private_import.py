@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from memory_core.core.conversation_notes import note_setting, talk_of
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.private_times import note_private, note_setting, talk_of
+from memory_core.core.private_times import note_private
 from memory_core.features.imports.import_run import ImportReport
 from memory_core.runebook import Runebook
 from tests.contract.conftest import Place

@@ -19,12 +19,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from memory_core.core.conversation_notes import last_read, talk_of
 from memory_core.core.errors import InvalidInput, ModelUnavailable, StorageFailed
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, folder_name, project_at
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.private_times import PrivateTimes, first_folder, said_at, talk_of
+from memory_core.core.private_times import PrivateTimes, said_at
 from memory_core.core.progress import tell
 from memory_core.core.store.usage import Usage
 from memory_core.features import imports
@@ -410,7 +411,7 @@ class _Run:
             return None
         state, began = self._memory.store.files.state, self._began.get(item.hosts_id)
         talks = [talk_of(item.hosts_id, "", user) for user in self._users]
-        began = began or next(filter(None, (first_folder(state, talk) for talk in talks)), item.folder or "")
+        began = began or next(filter(None, (last_read(state, talk).folder for talk in talks)), item.folder or "")
         self._began[item.hosts_id] = began
         private = PrivateTimes(state, (), *talks, began=began, said_in=item.folders)
         told = [at for message in item.messages if (at := said_at(message)) is not None]

@@ -14,9 +14,10 @@ import pytest
 
 from memory_core.core.caller import Access
 from memory_core.core.config import Config, HooksConfig
+from memory_core.core.conversation_notes import note_read, note_setting, talk_of
 from memory_core.core.errors import StoreBusy
 from memory_core.core.memory.requests import CommitRequest
-from memory_core.core.private_times import PrivateTimes, note_private, note_read, note_setting, talk_of
+from memory_core.core.private_times import PrivateTimes, note_private
 from memory_core.core.process import this_node
 from memory_core.core.store.local import Store
 from memory_core.features.recall_trail import TRAIL, TrailRequest

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from memory_core.core.conversation_notes import last_read, talk_of
 from memory_core.core.memory.requests import CommitRequest
-from memory_core.core.private_times import PrivateTimes, first_folder, note_private, read_at, talk_of
+from memory_core.core.private_times import PrivateTimes, note_private
 from memory_core.features.doctor import DOCTOR, DoctorRequest
 from memory_core.runebook import Runebook
 from server.cli import command_line, main
@@ -148,11 +149,11 @@ def test_a_hook_notes_when_a_conversation_began_and_no_later_one_does(
     named = talk_of(session, "", "default")
     given = claude("X", prompt="Which port?", source="startup" * (event == "session-start")) | {"session_id": session}
     hook(home, event, given, "--set", f"private_mode={private}")
-    began = read_at(home / ".state", named)
+    began = last_read(home / ".state", named).at
     assert began is not None
-    assert first_folder(home / ".state", named) == "/"
+    assert last_read(home / ".state", named).folder == "/"
     hook(home, "user-prompt", {**given, "cwd": "/elsewhere"})
-    assert (read_at(home / ".state", named), first_folder(home / ".state", named)) == (began, "/")
+    assert last_read(home / ".state", named) == (began, "/")
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_a_conversation_that_goes_on_does_not_begin(
     given["transcript_path"] = given["transcript_path"].replace("{path}", str(path))
     hook(home, "session-start", given)
     for session in ("goes-on", None):
-        assert read_at(home / ".state", talk_of(session, given["transcript_path"], "default")) is None
+        assert last_read(home / ".state", talk_of(session, given["transcript_path"], "default")).at is None
 
 
 def test_a_private_time_before_the_start_of_a_conversation_keeps_nothing_out_of_it(hook: Hook, tmp_path: Path) -> None:

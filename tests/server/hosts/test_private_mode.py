@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from memory_core.core import private_times
-from memory_core.core.private_times import PrivateTimes, end_orphans, note_private, note_read, note_setting, talk_of
+from memory_core.core.conversation_notes import note_read, note_setting, talk_of
+from memory_core.core.private_times import PrivateTimes, end_orphans, note_private
 from memory_core.core.process import birth
 from tests.server.command_line import Run, facts
 from tests.server.conftest import RawClient
