@@ -148,10 +148,10 @@ def dump_rolling_summary(summary: RollingSummary, now: str, source: Mapping[str,
 
 
 def _without_removed(decided: ChangeSet, snapshot: Snapshot, context: PlanContext) -> ChangeSet:
-    """The change set with the rolling summary as it is without the memories that it removes or moves away.
+    """The change set with the rolling summary as it is without the memories that it changes, removes or moves away.
 
     Args:
-        decided: What a plan removes, each file once.
+        decided: What a plan takes out, each file once; of the page perhaps its own words.
         snapshot: The store before it.
         context: Whose page, and when.
 
@@ -159,19 +159,29 @@ def _without_removed(decided: ChangeSet, snapshot: Snapshot, context: PlanContex
         The same, where the page says nothing of them; with a note where an authored page may.
     """
     page = rolling_summary_uri(context.user_space)
-    gone = {str(change.uri) for change in decided.changes if change.after is None and _is_named(change.uri)}
-    if not gone or any(change.uri == page for change in decided.changes):
-        return decided
-    before = snapshot.text(page)
-    stored = read_rolling_summary(before)
+    left = {str(change.uri): change.after for change in decided.changes if _is_named(change.uri) and change.uri != page}
+    own = next((change for change in decided.changes if change.uri == page), None)
+    before = snapshot.text(page) if own is None else own.after
+    stored = read_rolling_summary(before) if left else None
     if stored is None:
         return decided
     if stored.authored:
-        return replace(decided, notes=(*decided.notes, f"{page} was written by hand and may still name it"))
-    after = without(stored, lambda line: line.uri not in gone)
+        is_told = own is not None or all(after is not None for after in left.values())
+        note = f"{page} was written by hand and may still name it"
+        return decided if is_told else replace(decided, notes=(*decided.notes, note))
+
+    def holds(line: Line) -> bool:
+        if line.uri not in left:
+            return True
+        return line.digest in said_digests(MemoryUri.parse(line.uri), split(left[line.uri] or "").body)
+
+    after = without(stored, holds)
     if after is stored:
         return decided
     text = dump_rolling_summary(after, context.now, context.source) if after.text else None
+    if own is not None:
+        changes = (replace(change, after=text) if change is own else change for change in decided.changes)
+        return replace(decided, changes=tuple(changes))
     action = Action.DELETED if text is None else Action.UPDATED
     result = OperationResult("summary", str(page), action, note="lost the lines of what is gone")
     return decided.with_file(FileChange(page, before, text), result)

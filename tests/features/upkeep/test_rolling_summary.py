@@ -22,7 +22,7 @@ from memory_core.features.upkeep.archive import ARCHIVE, RESTORE, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 from server.cli import main
-from tests.features.upkeep.maintained import NOW, USER, away, kept, maintained
+from tests.features.upkeep.maintained import NOW, USER, away, kept, maintained, text
 from tests.stores import words_only
 
 PAGE = "viking://user/default/rolling_summary.md"
@@ -309,6 +309,26 @@ def test_one_call_gives_the_page_and_each_complete_month_the_models_words(tmp_pa
         given = parts(memory, "s2")["summary"]
         told = [word in given for word in ("Nurse turned data analyst", "Moved the shop", "coriander", "香菜")]
         assert told == [True, True, False, False]
+
+
+@pytest.mark.parametrize("says", ["Wants zebra pills at dawn.", "Wants zebra pills at dawn. Wants tea 喝茶 at night."])
+@pytest.mark.parametrize("words", ["At dawn they take zebra pills.", "Every morning begins with a capsule."])
+def test_what_is_forgotten_goes_from_a_page_in_a_models_words(tmp_path: Path, says: str, words: str) -> None:
+    items = {"summaries": [{"number": 1, "text": f"A nurse in Leeds. {words}"}]}
+    llm = ScriptedLLM([Completion(json.dumps(items), usage=TokenUsage(50, 20, 0, 1))])
+    with open_memory(words_only(tmp_path), llm=llm) as memory:
+        kept(memory, "Nurse in Leeds. 住在利兹。", 1, "profile")
+        kept(memory, says, 1, "preferences", fields={"topic": "Day"})
+        maintained(memory, "rolling_summary", "overviews")
+        assert words in page(memory)
+        before = text(memory, PAGE)
+        shown = memory.run(FORGET, ForgetRequest("zebra pills", now=NOW))
+        receipt = memory.run(FORGET, ForgetRequest("zebra pills", confirm=len(shown.results), now=NOW))
+        assert "zebra" not in text(memory, PAGE)
+        assert words not in text(memory, PAGE)
+        assert "Nurse in Leeds. 住在利兹。" in page(memory)
+        memory.run(UNDO, UndoRequest(receipt.commit_id, now=NOW))
+        assert text(memory, PAGE) == before
 
 
 def test_model_that_fails_is_named_by_maintenance_though_nothing_changes(tmp_path: Path) -> None:
