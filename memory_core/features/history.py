@@ -304,17 +304,19 @@ class History:
         return replace(commit, line=_line(commit))
 
     def _results(self, receipt: Mapping[str, Any], steps: Sequence[FileStep]) -> Iterable[OperationResult]:
-        """The receipt's results on files that are shown; a merged receipt speaks of other commits as well."""
+        """The receipt's results on files that are shown; a merged receipt speaks of other commits as well.
+
+        What was left out of a commit is no part of it: only who committed was told, in the words that they gave.
+        """
         shown = {str(step.uri) for step in steps if step.withheld is None}
         for result in receipt.get("results", ()):
             action = Action(result["action"])
             if result["uri"] in shown and action in _CHANGED:
-                told: dict[str, Any] = {name: self._told(result.get(name)) for name in ("reason", "hint", "note")}
-                yield OperationResult(result["op"], result["uri"], action, **told)
+                yield OperationResult(result["op"], result["uri"], action, note=self._told(result.get("note")))
 
-    def _told(self, text: str | None) -> str | None:
-        """What a result says; nothing where it names something in a space that the reader does not see."""
-        return text if text is None or all(found[1] in self.spaces for found in _SPACE.finditer(text)) else None
+    def _told(self, note: str | None) -> str | None:
+        """The note of a result; None where it names something in a space that the reader does not see."""
+        return note if note is None or all(found[1] in self.spaces for found in _SPACE.finditer(note)) else None
 
     def knows(self, commit_id: str) -> bool:
         """Whether there is a commit of this id that the reader may see."""

@@ -11,8 +11,9 @@ import pytest
 from memory_core.core.caller import authored
 from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
-from memory_core.core.memory.results import Action, ChangeSet, FileChange
+from memory_core.core.memory.results import Action, ChangeSet, FileChange, as_json
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.issued_tokens import SharedSpace
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import (
     DIFF,
@@ -243,6 +244,26 @@ def test_what_a_commit_says_of_a_space_that_the_reader_does_not_see_is_left_out(
     assert "My divorce" in str(history_of(anna).commit(receipt.commit_id).results)
     (result,) = history_of(eve).commit(receipt.commit_id).results
     assert (result.uri, result.note) == ("viking://agent/desk/memories/cases/Printer.md", None)
+
+
+@pytest.mark.parametrize(
+    "named", ["My divorce", "[[My divorce]]", "user/anna/notes/My divorce.md", "viking:///My divorce"]
+)
+def test_what_was_left_out_of_a_commit_is_not_told_to_others(memory: Runebook, named: str) -> None:
+    team = [SharedSpace("team", read_only=False)]
+    anna, bob = memory.view("anna", shared=team), memory.view("bob", shared=team)
+    data = {
+        "memory_type": "notes",
+        "fields": {"content": "Away in May."},
+        "links": [{"uri": named, "relation": "about"}],
+    }
+    write = {"write_operations": [{"memory_data": data}]}
+    receipt = anna.commit(CommitRequest(operations=write, space="team"))
+    assert "My divorce" in str(receipt.results[0].reason)
+    for reader in (anna, bob):
+        commit = history_of(reader.space("team")).commit(receipt.commit_id)
+        assert "Away in May" in str(commit.results)
+        assert "divorce" not in str(as_json(commit))
 
 
 def test_what_is_private_to_another_project_is_named_without_its_text(memory: Runebook) -> None:

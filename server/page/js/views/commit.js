@@ -78,10 +78,10 @@ async function allRows(commit, { uri }) {
 }
 
 function reasons(commit) {
-  const said = (commit.results ?? []).filter((result) => result.reason || result.note);
+  const said = (commit.results ?? []).filter((result) => result.note);
   if (!said.length) return null;
   return h('details', { class: 'note' }, h('summary', {}, t('commit.reasons', { count: said.length })),
-    h('ul', {}, said.slice(0, MOST_FILES).map((result) => h('li', {}, h('strong', {}, nameOf(result.uri)), ': ', [result.reason, result.note].filter(Boolean).map(sentence).join('; ')))));
+    h('ul', {}, said.slice(0, MOST_FILES).map((result) => h('li', {}, h('strong', {}, nameOf(result.uri)), ': ', sentence(result.note)))));
 }
 
 function undoPanel(commit, facts) {
