@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from memory_core.core.config import Config, StoreConfig
+from memory_core.core.conversation_notes import copy_notes
 from memory_core.core.errors import InvalidInput, StorageFailed
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import MemoryUri, Scope
@@ -126,6 +127,7 @@ def _to_folder(source: Runebook, target: Path) -> Moved:
                     raise _different(str(uri))
             files.sync(*stats)
             ledger.settle((), stats)
+        copy_notes(source.store.files.state, files.state, with_read=True)
     finally:
         ledger.close()
     if target.exists():

@@ -203,6 +203,27 @@ def last_read(state: Path, talk: str) -> LastRead:
         return LastRead()
 
 
+def copy_notes(state: Path, to: Path, *, with_read: bool) -> None:
+    """Copy what is not kept of conversations, also ``private_times``, where a store gets another folder.
+
+    Args:
+        state: The store's folder of machine files.
+        to: The other one.
+        with_read: Whether the other store holds what hooks stored, so that they need not read it again.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    import shutil  # not on the way of a hook
+
+    for kind in ("private", "passed-over", *(("read",) if with_read else ())):
+        for path in (state / "hooks" / kind).glob("*.json"):
+            copy = to / "hooks" / kind / path.name
+            make_private(copy.parent)
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                shutil.copy2(path, copy)
+
+
 def _digest(salt: str, message: Any) -> str:
     """By what a message that was passed over is known, 64 bits; empty for what cannot be stored anyway."""
     from hashlib import sha256  # seldom on the way of a hook

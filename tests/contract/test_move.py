@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, StoreConfig
+from memory_core.core.conversation_notes import last_read, note_passed_over, note_read
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Status, as_json
+from memory_core.core.private_times import PrivateTimes, note_private
 from memory_core.core.store.issued_tokens import SharedSpace
 from memory_core.features.export import Selection, export
 from memory_core.features.history import HISTORY, HistoryRequest
@@ -122,6 +124,22 @@ def test_there_and_back_are_the_same_files_the_same_past_and_the_same_recall(
     with open_memory(config_of(lived_in)) as memory:
         memory.indexer.follow(None)
     assert files_of(tmp_path / "back") == files_of(lived_in)
+
+
+def test_what_was_said_in_private_stays_out_after_a_move_to_another_folder(
+    lived_in: Path, tmp_path: Path, database: str
+) -> None:
+    move(config_of(lived_in), database)
+    state, message = tmp_path / "cache" / ".state", {"role": "user", "content": "Nobody may know."}
+    note_private(state, "/work", 1, private=True, now=1_000.0)
+    note_private(state, "/work", 1, private=False, now=2_000.0)
+    note_passed_over(state, "talk", [message])
+    note_read(state, "talk", 3_000.0, "/work")
+    move(config_of(tmp_path / "cache", database), str(tmp_path / "back"))
+    private = PrivateTimes(tmp_path / "back" / ".state", ["/work"], "talk")
+    assert private.cover({"timestamp": "1970-01-01T00:20:00Z"})
+    assert private.cover(message)
+    assert last_read(tmp_path / "back" / ".state", "talk") == (3_000.0, "/work")
 
 
 @pytest.mark.parametrize("back", [False, True])
