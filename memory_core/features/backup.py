@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from memory_core.core.config import CONFIG_NAME
+from memory_core.core.conversation_notes import copy_notes
 from memory_core.core.errors import InvalidInput, InvalidUri, RunebookError, StorageFailed
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import MemoryUri, Scope
@@ -62,6 +63,8 @@ _INDEX = f"{STATE_NAME}/{INDEX_NAME}"
 _NAME = re.compile(r"runebook-\d{8}T\d{6}(?:\.\d+)?Z")
 _PARTIAL = re.compile(r".+\.[0-9a-f]{8}\.partial")
 _STALE_SECONDS = 24 * 3600
+#: What a table of ours never has; the words may stand for something else, too.
+_EXPRESSION = re.compile(r"\A\s*CREATE\s+VIRTUAL\b|\bCHECK\b", re.IGNORECASE)
 _NOT_PLAIN = re.compile(r'[\x00-\x1f\\:*?"<>|\ud800-\udfff]')
 _SCOPES = frozenset(scope.value for scope in Scope)
 
@@ -292,10 +295,11 @@ def verify(path: Path) -> int:
         for number, packed in enumerate(files.values()):
             tell("verifying", number, len(files), unit="files")
             found.pour(packed, None)
-        problem = "it is missing" if own is None else damage(ledger)
+        if own is not None:
+            _check_rules(ledger)
+        problem = "it is missing" if own is None else damage(ledger) or _misfit(ledger)
         if problem is not None:
             raise InvalidInput(f"the backup's ledger is damaged: {problem}.", hint="Use another backup.")
-        _check_rules(ledger)
         excused = set(found.manifest.get("not_as_committed", ()))
         with LedgerSnapshot.of_file(ledger, frozen=True) as snapshot:
             for row in snapshot.files():
@@ -308,24 +312,52 @@ def verify(path: Path) -> int:
 
 
 def _check_rules(ledger: Path) -> None:
-    """Refuse a ledger with views, or triggers on the way to this version: reading or migrating it might never end.
+    """Refuse a ledger that computes something of its own: to check, read or migrate it might never end.
 
-    Triggers of a ledger of this version never run, see ``_in_own_tables``.
+    That is a view, a column or an index that is an expression, or a trigger on the way to this version. Triggers of a
+    ledger of this version never run, see ``_in_own_tables``.
 
     Raises:
         InvalidInput: If it has any.
     """
     with contextlib.closing(sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as found:
-        (version,) = found.execute("PRAGMA user_version").fetchone()
-        rules = found.execute(
-            "SELECT type, name, sql FROM sqlite_master WHERE type NOT IN ('table', 'index')"
-        ).fetchall()
-    for kind, name, sql in rules:
-        if kind != "trigger" or (version < len(migrations()) and not any(sql in step for step in migrations())):
-            raise InvalidInput(
-                f"the backup's ledger is none of this program's: it has the {kind} {name!r}.",
-                hint="Restore another backup.",
-            )
+        try:
+            (version,) = found.execute("PRAGMA user_version").fetchone()
+            rules = found.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master").fetchall()
+            foreign = [rule for rule in rules if not any(rule[2] in step for step in migrations())]
+            refused = [rule for rule in foreign if _computes(found, *rule, is_current=version >= len(migrations()))]
+        except sqlite3.DatabaseError:  # as its own check tells
+            return
+    for kind, name, _ in refused:
+        raise InvalidInput(
+            f"the backup's ledger is none of this program's: it has the {kind} {name!r}.",
+            hint="Restore another backup.",
+        )
+
+
+def _computes(found: sqlite3.Connection, kind: str, name: str, sql: str, *, is_current: bool) -> bool:
+    """Whether something in a ledger that no step of ours made may compute when the ledger is used."""
+    if kind != "table":
+        return not (kind == "trigger" and is_current)
+    if _EXPRESSION.search(sql):
+        return True
+    asked = "SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden <> 0 OR instr(dflt_value, '(')"
+    return found.execute(asked, (name,)).fetchone() is not None
+
+
+def _misfit(ledger: Path) -> str | None:
+    """What is wrong with the rows that every start, or every look at history, reads; None for nothing."""
+    with contextlib.closing(sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as found:
+        broken = found.execute("SELECT seq FROM commits WHERE NOT json_valid(receipt) LIMIT 1").fetchone()
+        unsettled = "SELECT DISTINCT uri FROM changes WHERE seq IN (SELECT seq FROM commits WHERE settled = 0)"
+        if broken is not None:
+            return f"the receipt of commit {broken[0]} is no JSON"
+        for (uri,) in found.execute(unsettled):
+            try:
+                MemoryUri.parse(uri)
+            except InvalidUri as error:
+                return error.message
+    return None
 
 
 def _is_as_committed(found: Pack, packed: PackedFile | None, committed: str) -> bool:
@@ -356,8 +388,8 @@ def restore(
 ) -> tuple[int, Path | None]:
     """Bring a backup back as a memory folder.
 
-    Tokens that were revoked here since stay revoked, and who was logged in logs in again: a backup is older than such
-    decisions.
+    Tokens that were revoked here since stay revoked, who was logged in logs in again, and what was said here in private
+    mode stays out: a backup is older than such decisions.
 
     Args:
         source: A backup, folder or zip.
@@ -394,6 +426,7 @@ def restore(
 
     def move() -> Path | None:
         _settle_rights(home, staging, keep=keep_rights)
+        copy_notes(home / STATE_NAME, staging / STATE_NAME, with_read=False)
         _put_in_place(home, staging, aside)
         return aside
 

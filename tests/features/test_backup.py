@@ -17,13 +17,15 @@ from pathlib import Path
 
 import pytest
 
+from memory_core.core.conversation_notes import last_read, note_passed_over, note_read
 from memory_core.core.errors import InvalidInput, StorageFailed
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.private_times import PrivateTimes, note_private
 from memory_core.core.progress import Stage, listening
 from memory_core.core.store import atomic
 from memory_core.core.store.ledger_snapshot import LedgerSnapshot
-from memory_core.features import export_file
+from memory_core.features import backup, export_file
 from memory_core.features.backup import back_up, backups_in, restore, verify
 from memory_core.features.doctor import examine
 from memory_core.open_store import load_registry
@@ -432,13 +434,12 @@ def test_a_restore_brings_no_revoked_token_and_no_login_back(memory: Runebook, t
         assert found.database.connection().execute("SELECT count(*) FROM login_grants").fetchone() == (0,)
 
 
-def test_a_table_of_a_backup_keeps_no_token_alive(memory: Runebook, tmp_path: Path) -> None:
+def test_a_table_of_a_backup_loses_no_token(memory: Runebook, tmp_path: Path) -> None:
     ledger = memory.store.ledger.database
     with ledger.writing() as connection:
         (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'tokens'").fetchone()
-        rule = "revoked_at TEXT, gone GENERATED ALWAYS AS (revoked_at IS NOT NULL) STORED UNIQUE ON CONFLICT IGNORE"
         connection.execute("DROP TABLE tokens")
-        connection.execute(str(sql).replace("revoked_at TEXT", rule))
+        connection.execute(str(sql).replace("read_only INTEGER", "read_only INTEGER UNIQUE ON CONFLICT IGNORE"))
     path = back_up(memory.store, tmp_path / "backups").path
     with opened(tmp_path / "victim") as victim:
         tokens = victim.store.ledger.tokens
@@ -455,30 +456,98 @@ def test_a_table_of_a_backup_keeps_no_token_alive(memory: Runebook, tmp_path: Pa
         assert restored.store.ledger.newest_seq() == before + 1
 
 
+def test_a_restore_over_a_store_keeps_what_was_said_in_private_out(memory: Runebook, tmp_path: Path) -> None:
+    path = back_up(memory.store, tmp_path / "backups").path
+    home, message = tmp_path / "home", {"role": "user", "content": "Nobody may know."}
+    note_private(home / ".state", "/work", 1, private=True, now=1_000.0)
+    note_private(home / ".state", "/work", 1, private=False, now=2_000.0)
+    note_passed_over(home / ".state", "talk", [message])
+    note_read(home / ".state", "talk", 3_000.0)
+    memory.close()
+    restore(path, home, force=True)
+    private = PrivateTimes(home / ".state", ["/work"], "talk")
+    assert [private.cover({"timestamp": f"1970-01-01T00:{minute}:00Z"}) for minute in (10, 20, 40)] == [
+        False,
+        True,
+        False,
+    ]
+    assert private.cover(message)
+    assert last_read(home / ".state", "talk").at is None  # the backup may not have what was read then
+
+
+@contextlib.contextmanager
+def changed_ledger(path: Path) -> Iterator[sqlite3.Connection]:
+    """The ledger of a backup, whose hash is written anew after the block."""
+    ledger = path / "home/.state/ledger.sqlite3"
+    with contextlib.closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
+        yield connection
+    manifest = json.loads((path / "backup.json").read_text(encoding="utf-8"))
+    (own,) = (facts for facts in manifest["files"] if facts["path"] == "home/.state/ledger.sqlite3")
+    content = ledger.read_bytes()
+    own |= {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+    (path / "backup.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+
+#: What takes long for each row.
+_WORK = "length(hex(zeroblob(1000000 + length(name)))) > 0"
+
+
 @pytest.mark.parametrize(
     "rules",
     [
         ["ALTER TABLE usage RENAME TO used", "CREATE VIEW usage AS SELECT * FROM used"],
         ["CREATE VIEW mine AS SELECT * FROM usage"],
         ["CREATE TRIGGER again AFTER INSERT ON usage BEGIN SELECT 1; END", "PRAGMA user_version=7"],
+        [f"ALTER TABLE meta ADD COLUMN a AS ({_WORK}) NOT NULL"],
+        [f"ALTER TABLE meta ADD COLUMN a CHECK ({_WORK})"],
+        ["CREATE TABLE t (a, b DEFAULT (hex(zeroblob(1000000))))"],
+        [f"CREATE INDEX i ON meta ({_WORK})"],
+        [f"CREATE INDEX i ON meta (name) WHERE {_WORK}"],
+        ["CREATE VIRTUAL TABLE t USING fts5 (a)"],
     ],
-    ids=["of a table's name", "another", "before a migration"],
+    ids=[
+        "of a table's name",
+        "another",
+        "before a migration",
+        "column",
+        "check",
+        "default",
+        "index",
+        "partial index",
+        "virtual table",
+    ],
 )
 def test_a_backup_whose_ledger_has_rules_that_would_run_is_refused(
-    memory: Runebook, tmp_path: Path, rules: list[str]
+    memory: Runebook, tmp_path: Path, rules: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = back_up(memory.store, tmp_path / "backups").path
-    ledger = path / "home/.state/ledger.sqlite3"
-    with contextlib.closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
+    monkeypatch.setattr(backup, "damage", lambda _: pytest.fail("the ledger is used before its rules are looked at"))
+    with changed_ledger(path) as connection:
         for rule in rules:
             connection.execute(rule)
-    manifest = json.loads((path / "backup.json").read_text(encoding="utf-8"))
-    (own,) = (facts for facts in manifest["files"] if facts["path"] == "home/.state/ledger.sqlite3")
-    content = ledger.read_bytes()
-    own |= {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
-    (path / "backup.json").write_text(json.dumps(manifest), encoding="utf-8")
     with pytest.raises(InvalidInput, match="none of this program's"):
         restore(path, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (["UPDATE commits SET receipt = '{' WHERE seq = 1"], "the receipt of commit 1 is no JSON"),
+        (["UPDATE commits SET settled = 0", "UPDATE changes SET uri = 'viking://user/../../x.md'"], "../../x.md"),
+    ],
+    ids=["receipt", "address"],
+)
+def test_a_backup_with_rows_that_would_stop_every_start_is_refused(
+    memory: Runebook, tmp_path: Path, rows: list[str], told: str
+) -> None:
+    path = back_up(memory.store, tmp_path / "backups").path
+    with changed_ledger(path) as connection:
+        for row in rows:
+            connection.execute(row)
+    with pytest.raises(InvalidInput, match="ledger is damaged") as refused:
+        restore(path, tmp_path / "back")
+    assert told in refused.value.message
     assert not (tmp_path / "back").exists()
 
 
