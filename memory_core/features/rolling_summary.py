@@ -39,6 +39,7 @@ _FILE = f"{NAME}.md"
 #: Lines of a page that are looked after; a page that is made has fewer.
 _LINES_LIMIT = 80
 _LOG_SUMMARIES = ("logs", "summaries")
+_LOST = "lost the lines of what is gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +180,18 @@ def _without_removed(decided: ChangeSet, snapshot: Snapshot, context: PlanContex
     if after is stored:
         return decided
     text = dump_rolling_summary(after, context.now, context.source) if after.text else None
-    if own is not None:
-        changes = (replace(change, after=text) if change is own else change for change in decided.changes)
-        return replace(decided, changes=tuple(changes))
     action = Action.DELETED if text is None else Action.UPDATED
-    result = OperationResult("summary", str(page), action, note="lost the lines of what is gone")
-    return decided.with_file(FileChange(page, before, text), result)
+    if own is None:
+        result = OperationResult("summary", str(page), action, note=_LOST)
+        return decided.with_file(FileChange(page, before, text), result)
+    changes = [replace(change, after=text) if change is own else change for change in decided.changes]
+    told = [
+        replace(result, action=action, note="; ".join(filter(None, (result.note, _LOST))))
+        if result.uri == str(page)
+        else result
+        for result in decided.results
+    ]
+    return replace(decided, changes=tuple(changes), results=tuple(told))
 
 
 def _is_named(uri: MemoryUri) -> bool:

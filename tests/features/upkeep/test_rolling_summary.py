@@ -331,6 +331,21 @@ def test_what_is_forgotten_goes_from_a_page_in_a_models_words(tmp_path: Path, sa
         assert text(memory, PAGE) == before
 
 
+def test_a_page_of_which_no_line_is_left_goes_with_what_is_forgotten(tmp_path: Path) -> None:
+    items = {"summaries": [{"number": 1, "text": "A nurse. At dawn they take zebra pills."}]}
+    llm = ScriptedLLM([Completion(json.dumps(items), usage=TokenUsage(50, 20, 0, 1))])
+    with open_memory(words_only(tmp_path), llm=llm) as memory:
+        kept(memory, "Nurse 护士. Wants zebra pills at dawn.", 1, "profile")
+        maintained(memory, "rolling_summary", "overviews")
+        shown = memory.run(FORGET, ForgetRequest("zebra pills", now=NOW))
+        receipt = memory.run(FORGET, ForgetRequest("zebra pills", confirm=len(shown.results), now=NOW))
+        (told,) = (result for result in receipt.results if result.uri == PAGE)
+        assert (told.action, page(memory)) == (Action.DELETED, "")
+        assert str(told.note).endswith("; lost the lines of what is gone")
+        maintained(memory, "rolling_summary")
+        assert page(memory).endswith("Nurse 护士.")
+
+
 def test_model_that_fails_is_named_by_maintenance_though_nothing_changes(tmp_path: Path) -> None:
     down = ScriptedLLM([ModelUnavailable("the endpoint is down.", hint="Start it.")])
     with open_memory(words_only(tmp_path), llm=down) as memory:
