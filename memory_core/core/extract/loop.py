@@ -56,6 +56,8 @@ Asking: TypeAlias = Generator[LLMRequest, Completion, ReasoningAction]
 _UNUSABLE = (AnswerCut, AnswerUnusable, ModelRefused)
 _PROBLEM_SHARE = 0.4
 _NEIGHBOURS_SHOWN = 5
+#: An answer with more operations is none: each is tried out, and a search looks for what is near.
+_OPERATIONS_MOST = 500
 _ASKED = "What you asked for:"
 _UNREAD = (
     "Nothing is applied yet. Your operations concern these stored memories, which you have not read. Look at them, "
@@ -216,7 +218,7 @@ class _Run:
         if answer.actions and self._may_read():
             return None
         if answer.operations is not None and len(answer.operations):
-            return None
+            return _too_many(answer.operations)
         if answer.actions:
             return "it asks to read, but no reading is left; it must give operations."
         if any(change.change_type != "noop" for change in answer.memory_changes):
@@ -269,7 +271,12 @@ class _Run:
 def _repair_problem(answer: ReasoningAction) -> str | None:
     if answer.actions and answer.operations is None:
         return "it asks to read, but no reading is left; it must give the corrected operations."
-    return None
+    return None if answer.operations is None else _too_many(answer.operations)
+
+
+def _too_many(operations: MemoryOperations) -> str | None:
+    count = len(operations)
+    return f"it gives {count:,} operations; give at most {_OPERATIONS_MOST}." if count > _OPERATIONS_MOST else None
 
 
 def _cost(readings: Sequence[Reading]) -> int:

@@ -298,6 +298,25 @@ def test_an_unusable_answer_is_asked_for_once_more(stage: Stage, bad: Any) -> No
     assert len(stage.requests[1].turns) == 1
 
 
+def test_an_answer_with_very_many_operations_is_asked_for_once_more(stage: Stage) -> None:
+    flood = operations(*(write("notes", title=f"n{number}", content=f"Number {number}.") for number in range(501)))
+    outcome = stage.extract(TALK, flood, operations(write("profile", content="Nurse.")))
+    assert "it gives 501 operations; give at most 500." in stage.said()
+    assert len(outcome.operations) == 1
+    with pytest.raises(AnswerUnusable, match="501 operations"):
+        stage.extract(TALK, flood, flood)
+
+
+def test_a_repair_with_very_many_operations_leaves_the_sound_ones(stage: Stage) -> None:
+    flood = operations(*(write("notes", title=f"n{number}", content=f"Number {number}.") for number in range(501)))
+    broken = edit(f"{USER}/profile.md", content="<<<<<<< SEARCH\nnowhere\n=======\nx\n>>>>>>> REPLACE")
+    outcome = stage.extract(
+        TALK, operations(write("facts", topic="Home", content="Leeds."), edits=[broken]), flood, flood
+    )
+    assert len(outcome.operations) <= 2
+    assert any("501 operations" in note for note in outcome.dropped)
+
+
 def test_changes_without_operations_are_asked_for_once_more(stage: Stage) -> None:
     plan = {
         "reasoning": "they moved",
