@@ -295,11 +295,12 @@ def verify(path: Path) -> int:
         for number, packed in enumerate(files.values()):
             tell("verifying", number, len(files), unit="files")
             found.pour(packed, None)
-        if own is not None:
-            _check_rules(ledger)
-        problem = "it is missing" if own is None else damage(ledger) or _misfit(ledger)
+        if own is None:
+            raise _damaged("it is missing")
+        _check_rules(ledger)
+        problem = damage(ledger) or _misfit(ledger)
         if problem is not None:
-            raise InvalidInput(f"the backup's ledger is damaged: {problem}.", hint="Use another backup.")
+            raise _damaged(problem)
         excused = set(found.manifest.get("not_as_committed", ()))
         with LedgerSnapshot.of_file(ledger, frozen=True) as snapshot:
             for row in snapshot.files():
@@ -311,6 +312,10 @@ def verify(path: Path) -> int:
         return len(found.files())
 
 
+def _damaged(how: str) -> InvalidInput:
+    return InvalidInput(f"the backup's ledger is damaged: {how}.", hint="Use another backup.")
+
+
 def _check_rules(ledger: Path) -> None:
     """Refuse a ledger that computes something of its own: to check, read or migrate it might never end.
 
@@ -318,7 +323,7 @@ def _check_rules(ledger: Path) -> None:
     ledger of this version never run, see ``_in_own_tables``.
 
     Raises:
-        InvalidInput: If it has any.
+        InvalidInput: If it has any, or is no ledger.
     """
     with contextlib.closing(sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as found:
         try:
@@ -326,8 +331,8 @@ def _check_rules(ledger: Path) -> None:
             rules = found.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master").fetchall()
             foreign = [rule for rule in rules if not any(rule[2] in step for step in migrations())]
             refused = [rule for rule in foreign if _computes(found, *rule, is_current=version >= len(migrations()))]
-        except sqlite3.DatabaseError:  # as its own check tells
-            return
+        except sqlite3.DatabaseError as error:
+            raise _damaged(str(error)) from error
     for kind, name, _ in refused:
         raise InvalidInput(
             f"the backup's ledger is none of this program's: it has the {kind} {name!r}.",
