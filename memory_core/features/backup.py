@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import secrets
 import shutil
@@ -64,7 +65,9 @@ _NAME = re.compile(r"runebook-\d{8}T\d{6}(?:\.\d+)?Z")
 _PARTIAL = re.compile(r".+\.[0-9a-f]{8}\.partial")
 _STALE_SECONDS = 24 * 3600
 #: What a table of ours never has; the words may stand for something else, too.
-_EXPRESSION = re.compile(r"\A\s*CREATE\s+VIRTUAL\b|\bCHECK\b", re.IGNORECASE)
+_EXPRESSION = re.compile(r"\b(?:VIRTUAL|CHECK)\b", re.IGNORECASE)
+#: No ledger comes to so many commits.
+_SEQ_MOST = 2**53
 _NOT_PLAIN = re.compile(r'[\x00-\x1f\\:*?"<>|\ud800-\udfff]')
 _SCOPES = frozenset(scope.value for scope in Scope)
 
@@ -351,17 +354,26 @@ def _computes(found: sqlite3.Connection, kind: str, name: str, sql: str, *, is_c
 
 
 def _misfit(ledger: Path) -> str | None:
-    """What is wrong with the rows that every start, or every look at history, reads; None for nothing."""
+    """What is wrong with the rows that every start, commit, or look at history reads; None for nothing."""
     with contextlib.closing(sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as found:
-        broken = found.execute("SELECT seq FROM commits WHERE NOT json_valid(receipt) LIMIT 1").fetchone()
-        unsettled = "SELECT DISTINCT uri FROM changes WHERE seq IN (SELECT seq FROM commits WHERE settled = 0)"
-        if broken is not None:
-            return f"the receipt of commit {broken[0]} is no JSON"
-        for (uri,) in found.execute(unsettled):
-            try:
+        found.row_factory = sqlite3.Row
+        try:
+            for row in found.execute("SELECT * FROM commits"):
+                if not all(isinstance(value, str | int | None) for value in row):
+                    return f"commit {row['seq']} holds what is no text"
+                if row["seq"] > _SEQ_MOST:
+                    return f"it counts to {row['seq']}"
+                if not isinstance(json.loads(row["receipt"]), dict):
+                    return f"the receipt of commit {row['seq']} is none"
+            for (newest,) in found.execute("SELECT seq FROM sqlite_sequence WHERE NOT seq <= ?", (_SEQ_MOST,)):
+                return f"it counts to {newest}"
+            unsettled = "SELECT DISTINCT uri FROM changes WHERE seq IN (SELECT seq FROM commits WHERE settled = 0)"
+            for (uri,) in found.execute(unsettled):
                 MemoryUri.parse(uri)
-            except InvalidUri as error:
-                return error.message
+        except (sqlite3.DatabaseError, ValueError, TypeError, RecursionError) as error:
+            return f"{type(error).__name__}: {error}"
+        except InvalidUri as error:
+            return error.message
     return None
 
 

@@ -31,7 +31,7 @@ from memory_core.core.text.language import sentence_spans, sentences
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.word_table import word_pattern
 from memory_core.features.review import parse_proposal
-from memory_core.features.upkeep.log_summary import summary_month, with_texts, without_heads
+from memory_core.features.upkeep.log_summary import summary_month, without_heads, without_texts
 
 if TYPE_CHECKING:
     from memory_core.core.memory.project import ProjectScope
@@ -300,8 +300,14 @@ def text_without(uri: MemoryUri, text: str, gone: Sequence[str], tags: Sequence[
         return f"{prose}\n" if prose.strip() else None
     parts = split(text)
     left = partial(without, gone=gone)
-    body = left(parts.body) if summary_month(uri) is None else with_texts(parts.body, left)
     trailer = None if parts.trailer is None else dict(value_without(parts.trailer, gone))
+    if summary_month(uri) is None:
+        body, stays = left(parts.body), True
+    else:
+        body, stays = without_texts(parts.body, str((parts.trailer or {}).get("overview", "")), left)
+    if trailer is not None and not stays:
+        del trailer["overview"]
+        trailer.pop("overview_of", None)  # the next maintenance makes it anew
     if trailer is not None and body != parts.body:
         trailer.pop("abstract", None)  # made of the body, in other words or cut short
         if str(trailer.get("overview", "")).strip() not in body:

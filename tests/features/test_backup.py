@@ -533,10 +533,20 @@ def test_a_backup_whose_ledger_has_rules_that_would_run_is_refused(
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        (["UPDATE commits SET receipt = '{' WHERE seq = 1"], "the receipt of commit 1 is no JSON"),
+        (["UPDATE commits SET receipt = '{'"], "JSONDecodeError"),
+        (["UPDATE commits SET receipt = '1' WHERE seq = 1"], "the receipt of commit 1 is none"),
+        (["UPDATE commits SET author = X'FF' WHERE seq = 1"], "commit 1 holds what is no text"),
+        (["UPDATE commits SET author = CAST(X'FF' AS TEXT)"], "Could not decode"),
+        (["UPDATE commits SET seq = 9223372036854775807 WHERE seq = 1"], "it counts to 9223372036854775807"),
+        (["UPDATE sqlite_sequence SET seq = 9223372036854775807"], "it counts to 9223372036854775807"),
+        (["UPDATE sqlite_sequence SET seq = 'many'"], "it counts to many"),
+        (
+            ["PRAGMA writable_schema=ON", "UPDATE sqlite_master SET sql = sql || CAST(X'2F2AFF2A2F' AS TEXT)"],
+            "Could not decode",
+        ),
         (["UPDATE commits SET settled = 0", "UPDATE changes SET uri = 'viking://user/../../x.md'"], "../../x.md"),
     ],
-    ids=["receipt", "address"],
+    ids=["no JSON", "no receipt", "bytes", "no text", "a commit's number", "count", "no count", "schema", "address"],
 )
 def test_a_backup_with_rows_that_would_stop_every_start_is_refused(
     memory: Runebook, tmp_path: Path, rows: list[str], told: str

@@ -187,6 +187,36 @@ def test_what_is_no_export_too_large_or_of_a_newer_program_is_refused(
         problems_of(make(path, {NOTE_PATH: bytes(range(256)) * 64}, {NOTE_PATH: NOTE}))
 
 
+def test_a_manifest_or_line_of_very_many_values_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_file, "_VALUES_MOST", 200)
+    reads: list[bytes] = []
+
+    def loads(content: bytes, real: Callable[[bytes], Any] = json.loads) -> Any:
+        reads.append(content)
+        return real(content)
+
+    monkeypatch.setattr(json, "loads", loads)
+    floods: list[Any] = [[{}] * 201, [[]] * 201, dict.fromkeys(map(str, range(201)), 1)]
+    for flood in floods:
+        with pytest.raises(InvalidInput, match="more than 200 values"):
+            problems_of(make(tmp_path / "a.zip", {}, {}, x=flood))
+        assert "more than 200 values" in problems_of(forged_lines(tmp_path / "a.jsonl", {"x": flood}))
+        (tmp_path / "backup.json").write_text(json.dumps({"x": flood}), encoding="utf-8")
+        with pytest.raises(InvalidInput, match="more than 200 values"), open_pack(tmp_path, BACKUP):
+            pass
+    assert max(map(len, reads)) < 200
+
+
+def test_marks_in_a_text_are_no_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_file, "_VALUES_MOST", 200)
+    text = '[{"said": "one, two, \\"three\\", {four}"}], \\\\' * 500
+    line = {"kind": "file", "uri": NOTE, "text": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    with open_export(forged_lines(tmp_path / "a.jsonl", line)) as export:
+        assert [str(file.uri) for file in export.files] == [NOTE]
+
+
 def test_a_size_without_end_in_a_manifest_is_named_as_damage(tmp_path: Path) -> None:
     described = (
         '{"format": "runebook-backup", "format_version": 1, "files": [{"path": "a", "sha256": "b", "size": 1e999}]}'

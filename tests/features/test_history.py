@@ -266,6 +266,30 @@ def test_what_was_left_out_of_a_commit_is_not_told_to_others(memory: Runebook, n
         assert "divorce" not in str(as_json(commit))
 
 
+@pytest.mark.parametrize(
+    "receipt",
+    ["1", "null", "[]", '{"results": 5}', '{"results": [{}, 7, {"op": "w", "uri": [], "action": "created"}]}'],
+)
+def test_a_receipt_that_is_none_hides_only_what_it_says(memory: Runebook, receipt: str) -> None:
+    committed = note(memory, "plan", "Plant oaks.")
+    with memory.store.ledger.database.writing() as connection:
+        connection.execute("UPDATE commits SET receipt = ?", (receipt,))
+    commit = history_of(memory).commit(committed.commit_id)
+    assert commit.results == ()
+    assert [str(step.uri) for step in commit.files] == [f"{NOTES}/plan.md"]
+
+
+def test_a_result_of_another_form_is_left_out_of_history(memory: Runebook) -> None:
+    committed = note(memory, "plan", "Plant oaks.")
+    result = {"op": "write", "uri": f"{NOTES}/plan.md", "action": "created"}
+    odd = [{**result, "action": "boom"}, {**result, "note": 5}, {**result, "uri": None}]
+    with memory.store.ledger.database.writing() as connection:
+        given = json.dumps({"results": [*odd, {**result, "note": "as written"}], "notes": [5]})
+        connection.execute("UPDATE commits SET receipt = ?, kind = 'import'", (given,))
+    (told,) = history_of(memory).commit(committed.commit_id).results
+    assert told.note == "as written"
+
+
 def test_what_is_private_to_another_project_is_named_without_its_text(memory: Runebook) -> None:
     receipt = note(memory, "plan", "绝密计划。", project="github.com/acme/a", private=True)
     page = memory.read(ReadRequest(f"viking://history/{receipt.commit_id}")).content

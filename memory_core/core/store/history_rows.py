@@ -13,7 +13,7 @@ from typing import Any
 
 from memory_core.core.errors import StoreBusy
 from memory_core.core.frozen import frozen
-from memory_core.core.memory.results import SessionProgress
+from memory_core.core.memory.results import Action, SessionProgress
 from memory_core.core.memory.uri import MemoryUri, places_of, range_below
 from memory_core.core.store.brief_notes import change_notes, without
 from memory_core.core.store.sqlite import SET_META, Table
@@ -21,6 +21,7 @@ from memory_core.core.store.sqlite import SET_META, Table
 #: Name in ``meta`` of the newest commit when texts were erased last.
 ERASED = "erased"
 _COMMITS = "seq, commit_id, at, kind, author, undoes"
+_ACTIONS = frozenset(Action)
 #: Of commits whose id begins alike.
 _NAMED = 5
 
@@ -120,8 +121,18 @@ class PastTable(Table):
         return [PastCommit(*row) for row in self._rows(f"SELECT {_COMMITS} FROM commits WHERE {condition}", *values)]
 
     def receipt(self, seq: int) -> Mapping[str, Any]:
-        """The receipt of a commit, which can be long: lists read one at a time, and only where they show it."""
-        return dict(json.loads(self._value("SELECT receipt FROM commits WHERE seq = ?", seq)))
+        """The receipt of a commit, which can be long: lists read one at a time, and only where they show it.
+
+        With ``results`` and ``notes``; those that are not as this program writes them, of an import, are left out.
+        """
+        found = json.loads(self._value("SELECT receipt FROM commits WHERE seq = ?", seq))
+        members = found if isinstance(found, dict) else {}
+        results, notes = (each if isinstance(each := members.get(name), list) else [] for name in ("results", "notes"))
+        sound = {
+            "results": list(filter(_is_result, results)),
+            "notes": [note for note in notes if isinstance(note, str)],
+        }
+        return {**members, **sound}
 
     def files_saying(self, below: str, said: str, limit: int) -> list[str]:
         """Files below a URI of which some version holds these words, newest first; it reads all texts."""
@@ -454,6 +465,16 @@ def _clear_receipts(connection: sqlite3.Connection, seqs: Iterable[int], uri: st
         kept = {name: receipt[name] for name in ("commit_id", "status", "usage") if name in receipt}
         kept |= {"results": results, "similar": [near for near in receipt.get("similar", ()) if near["uri"] != uri]}
         connection.execute("UPDATE commits SET receipt = ? WHERE seq = ?", (json.dumps(kept, ensure_ascii=False), seq))
+
+
+def _is_result(given: Any) -> bool:
+    """Whether this is a result of a receipt: ``op``, ``uri`` and ``action``, and what else it says as text."""
+    return (
+        isinstance(given, dict)
+        and all(isinstance(given.get(name), str) for name in ("op", "uri", "action"))
+        and all(isinstance(given.get(name, ""), str | None) for name in ("reason", "hint", "note"))
+        and given["action"] in _ACTIONS
+    )
 
 
 def _touched(spaces: Sequence[str]) -> tuple[str, list[Any]]:

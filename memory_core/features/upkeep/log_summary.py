@@ -219,6 +219,23 @@ def with_texts(body: str, changed: Callable[[str], str]) -> str:
     return body if is_same else "".join(parts).rstrip("\n")
 
 
+def without_texts(body: str, overview: str, left: Callable[[str], str]) -> tuple[str, bool]:
+    """A page whose texts lose what goes, and whether its overview stays.
+
+    With any text of a day the overview goes, which a model made of all days in words of its own.
+
+    Args:
+        body: The page.
+        overview: As its trailer has it.
+        left: What stays of a text.
+    """
+    days = body.replace(overview.strip(), "", 1)
+    left_days = with_texts(days, left)
+    if days == body or left_days == days:
+        return with_texts(body, left), True
+    return re.sub(r"\n{3,}", "\n\n", left_days), False
+
+
 def dump_summary(summary: MonthSummary, now: str) -> str:
     """The file of a summary.
 

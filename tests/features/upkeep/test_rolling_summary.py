@@ -331,6 +331,31 @@ def test_what_is_forgotten_goes_from_a_page_in_a_models_words(tmp_path: Path, sa
         assert text(memory, PAGE) == before
 
 
+def test_what_is_forgotten_of_a_day_goes_from_a_models_overview_of_the_month(tmp_path: Path) -> None:
+    def answer(request: LLMRequest) -> Completion:
+        told = "They began with an antidepressant. It helps." if "sertraline" in request.turns[0].text else "Shipped."
+        items = [{"number": number, "text": told} for number in (1, 2)]
+        return Completion(json.dumps({"summaries": items}), usage=TokenUsage(50, 20, 0, 1))
+
+    month, when = "viking://user/default/logs/summaries/2026-10.md", NOW - timedelta(days=100)
+    with open_memory(words_only(tmp_path), llm=ScriptedLLM([answer] * 3)) as memory:
+        for said in ("Took sertraline 50 mg 舍曲林.", "Deployed build 7."):
+            memory.commit(CommitRequest(said, memory_type="daily_logs", now=when))
+        maintained(memory, "logs", "rolling_summary", "overviews")
+        before = text(memory, month)
+        assert before.count("antidepressant") == 3  # the page, its overview, its abstract
+        shown = memory.run(FORGET, ForgetRequest("sertraline", now=NOW))
+        receipt = memory.run(FORGET, ForgetRequest("sertraline", confirm=len(shown.results), now=NOW))
+        for word in ("antidepressant", "It helps", "sertraline", "overview_of"):
+            assert word not in text(memory, month)
+        assert "Deployed build 7." in text(memory, month)
+        memory.run(UNDO, UndoRequest(receipt.commit_id, now=NOW))
+        assert text(memory, month) == before
+        memory.run(FORGET, ForgetRequest("sertraline", confirm=len(shown.results), now=NOW))
+        maintained(memory, "logs", "rolling_summary", "overviews", days=30)
+        assert "\n\nShipped.\n\n- [2026-10-" in text(memory, month)
+
+
 def test_a_page_of_which_no_line_is_left_goes_with_what_is_forgotten(tmp_path: Path) -> None:
     items = {"summaries": [{"number": 1, "text": "A nurse. At dawn they take zebra pills."}]}
     llm = ScriptedLLM([Completion(json.dumps(items), usage=TokenUsage(50, 20, 0, 1))])
