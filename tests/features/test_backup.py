@@ -25,7 +25,7 @@ from memory_core.core.private_times import PrivateTimes, note_private
 from memory_core.core.progress import Stage, listening
 from memory_core.core.store import atomic
 from memory_core.core.store.ledger_snapshot import LedgerSnapshot
-from memory_core.features import backup, export_file
+from memory_core.features import export_file, foreign_ledger
 from memory_core.features.backup import back_up, backups_in, restore, verify
 from memory_core.features.doctor import examine
 from memory_core.open_store import load_registry
@@ -521,7 +521,7 @@ def test_a_backup_whose_ledger_has_rules_that_would_run_is_refused(
     memory: Runebook, tmp_path: Path, rules: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = back_up(memory.store, tmp_path / "backups").path
-    monkeypatch.setattr(backup, "damage", lambda _: pytest.fail("the ledger is used before its rules are looked at"))
+    monkeypatch.setattr(foreign_ledger, "damage", lambda _: pytest.fail("the ledger is used before its rules are"))
     with changed_ledger(path) as connection:
         for rule in rules:
             connection.execute(rule)

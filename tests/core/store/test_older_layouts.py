@@ -26,6 +26,7 @@ from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.sqlite import damage
+from memory_core.features.foreign_ledger import expect_sound
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
 from tests.kept import kept_files
@@ -122,6 +123,14 @@ def told(ledger: Path) -> list[tuple[object, ...]]:
 USAGE = "SELECT * FROM usage ORDER BY uri"
 QUEUE = "SELECT * FROM extractions ORDER BY log"
 CALLS = "SELECT * FROM counted_calls ORDER BY key"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_ledger_of_an_older_program_can_be_restored_from_a_backup(tmp_path: Path, layout: int) -> None:
+    ledger = build(layout, tmp_path / "home")
+    expect_sound(ledger)
+    Ledger(ledger).close()
+    expect_sound(ledger)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
