@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
+from functools import partial
 from typing import Any
 
 from memory_core.core.caches import RecentCache
@@ -183,8 +184,11 @@ def with_day(
         head = f"- [{name}]({uri}){f' ({more})' if shown.left_out else ''}"
         block = "\n".join([head, *shown.lines])
         return replace(summary, days=known_days).showing({**summary.blocks, name: block})
+    lines_of = partial(_day_lines, by_project=by_project, whole=True)
+    there = summary.blocks.get(name, "").split("\n")  # also what an undo brought back
     new = [entry for entry, digest in zip(entries, digests, strict=True) if digest not in known]
-    body = _with_lines(summary.body, name, uri, _day_lines(new, by_project=by_project, whole=True).lines)
+    new = [entry for entry in new if lines_of([entry]).lines[-1] not in there]
+    body = _with_lines(summary.body, name, uri, lines_of(new).lines)
     return replace(summary, days=known_days, body=body)
 
 

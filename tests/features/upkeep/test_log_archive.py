@@ -142,6 +142,25 @@ def test_entry_added_to_a_day_of_an_edited_summary_is_shown_and_found(memory: Ru
     assert DECEMBER in {hit.uri for hit in memory.find(FindRequest("spare key brick", now=NOW)).hits}
 
 
+@pytest.mark.parametrize("project", [None, "github.com/acme/back"])
+def test_a_forgotten_entry_that_comes_back_after_maintenance_is_there_once(
+    memory: Runebook, project: str | None
+) -> None:
+    for said in ("Bought 30 zebrafish pills 药.", "Deployed build 7."):
+        given = CommitRequest(said, memory_type="daily_logs", now=NOW - timedelta(days=40), project=project)
+        memory.commit(given)
+    maintained(memory, "logs")
+    shown = memory.run(FORGET, ForgetRequest("zebrafish pills", now=NOW))
+    receipt = memory.run(FORGET, ForgetRequest("zebrafish pills", confirm=len(shown.results), now=NOW))
+    maintained(memory, "logs", days=1)
+    assert "zebrafish" not in text(memory, DECEMBER)
+    memory.run(UNDO, UndoRequest(receipt.commit_id, now=NOW))
+    maintained(memory, "logs", days=2)
+    body = split(text(memory, DECEMBER)).body
+    assert body.count("30 zebrafish pills") == 1
+    assert body.count("Project") == (0 if project is None else 1)
+
+
 def test_every_entry_with_a_number_name_or_failure_is_in_the_summary(memory: Runebook) -> None:
     visits = [f"Visited customer {number * 37}, who ordered {number + 3} pumps." for number in range(25)]
     parts = ("door", "roof", "wheel", "mast", "engine", "window")
