@@ -206,6 +206,8 @@ def last_read(state: Path, talk: str) -> LastRead:
 def copy_notes(state: Path, to: Path, *, with_read: bool) -> None:
     """Copy what is not kept of conversations, also ``private_times``, where a store gets another folder.
 
+    A note that cannot be read is left out, which is logged.
+
     Args:
         state: The store's folder of machine files.
         to: The other one.
@@ -214,14 +216,19 @@ def copy_notes(state: Path, to: Path, *, with_read: bool) -> None:
     Raises:
         OSError: If it cannot be written.
     """
-    import shutil  # not on the way of a hook
-
     for kind in ("private", "passed-over", *(("read",) if with_read else ())):
         for path in (state / "hooks" / kind).glob("*.json"):
-            copy = to / "hooks" / kind / path.name
-            make_private(copy.parent)
-            with suppress(FileNotFoundError):  # deleted meanwhile
-                shutil.copy2(path, copy)
+            try:
+                note = read_json(path)
+            except FileNotFoundError:  # deleted meanwhile
+                continue
+            except (OSError, ValueError, TypeError) as error:
+                import logging  # not on the way of a hook
+
+                logging.getLogger(__name__).warning("a note of private mode is left out: %s", error)
+                continue
+            make_private(to / "hooks" / kind)
+            write_json(to / "hooks" / kind / path.name, note)
 
 
 def _digest(salt: str, message: Any) -> str:

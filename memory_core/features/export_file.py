@@ -34,10 +34,10 @@ MANIFEST_NAME = "manifest.json"
 HISTORY_NAME = "history.jsonl"
 ENTRIES_LIMIT = 1_000_000
 TOTAL_LIMIT_BYTES = 16 * 1024**3
-_MANIFEST_LIMIT_BYTES = 256 * 1024**2
+_MANIFEST_LIMIT_BYTES = 512 * 1024**2
 #: In one manifest or line: of a million files the manifest has four million, of a line of ours thousands.
 _VALUES_MOST = 8_000_000
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 #: A line holds one file, of a memory its fields again, or a whole commit.
 _LINE_LIMIT_BYTES = 2 * FILE_LIMIT_BYTES
 #: Ours stay below 50 to 1; bombs are near 1,000.

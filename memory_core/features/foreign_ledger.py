@@ -90,10 +90,15 @@ def _expect_own_rules(ledger: Path) -> None:
     """
     with contextlib.closing(_opened(ledger)) as found:
         try:
-            (version,) = found.execute("PRAGMA user_version").fetchone()
+            (version,), newest = found.execute("PRAGMA user_version").fetchone(), len(migrations())
+            if version > newest:
+                raise InvalidInput(
+                    f"the backup's ledger has schema version {version}; this program knows {newest}.",
+                    hint="Upgrade Runebook: the backup was made by a newer version.",
+                )
             rules = found.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master").fetchall()
             foreign = [rule for rule in rules if not any(rule[2] in step for step in migrations())]
-            refused = [rule for rule in foreign if _computes(found, *rule, is_current=version >= len(migrations()))]
+            refused = [rule for rule in foreign if _computes(found, *rule, is_current=version == newest)]
         except sqlite3.DatabaseError as error:
             raise _damaged(str(error)) from error
     for kind, name, _ in refused:

@@ -304,10 +304,11 @@ def text_without(uri: MemoryUri, text: str, gone: Sequence[str], tags: Sequence[
     if summary_month(uri) is None:
         body, stays = left(parts.body), True
     else:
-        body, stays = without_texts(parts.body, str((parts.trailer or {}).get("overview", "")), left)
+        overview = (parts.trailer or {}).get("overview")
+        body, stays = without_texts(parts.body, overview if isinstance(overview, str) else "", left)
     if trailer is not None and not stays:
         del trailer["overview"]
-        trailer.pop("overview_of", None)  # the next maintenance makes it anew
+        trailer.pop("overview_of", None)  # the next maintenance makes it anew, unless the page is a person's
     if trailer is not None and body != parts.body:
         trailer.pop("abstract", None)  # made of the body, in other words or cut short
         if str(trailer.get("overview", "")).strip() not in body:

@@ -121,7 +121,7 @@ def without(summary: RollingSummary, holds: Callable[[Line], bool]) -> RollingSu
     kept = tuple(line for line in summary.lines[:_LINES_LIMIT] if holds(line))
     if len(kept) == len(summary.lines):
         return summary
-    shown, made_of = summary.text.split("\n"), {line.text for line in summary.lines}
+    shown, made_of = summary.text.split("\n"), {line.text for line in summary.lines if line.text}
     if made_of <= set(shown):
         gone = made_of - {line.text for line in kept}
         parts = "\n".join(line for line in shown if line not in gone).split("\n\n")

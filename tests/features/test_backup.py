@@ -463,6 +463,7 @@ def test_a_restore_over_a_store_keeps_what_was_said_in_private_out(memory: Runeb
     note_private(home / ".state", "/work", 1, private=False, now=2_000.0)
     note_passed_over(home / ".state", "talk", [message])
     note_read(home / ".state", "talk", 3_000.0)
+    (home / ".state/hooks/private/9-9-9.json").write_text("{", encoding="utf-8")
     memory.close()
     restore(path, home, force=True)
     private = PrivateTimes(home / ".state", ["/work"], "talk")
@@ -528,6 +529,16 @@ def test_a_backup_whose_ledger_has_rules_that_would_run_is_refused(
     with pytest.raises(InvalidInput, match="none of this program's"):
         restore(path, tmp_path / "back")
     assert not (tmp_path / "back").exists()
+
+
+def test_a_backup_of_a_newer_program_is_refused_as_that(memory: Runebook, tmp_path: Path) -> None:
+    path = back_up(memory.store, tmp_path / "backups").path
+    with changed_ledger(path) as connection:
+        connection.execute("CREATE INDEX of_then ON usage (access_count)")
+        connection.execute("PRAGMA user_version=99")
+    with pytest.raises(InvalidInput, match="schema version 99") as refused:
+        restore(path, tmp_path / "back")
+    assert str(refused.value.hint).startswith("Upgrade Runebook")
 
 
 @pytest.mark.parametrize(

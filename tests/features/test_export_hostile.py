@@ -217,6 +217,15 @@ def test_marks_in_a_text_are_no_values(tmp_path: Path, monkeypatch: pytest.Monke
         assert [str(file.uri) for file in export.files] == [NOTE]
 
 
+def test_a_text_without_end_is_looked_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_file, "_VALUES_MOST", 200)
+    flood = b"," * 201 + b'"' + b'\\"' * 1_000_000  # hours, where each mark is looked for anew
+    assert export_file._STRING.sub(b"", flood) == b"," * 201
+    (tmp_path / "backup.json").write_bytes(flood)
+    with pytest.raises(InvalidInput, match="more than 200 values"), open_pack(tmp_path, BACKUP):
+        pass
+
+
 def test_a_size_without_end_in_a_manifest_is_named_as_damage(tmp_path: Path) -> None:
     described = (
         '{"format": "runebook-backup", "format_version": 1, "files": [{"path": "a", "sha256": "b", "size": 1e999}]}'

@@ -635,6 +635,18 @@ def test_a_months_summary_keeps_nothing_in_other_words() -> None:
     assert kept in read.body
 
 
+@pytest.mark.parametrize("overview", ["5", "true", '"20"', '"  "', '["x"]', '{"a": 1}'])
+def test_an_overview_that_somebody_wrote_into_the_comment_takes_nothing_of_the_page_along(overview: str) -> None:
+    place = MemoryUri.parse("viking://user/default/logs/summaries/2026-05.md")
+    said = "- 19:49 The code is 4711."
+    page = f"# 2026-05\n\nTrue, 20 of them.\n\n\n\n- [2026-05-14](viking://x)\n  {said}\n  - 19:50 Kept.\n"
+    left = text_without(place, f'{page}\n<!-- MEMORY_FIELDS\n{{"overview": {overview}}}\n-->\n', [said])
+    assert left is not None
+    assert "4711" not in left
+    assert "# 2026-05\n\nTrue, 20 of them.\n\n" in left
+    assert "- 19:50 Kept." in left
+
+
 def test_what_only_a_page_says_is_found_and_forgotten(memory: Runebook) -> None:
     page = {"directory_uri": NOTES, "overview": "About animals.\nThe parrot is called Zorro.\nThe cat sleeps."}
     memory.commit(CommitRequest(operations={"overview_operations": [page]}))

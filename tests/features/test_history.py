@@ -26,6 +26,7 @@ from memory_core.features.history import (
     history_of,
 )
 from memory_core.features.imports.import_plan import EarlierImports
+from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook
 from tests.stores import note, replaced, said
@@ -277,6 +278,7 @@ def test_a_receipt_that_is_none_hides_only_what_it_says(memory: Runebook, receip
     commit = history_of(memory).commit(committed.commit_id)
     assert commit.results == ()
     assert [str(step.uri) for step in commit.files] == [f"{NOTES}/plan.md"]
+    assert memory.run(PURGE, PurgeRequest(f"{NOTES}/plan.md")).commit_id
 
 
 def test_a_result_of_another_form_is_left_out_of_history(memory: Runebook) -> None:
@@ -284,10 +286,11 @@ def test_a_result_of_another_form_is_left_out_of_history(memory: Runebook) -> No
     result = {"op": "write", "uri": f"{NOTES}/plan.md", "action": "created"}
     odd = [{**result, "action": "boom"}, {**result, "note": 5}, {**result, "uri": None}]
     with memory.store.ledger.database.writing() as connection:
-        given = json.dumps({"results": [*odd, {**result, "note": "as written"}], "notes": [5]})
+        given = json.dumps({"results": [*odd, {**result, "note": "as written"}], "notes": [5], "similar": [{}, 5]})
         connection.execute("UPDATE commits SET receipt = ?, kind = 'import'", (given,))
     (told,) = history_of(memory).commit(committed.commit_id).results
     assert told.note == "as written"
+    assert memory.run(PURGE, PurgeRequest(f"{NOTES}/plan.md")).commit_id
 
 
 def test_what_is_private_to_another_project_is_named_without_its_text(memory: Runebook) -> None:

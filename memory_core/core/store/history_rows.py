@@ -123,16 +123,9 @@ class PastTable(Table):
     def receipt(self, seq: int) -> Mapping[str, Any]:
         """The receipt of a commit, which can be long: lists read one at a time, and only where they show it.
 
-        With ``results`` and ``notes``; those that are not as this program writes them, of an import, are left out.
+        See ``_sound``.
         """
-        found = json.loads(self._value("SELECT receipt FROM commits WHERE seq = ?", seq))
-        members = found if isinstance(found, dict) else {}
-        results, notes = (each if isinstance(each := members.get(name), list) else [] for name in ("results", "notes"))
-        sound = {
-            "results": list(filter(_is_result, results)),
-            "notes": [note for note in notes if isinstance(note, str)],
-        }
-        return {**members, **sound}
+        return _sound(json.loads(self._value("SELECT receipt FROM commits WHERE seq = ?", seq)))
 
     def files_saying(self, below: str, said: str, limit: int) -> list[str]:
         """Files below a URI of which some version holds these words, newest first; it reads all texts."""
@@ -453,18 +446,34 @@ def _clear_receipts(connection: sqlite3.Connection, seqs: Iterable[int], uri: st
     """Receipts without what they quote: reasons, notes, briefs; with a name, also without it as a near neighbour."""
     for seq in set(seqs):
         (text,) = connection.execute("SELECT receipt FROM commits WHERE seq = ?", (seq,)).fetchone()
-        receipt = json.loads(text)
+        receipt = _sound(json.loads(text))
         results = [
             {
                 name: (tombstone if uri and value == uri else value)
                 for name, value in result.items()
                 if name not in ("reason", "hint", "note", "now", "went", "project")
             }
-            for result in receipt.get("results", ())
+            for result in receipt["results"]
         ]
-        kept = {name: receipt[name] for name in ("commit_id", "status", "usage") if name in receipt}
-        kept |= {"results": results, "similar": [near for near in receipt.get("similar", ()) if near["uri"] != uri]}
+        kept: dict[str, Any] = {name: receipt[name] for name in ("commit_id", "status", "usage") if name in receipt}
+        kept |= {"results": results, "similar": [near for near in receipt["similar"] if near["uri"] != uri]}
         connection.execute("UPDATE commits SET receipt = ? WHERE seq = ?", (json.dumps(kept, ensure_ascii=False), seq))
+
+
+def _sound(receipt: Any) -> dict[str, Any]:
+    """A receipt with ``results``, ``similar`` and ``notes``, those left out that this program does not write so.
+
+    An import with history may have brought any.
+    """
+    members = receipt if isinstance(receipt, dict) else {}
+    lists = {name: members.get(name) for name in ("results", "similar", "notes")}
+    results, similar, notes = (each if isinstance(each, list) else [] for each in lists.values())
+    return {
+        **members,
+        "results": list(filter(_is_result, results)),
+        "similar": [near for near in similar if isinstance(near, dict) and isinstance(near.get("uri"), str)],
+        "notes": [note for note in notes if isinstance(note, str)],
+    }
 
 
 def _is_result(given: Any) -> bool:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
-from functools import partial
 from typing import Any
 
 from memory_core.core.caches import RecentCache
@@ -163,7 +162,8 @@ def with_day(
 ) -> MonthSummary:
     """The summary with a day as its log is now; the same where nothing of it changed.
 
-    A page that a person edited keeps what it says of the day, and gets the entries that are new since, in whole.
+    A page that a person edited keeps what it says of the day, and gets the entries that are new since, in whole, but
+    for those that an undo brought back there.
 
     Args:
         summary: The month's.
@@ -184,11 +184,13 @@ def with_day(
         head = f"- [{name}]({uri}){f' ({more})' if shown.left_out else ''}"
         block = "\n".join([head, *shown.lines])
         return replace(summary, days=known_days).showing({**summary.blocks, name: block})
-    lines_of = partial(_day_lines, by_project=by_project, whole=True)
-    there = summary.blocks.get(name, "").split("\n")  # also what an undo brought back
-    new = [entry for entry, digest in zip(entries, digests, strict=True) if digest not in known]
-    new = [entry for entry in new if lines_of([entry]).lines[-1] not in there]
-    body = _with_lines(summary.body, name, uri, lines_of(new).lines)
+    there = {(project or "", line) for _, _, line, project in _lines_of([summary.blocks.get(name, "")])}
+    new = [
+        entry
+        for entry, digest in zip(entries, digests, strict=True)
+        if digest not in known and (_heading(entry, by_project=by_project), _item(entry)) not in there
+    ]
+    body = _with_lines(summary.body, name, uri, _day_lines(new, by_project=by_project, whole=True).lines)
     return replace(summary, days=known_days, body=body)
 
 
@@ -233,11 +235,11 @@ def without_texts(body: str, overview: str, left: Callable[[str], str]) -> tuple
         overview: As its trailer has it.
         left: What stays of a text.
     """
-    days = body.replace(overview.strip(), "", 1)
+    days = body.replace(f"\n\n{overview.strip()}\n\n", "\n\n", 1) if overview.strip() else body
     left_days = with_texts(days, left)
     if days == body or left_days == days:
         return with_texts(body, left), True
-    return re.sub(r"\n{3,}", "\n\n", left_days), False
+    return left_days, False
 
 
 def dump_summary(summary: MonthSummary, now: str) -> str:
@@ -397,13 +399,23 @@ def _made_lines(entries: Sequence[LogEntry], *, by_project: bool, whole: bool) -
     lines: list[str] = []
     projects: dict[str, list[str]] = {}
     for group, text in zip(groups, shown, strict=True):
-        project = " ".join((group.entry.project or "").split()) if by_project else ""
+        project = _heading(group.entry, by_project=by_project)
         if text:
             (projects.setdefault(project, []) if project else lines).append(group.line(text))
     below = [f"  {line}" for line in lines]
     for project, own in projects.items():
         below += [f"{_LIST_ITEM}Project {project}", *(f"    {line}" for line in own)]
     return DayLines(tuple(below), left_out)
+
+
+def _heading(entry: LogEntry, *, by_project: bool) -> str:
+    """The project below whose name an entry stands; empty for none."""
+    return " ".join((entry.project or "").split()) if by_project else ""
+
+
+def _item(entry: LogEntry) -> str:
+    """The line of an entry that stands by itself, without its mark."""
+    return readable(replace(entry, text=" ".join(entry.text.split()))).removeprefix("- ")
 
 
 def _groups(entries: Sequence[LogEntry]) -> list[_Group]:

@@ -161,6 +161,19 @@ def test_a_forgotten_entry_that_comes_back_after_maintenance_is_there_once(
     assert body.count("Project") == (0 if project is None else 1)
 
 
+def test_what_two_projects_say_alike_is_in_an_edited_summary_for_both(memory: Runebook) -> None:
+    when = NOW - timedelta(days=40)
+    for project in ("acme", "beta"):
+        memory.commit(CommitRequest("Deployed build 7 上线.", memory_type="daily_logs", now=when, project=project))
+        if project == "acme":
+            maintained(memory, "logs")
+            written(memory, DECEMBER, text(memory, DECEMBER).replace("# 2026-12", "# My December"))
+    maintained(memory, "logs", days=1)
+    body = split(text(memory, DECEMBER)).body
+    assert body.count("Deployed build 7 上线.") == 2
+    assert body.count("Project acme") == body.count("Project beta") == 1
+
+
 def test_every_entry_with_a_number_name_or_failure_is_in_the_summary(memory: Runebook) -> None:
     visits = [f"Visited customer {number * 37}, who ordered {number + 3} pumps." for number in range(25)]
     parts = ("door", "roof", "wheel", "mast", "engine", "window")

@@ -16,7 +16,15 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.usage import Recall
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.purge import PURGE, PurgeRequest
-from memory_core.features.rolling_summary import SUMMARY, SUMMARY_CLEAR, SummaryClearRequest, SummaryRequest
+from memory_core.features.rolling_summary import (
+    SUMMARY,
+    SUMMARY_CLEAR,
+    Line,
+    RollingSummary,
+    SummaryClearRequest,
+    SummaryRequest,
+    without,
+)
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, RESTORE, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
@@ -354,6 +362,15 @@ def test_what_is_forgotten_of_a_day_goes_from_a_models_overview_of_the_month(tmp
         memory.run(FORGET, ForgetRequest("sertraline", confirm=len(shown.results), now=NOW))
         maintained(memory, "logs", "rolling_summary", "overviews", days=30)
         assert "\n\nShipped.\n\n- [2026-10-" in text(memory, month)
+
+
+def test_a_line_that_is_empty_leaves_the_blank_lines_of_the_page() -> None:
+    lines = tuple(Line(text, f"viking://user/default/{text}", "d") for text in ("", "- two", "- three"))
+    left = without(
+        RollingSummary("# A\n\n- two\n\n# B\n\n- three", False, "s", None, lines), lambda line: "t" in line.text
+    )
+    assert left.text == "# A\n\n- two\n\n# B\n\n- three"
+    assert [line.text for line in left.lines] == ["- two", "- three"]
 
 
 def test_a_page_of_which_no_line_is_left_goes_with_what_is_forgotten(tmp_path: Path) -> None:
