@@ -154,6 +154,31 @@ def test_a_line_in_a_list_keeps_its_numbers_dashes_and_subject(page: Page, site:
         assert "Importance" not in row.inner_text()  # it is normal
 
 
+def test_no_preview_is_asked_for_of_what_is_being_saved(page: Page, site: Site) -> None:
+    uri = keep(site, "Oslo", "Ask about the ferry.\n")
+    go(page, place(uri, "edit"))
+    saves: list[Route] = []
+    looks: list[str] = []
+
+    def hold(route: Route) -> None:
+        if route.request.method != "PATCH":
+            route.continue_()
+        elif "dry_run" in (route.request.post_data or ""):
+            looks.append(route.request.url)
+            route.continue_()
+        else:
+            saves.append(route)
+
+    page.route("**/api/memory/entries/**", hold)
+    sees(page, "field-content").fill("Ask about the boat.\n")
+    page.get_by_test_id("save").click()
+    page.wait_for_timeout(1_000)  # a preview waits a third of it
+    assert looks == []
+    (save,) = saves
+    save.continue_()
+    sees(page, "body", "the boat")
+
+
 def test_an_edit_is_previewed_saved_shown_as_a_difference_and_undone(page: Page, site: Site) -> None:
     uri = keep(site, "待办 Kyoto", "Ask about the tea house.\n")
     go(page, place(uri))

@@ -65,6 +65,7 @@ function editor(root, path, draft, keys, signal) {
       return;
     }
     save.disabled = true;
+    live.stop(); // what it would ask about is no longer there
     try {
       const answer = await send('PATCH', `/entries/${path}`, members, { etag: draft.entry.sha256 });
       if (answer.receipt.status === 'rejected') throw Object.assign(new Error(answer.receipt.results[0]?.reason ?? t('receipt.rejected')), { status: 409, hint: answer.receipt.results[0]?.hint });
@@ -73,7 +74,10 @@ function editor(root, path, draft, keys, signal) {
       if (changed(answer.receipt)) window.dispatchEvent(new Event('changed'));
     } catch (error) {
       if (error.status === 412 && error.data?.current) decide(error.data.current);
-      else complain(problem, error);
+      else {
+        complain(problem, error);
+        live.soon();
+      }
     } finally {
       save.disabled = !dirty();
     }
