@@ -37,11 +37,13 @@ if TYPE_CHECKING:
 #: A search embeds so many waiting passages itself, and for so long at most; more are left to the background.
 SMALL_BACKLOG = 256
 _BEFORE_SEARCH_SECONDS = 1.0
+#: Where others wait for much, which then holds the model and the catalog.
+_CROWDED_SECONDS = 0.3
 #: Before it looks at the time again: under a second of a slow processor, whatever the characters are.
 _BEFORE_SEARCH_CHARS = 32_000
 #: A search waits so long for whoever writes the catalog.
 _WRITER_SECONDS = 0.2
-_BATCH_SECONDS = 0.25
+_BATCH_SECONDS = 0.1
 _FIRST_BATCH = 32
 _LEAST_BATCH = 4
 _MOST_BATCH = 256
@@ -284,6 +286,8 @@ class PassageEmbedding:
         self._catalog = catalog
         #: Threads of this process embed in turn, so that none embeds what another is at.
         self._turn = threading.Lock()
+        #: Held by the one who gets it next: whoever goes on at once would else be the next each time.
+        self._next = threading.Lock()
         self._registered: tuple[str, float, int] = ("", 0.0, 0)
         self._batch = _FIRST_BATCH
 
@@ -328,7 +332,8 @@ class PassageEmbedding:
         left = backlog(connection, fingerprint, SMALL_BACKLOG + 1, spaces) if waiting else 0
         if left > SMALL_BACKLOG:
             return waiting
-        deadline = min(deadline, time.monotonic() + _BEFORE_SEARCH_SECONDS)
+        longest = _BEFORE_SEARCH_SECONDS if waiting <= SMALL_BACKLOG else _CROWDED_SECONDS
+        deadline = min(deadline, time.monotonic() + longest)
         # Whoever has nothing waiting does not wait for another thread's turn either.
         while left and time.monotonic() < deadline:
             try:
@@ -427,7 +432,7 @@ class PassageEmbedding:
 
         Another thread's turn is waited for until the deadline.
         """
-        if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
+        if not self._has_turn(deadline):
             return True
         try:
             passages = newest(self._catalog.connection(), fingerprint, self._batch, spaces)
@@ -447,6 +452,15 @@ class PassageEmbedding:
             return True
         finally:
             self._turn.release()
+
+    def _has_turn(self, deadline: float) -> bool:
+        """Wait for this thread's turn until the deadline."""
+        if not self._next.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            return False
+        try:
+            return self._turn.acquire(timeout=max(0.0, deadline - time.monotonic()))
+        finally:
+            self._next.release()
 
     def _lock(self, fingerprint: str) -> Lock:
         name = hashlib.sha256(fingerprint.encode()).hexdigest()[:16]

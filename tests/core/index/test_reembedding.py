@@ -267,6 +267,26 @@ def test_a_search_makes_no_vectors_of_what_it_does_not_search(memory: Runebook, 
     assert model.texts == 5
 
 
+def test_who_waits_for_a_turn_gets_it_before_a_thread_that_asks_again_at_once(memory: Runebook) -> None:
+    queue, ended = memory.indexer._embedding, threading.Event()
+
+    def search() -> None:
+        assert queue._has_turn(time.monotonic() + 60)
+        ended.wait(60)
+        queue._turn.release()
+
+    for _ in range(20):  # without an order the other thread is the first each time, or nearly
+        ended.clear()
+        assert queue._has_turn(time.monotonic() + 60)
+        thread = threading.Thread(target=search)
+        thread.start()
+        assert soon(queue._next.locked)  # it is the next
+        queue._turn.release()
+        assert not queue._has_turn(time.monotonic())
+        ended.set()
+        thread.join()
+
+
 def test_a_search_does_not_wait_until_somebody_elses_texts_are_indexed(
     memory: Runebook, loaded: BundledEmbedder
 ) -> None:
