@@ -17,7 +17,7 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store import atomic
 from memory_core.core.store.files import LEDGER_NAME
 from memory_core.core.store.ledger import Ledger, migrations
-from memory_core.core.store.sqlite import damage
+from memory_core.core.store.sqlite import damage, open_frozen
 
 #: What a table of ours never has; the words may stand for something else, too.
 _EXPRESSION = re.compile(r"\b(?:VIRTUAL|CHECK)\b", re.IGNORECASE)
@@ -86,18 +86,20 @@ def _expect_own_rules(ledger: Path) -> None:
     ledger of this version never run, see ``bring_into_own_tables``.
 
     Raises:
-        InvalidInput: If it has any, or is no ledger.
+        InvalidInput: If it has any, is of a newer program, or is no ledger.
     """
-    with contextlib.closing(_opened(ledger)) as found:
+    steps = migrations()
+    newest = len(steps)
+    with contextlib.closing(open_frozen(ledger)) as found:
         try:
-            (version,), newest = found.execute("PRAGMA user_version").fetchone(), len(migrations())
+            (version,) = found.execute("PRAGMA user_version").fetchone()
             if version > newest:
                 raise InvalidInput(
                     f"the backup's ledger has schema version {version}; this program knows {newest}.",
                     hint="Upgrade Runebook: the backup was made by a newer version.",
                 )
             rules = found.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master").fetchall()
-            foreign = [rule for rule in rules if not any(rule[2] in step for step in migrations())]
+            foreign = [rule for rule in rules if not any(rule[2] in step for step in steps)]
             refused = [rule for rule in foreign if _computes(found, *rule, is_current=version == newest)]
         except sqlite3.DatabaseError as error:
             raise _damaged(str(error)) from error
@@ -120,7 +122,7 @@ def _computes(found: sqlite3.Connection, kind: str, name: str, sql: str, *, is_c
 
 def _misfit(ledger: Path) -> str | None:
     """What is wrong with the rows that every start, commit, or look at history reads; None for nothing."""
-    with contextlib.closing(_opened(ledger)) as found:
+    with contextlib.closing(open_frozen(ledger)) as found:
         found.row_factory = sqlite3.Row
         try:
             for row in found.execute("SELECT * FROM commits"):
@@ -140,7 +142,3 @@ def _misfit(ledger: Path) -> str | None:
         except InvalidUri as error:
             return error.message
     return None
-
-
-def _opened(ledger: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro&immutable=1", uri=True)

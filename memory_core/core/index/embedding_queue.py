@@ -432,7 +432,7 @@ class PassageEmbedding:
 
         Another thread's turn is waited for until the deadline.
         """
-        if not self._has_turn(deadline):
+        if not self._await_turn(deadline):
             return True
         try:
             passages = newest(self._catalog.connection(), fingerprint, self._batch, spaces)
@@ -453,8 +453,8 @@ class PassageEmbedding:
         finally:
             self._turn.release()
 
-    def _has_turn(self, deadline: float) -> bool:
-        """Wait for this thread's turn until the deadline."""
+    def _await_turn(self, deadline: float) -> bool:
+        """Wait for this thread's turn until the deadline; whether it came, and is to be released."""
         if not self._next.acquire(timeout=max(0.0, deadline - time.monotonic())):
             return False
         try:

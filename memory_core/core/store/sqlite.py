@@ -581,10 +581,15 @@ def move_aside(path: Path, aside: Path) -> list[Path]:
     return moved
 
 
+def open_frozen(path: Path) -> sqlite3.Connection:
+    """A connection that reads a file that nobody writes to."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+
+
 def damage(path: Path) -> str | None:
     """What SQLite's own check finds wrong with a file that nobody writes to; None for a sound one."""
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as found:
+        with contextlib.closing(open_frozen(path)) as found:
             answer = str(found.execute("PRAGMA integrity_check(1)").fetchone()[0])
     except sqlite3.Error as error:
         return str(error)

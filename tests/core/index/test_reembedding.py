@@ -271,18 +271,18 @@ def test_who_waits_for_a_turn_gets_it_before_a_thread_that_asks_again_at_once(me
     queue, ended = memory.indexer._embedding, threading.Event()
 
     def search() -> None:
-        assert queue._has_turn(time.monotonic() + 60)
+        assert queue._await_turn(time.monotonic() + 60)
         ended.wait(60)
         queue._turn.release()
 
     for _ in range(20):  # without an order the other thread is the first each time, or nearly
         ended.clear()
-        assert queue._has_turn(time.monotonic() + 60)
+        assert queue._await_turn(time.monotonic() + 60)
         thread = threading.Thread(target=search)
         thread.start()
         assert soon(queue._next.locked)  # it is the next
         queue._turn.release()
-        assert not queue._has_turn(time.monotonic())
+        assert not queue._await_turn(time.monotonic())
         ended.set()
         thread.join()
 

@@ -91,7 +91,6 @@ function editor(root, path, draft, keys, signal) {
   }
 
   function decide(current) {
-    live.stop();
     keys.save = null;
     fill(root, conflictView(path, current, difference(draft.entry, draft), {
       take: leave,
