@@ -6,7 +6,7 @@ models may be in use at once, each by another process: none takes anything from 
 texts and models go (``vectors``), so going back to a model costs nothing for what it has embedded before.
 
 A few passages of its own spaces are embedded right before a search, many in the background, newest first, by one
-process at a time, in batches of about a quarter of a second so that a query is never long behind one. Until all have
+process at a time, in batches of about a tenth of a second so that a query is never long behind one. Until all have
 vectors, a search goes by words and by the vectors there are, and says how far that is.
 
 Promises: what waits is exactly what has no vector of that model, at most one row for each passage and model.
@@ -28,6 +28,7 @@ from memory_core.core.errors import EmbeddingFailed, StoreBusy
 from memory_core.core.frozen import frozen
 from memory_core.core.index.encoder import embed_passages
 from memory_core.core.index.vectors import VectorRow
+from memory_core.core.store.locks import FairLock
 
 if TYPE_CHECKING:
     from memory_core.core.index.catalog import Catalog
@@ -285,9 +286,9 @@ class PassageEmbedding:
         self.embedder = embedder
         self._catalog = catalog
         #: Threads of this process embed in turn, so that none embeds what another is at.
-        self._turn = threading.Lock()
-        #: Held by the one who gets it next: whoever goes on at once would else be the next each time.
-        self._next = threading.Lock()
+        self._turn = FairLock()
+        #: While much waits, searches embed beside the background: to make a vector twice costs less than to wait.
+        self._search_turn = FairLock()
         self._registered: tuple[str, float, int] = ("", 0.0, 0)
         self._batch = _FIRST_BATCH
 
@@ -332,12 +333,14 @@ class PassageEmbedding:
         left = backlog(connection, fingerprint, SMALL_BACKLOG + 1, spaces) if waiting else 0
         if left > SMALL_BACKLOG:
             return waiting
-        longest = _BEFORE_SEARCH_SECONDS if waiting <= SMALL_BACKLOG else _CROWDED_SECONDS
+        longest, turn = _BEFORE_SEARCH_SECONDS, self._turn
+        if waiting > SMALL_BACKLOG:
+            longest, turn = _CROWDED_SECONDS, self._search_turn
         deadline = min(deadline, time.monotonic() + longest)
         # Whoever has nothing waiting does not wait for another thread's turn either.
         while left and time.monotonic() < deadline:
             try:
-                self._embed_some(embedder, fingerprint, deadline, spaces, wait_seconds=_WRITER_SECONDS)
+                self._embed_some(turn, embedder, fingerprint, deadline, spaces, wait_seconds=_WRITER_SECONDS)
             except StoreBusy:  # what others changed is indexed just now
                 break
             left = backlog(connection, fingerprint, spaces=spaces)
@@ -363,7 +366,7 @@ class PassageEmbedding:
             report(progress)
             try:
                 with lock.held(0.0):
-                    self._embed_some(embedder, fingerprint, time.monotonic() + _BATCH_SECONDS)
+                    self._embed_some(self._turn, embedder, fingerprint, time.monotonic() + _BATCH_SECONDS)
             except StoreBusy:
                 time.sleep(_OTHER_PROCESS_POLL_SECONDS)
         report(progress)
@@ -417,11 +420,14 @@ class PassageEmbedding:
     def _embed_rest(
         self, embedder: Embedder, fingerprint: str, closing: threading.Event, give_way: Callable[[], None]
     ) -> None:
-        while not closing.is_set() and self._embed_some(embedder, fingerprint, time.monotonic() + _BATCH_SECONDS):
+        while not closing.is_set():
+            if not self._embed_some(self._turn, embedder, fingerprint, time.monotonic() + _BATCH_SECONDS):
+                return
             give_way()
 
     def _embed_some(
         self,
+        turn: FairLock,
         embedder: Embedder,
         fingerprint: str,
         deadline: float,
@@ -432,7 +438,7 @@ class PassageEmbedding:
 
         Another thread's turn is waited for until the deadline.
         """
-        if not self._await_turn(deadline):
+        if not turn.acquire(deadline - time.monotonic()):
             return True
         try:
             passages = newest(self._catalog.connection(), fingerprint, self._batch, spaces)
@@ -451,16 +457,7 @@ class PassageEmbedding:
             self._batch = min(_MOST_BATCH, 2 * self._batch, max(_LEAST_BATCH, fitting))
             return True
         finally:
-            self._turn.release()
-
-    def _await_turn(self, deadline: float) -> bool:
-        """Wait for this thread's turn until the deadline; whether it came, and is to be released."""
-        if not self._next.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            return False
-        try:
-            return self._turn.acquire(timeout=max(0.0, deadline - time.monotonic()))
-        finally:
-            self._next.release()
+            turn.release()
 
     def _lock(self, fingerprint: str) -> Lock:
         name = hashlib.sha256(fingerprint.encode()).hexdigest()[:16]

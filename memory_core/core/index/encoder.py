@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -21,6 +21,7 @@ from memory_core.core.errors import ConfigInvalid, EmbeddingFailed
 from memory_core.core.frozen import frozen
 from memory_core.core.progress import waited
 from memory_core.core.search.fusion import Calibration
+from memory_core.core.store.locks import FairLock
 from memory_core.core.text.analysis import CJK
 from memory_core.core.text.word_table import compiled
 
@@ -44,7 +45,7 @@ _NEIGHBOUR_WEIGHTS = (1.0, 0.5)
 _ALIKE = 0.4
 _BREAKS = ("\n\n", "\n", "。", "！", "？", ". ", "! ", "? ", "；", "; ", "，", ", ", " ")
 #: Texts of so many characters are encoded in some 20 ms, for which a question may wait.
-_ENCODED_CHARS = 2_000
+_ENCODED_CHARS = 1_000
 #: A load that has taken so long is a download: searches no longer wait for it.
 _PATIENCE_SECONDS = 20.0
 _RETRY_SECONDS = 300.0
@@ -213,6 +214,8 @@ class BundledEmbedder(BackgroundModel["BundledModel"]):
 
     def __init__(self) -> None:
         super().__init__(self._load)
+        #: Threads with passages are served in turn.
+        self._passages = FairLock()
         self._encoding = threading.Condition()
         self._is_encoding = False
         self._questions = 0
@@ -229,7 +232,7 @@ class BundledEmbedder(BackgroundModel["BundledModel"]):
         model = self.get()
         parts: list[Vectors] = []
         for few in _by_size(texts):
-            with self._turn(query=query):
+            with nullcontext() if query else self._passages, self._turn(query=query):
                 parts.append(model.encode(few))
         return np.concatenate(parts) if parts else model.encode(())
 

@@ -33,6 +33,7 @@ from memory_core.core.memory.message import Message, each_line, numbered
 from memory_core.core.memory.uri import MemoryUri, Scope, space_of
 from memory_core.core.progress import listened, tell
 from memory_core.core.store.ledger import ChangeRow, Ledger, Touched
+from memory_core.core.store.locks import FairLock
 
 if TYPE_CHECKING:
     import sqlite3
@@ -44,8 +45,8 @@ _SLICE_CHANGES = 300
 _SLICE_CHARS = 100_000
 #: So much of its own spaces a search waits for longer.
 _LITTLE_CHANGES, _LITTLE_CHARS, _LITTLE_SECONDS = 2_000, 200_000, 5.0
-#: A slice ends after so long, in the midst of a commit, too.
-_SLICE_SECONDS = 0.2
+#: A slice ends after so long, in the midst of a commit, too; and while somebody waits for the catalog.
+_SLICE_SECONDS, _AWAITED_SLICE_SECONDS = 0.2, 0.02
 #: Characters of a log that are indexed at once.
 _PIECE_CHARS = 5_000
 #: Authors, each with the spaces they search, whose own files are indexed first.
@@ -97,6 +98,23 @@ class Unseen:
     private: bool
 
 
+class _Slice:
+    """The time of one slice, from when it was made on.
+
+    Args:
+        is_awaited: Whether others wait for the catalog, which makes it shorter.
+    """
+
+    def __init__(self, is_awaited: Callable[[], bool]) -> None:
+        self._began = time.monotonic()
+        self._is_awaited = is_awaited
+
+    def is_over(self) -> bool:
+        """Whether what follows is left to the next slice."""
+        seconds = time.monotonic() - self._began
+        return seconds > _SLICE_SECONDS or (seconds > _AWAITED_SLICE_SECONDS and self._is_awaited())
+
+
 class Follower:
     """Brings one catalog up to its ledger.
 
@@ -117,6 +135,8 @@ class Follower:
         self._ledger_id = ledger.ledger_id
         self._catalog = catalog
         self._lock = catalog.lock("index-follow")
+        #: Threads of this process take their slices in turn.
+        self._turn = FairLock()
         self._types = types
         self._closing = closing
         #: Whether the last to follow left files or commits to the background.
@@ -170,8 +190,7 @@ class Follower:
                 return self.behind(spaces)
             give_way()
             try:
-                with self._lock.held(min(left, _LOCK_SECONDS)):
-                    self._slice(spaces)
+                self._slice_in_turn(spaces, min(left, _LOCK_SECONDS))
             except StoreBusy:
                 if wait_seconds is None:
                     raise
@@ -250,6 +269,16 @@ class Follower:
         # Once a search found that much is missing, the next ones leave it to the background.
         return 0.0 if self.is_far_behind and missing == "files" else wait_seconds
 
+    def _slice_in_turn(self, spaces: Sequence[str], wait_seconds: float) -> None:
+        ends_at = time.monotonic() + wait_seconds
+        if not self._turn.acquire(wait_seconds):
+            raise StoreBusy("another thread has indexed for too long.", hint="Ask again in a moment.")
+        try:
+            with self._lock.held(max(0.0, ends_at - time.monotonic())):
+                self._slice(spaces)
+        finally:
+            self._turn.release()
+
     def _slice(self, spaces: Sequence[str]) -> None:
         with self._catalog.writing() as connection:
             position = self._catalog.position()
@@ -292,7 +321,7 @@ class Follower:
         """Index the files that whoever asks changed last, as they are now: in a shared space others may store much."""
         if not (author := current_author()):
             return
-        feed, ends_at = self._ledger.feed, time.monotonic() + _SLICE_SECONDS
+        feed, slice_ = self._ledger.feed, self._begun()
         asked = (author, *spaces)
         looked, waiting = self._own.pop(asked, (0, []))
         waiting = [*waiting, *feed.touched_by(author, max(reached, looked), spaces, _SLICE_CHANGES)][-_SLICE_CHANGES:]
@@ -300,9 +329,9 @@ class Follower:
         if len(self._own) > _MOST_AUTHORS:
             del self._own[next(iter(self._own))]
         while waiting:
-            if self._put_early(connection, MemoryUri.parse(waiting[-1]), newest, ends_at):
+            if self._put_early(connection, MemoryUri.parse(waiting[-1]), newest, slice_):
                 waiting.pop()
-            if time.monotonic() > ends_at:
+            if slice_.is_over():
                 return
 
     def _moved(self, position: Position, seq: int, ahead: Mapping[str, SpacePosition]) -> Position:
@@ -322,38 +351,39 @@ class Follower:
         filling = position.filling is not None
         # Of a file that is indexed as a whole the last time counts.
         whole = {row.uri: index for index, row in enumerate(rows) if _is_whole(row, filling)}
-        ahead, ends_at = dict(position.ahead), math.inf
+        ahead, slice_ = dict(position.ahead), None
         for index, row in enumerate(rows):
             space, here = space_of(row.uri), SpacePosition(row.seq, row.ordinal)
             place = max(ahead.get(space, here), here)
             if place[:2] > here[:2] or index < whole.get(row.uri, 0):
                 continue
-            if time.monotonic() > ends_at:
+            if slice_ is None:
+                slice_ = self._begun()
+            elif slice_.is_over():
                 return row.seq - 1, ahead
-            ends_at = min(ends_at, time.monotonic() + _SLICE_SECONDS)
-            ahead[space] = self._index(connection, row, place, ends_at, filling=filling)
+            ahead[space] = self._index(connection, row, place, slice_, filling=filling)
             if ahead[space].lines:
                 return row.seq - 1, ahead
         return until, ahead
 
     def _fill(self, connection: sqlite3.Connection, position: Position, mark: str) -> Position:
         """Index some of the files of before; the position reached."""
-        until = time.monotonic() + _SLICE_SECONDS
+        slice_ = self._begun()
         if mark == _BEGINNING:
             self._list_newest(position)
             while self._newest:
-                self._put_early(connection, MemoryUri.parse(self._newest.popleft()), position.seq, until)
-                if time.monotonic() > until:
+                self._put_early(connection, MemoryUri.parse(self._newest.popleft()), position.seq, slice_)
+                if slice_.is_over():
                     break
             return Position(self._ledger_id, position.seq, mark if self._newest else "0:-1")
         self._list_files(position, _mark(mark))
         partial = position.partial
         for touched in self._files:
-            partial = self._fill_file(connection, MemoryUri.parse(touched.uri), position.seq, partial, until)
+            partial = self._fill_file(connection, MemoryUri.parse(touched.uri), position.seq, partial, slice_)
             if partial is not None:
                 break
             mark = f"{touched.seq}:{touched.ordinal}"
-            if time.monotonic() > until:
+            if slice_.is_over():
                 break
         is_end = not self._files or _mark(mark) == self._files[-1][:2]
         # A file that left the list by a commit nobody indexed yet is that commit's to index, as a whole.
@@ -361,9 +391,9 @@ class Follower:
         return Position(self._ledger_id, position.seq, None if done else mark, partial=partial)
 
     def _fill_file(
-        self, connection: sqlite3.Connection, uri: MemoryUri, seq: int, partial: tuple[str, int] | None, ends_at: float
+        self, connection: sqlite3.Connection, uri: MemoryUri, seq: int, partial: tuple[str, int] | None, slice_: _Slice
     ) -> tuple[str, int] | None:
-        """Index a file as a commit left it; how much of a long log is, once ``ends_at`` has passed, else None."""
+        """Index a file as a commit left it; how much of a long log is, where the slice ends in it, else None."""
         text = self._ledger.text_at(uri, seq) if is_session_log(uri) else None
         if text is None:
             self._put_as_of(connection, uri, seq)
@@ -371,7 +401,7 @@ class Follower:
         start = partial[1] if partial is not None and partial[0] == str(uri) else 0
         if not start:
             self._catalog.remove(connection, uri)
-        lines = self._grow(connection, uri, text, 0, start, ends_at)
+        lines = self._grow(connection, uri, text, 0, start, slice_)
         return None if lines is None else (str(uri), lines)
 
     def _list_newest(self, position: Position) -> None:
@@ -401,12 +431,12 @@ class Follower:
         self._files_after = after
 
     def _index(
-        self, connection: sqlite3.Connection, row: ChangeRow, place: SpacePosition, ends_at: float, *, filling: bool
+        self, connection: sqlite3.Connection, row: ChangeRow, place: SpacePosition, slice_: _Slice, *, filling: bool
     ) -> SpacePosition:
         """Bring what is indexed of a changed file to its newest text; of a log that grew only what joined it then.
 
         Returns:
-            How far its space is: of a long log, after ``ends_at``, at some line of it.
+            How far its space is: of a long log, where the slice ends in it, at some line.
         """
         done, uri = SpacePosition(row.seq, row.ordinal + 1), row.uri
         if uri.is_summary and page_rows.has_page(uri):
@@ -415,7 +445,7 @@ class Follower:
             return done
         if row.newest is not None and not _is_whole(row, filling) and row.before_sha256 is not None:
             first = place.first if place.lines else self._ledger.line_ends(uri, row.seq - 1)
-            lines = self._grow(connection, uri, row.after or "", first, place.lines, ends_at)
+            lines = self._grow(connection, uri, row.after or "", first, place.lines, slice_)
             return done if lines is None else SpacePosition(row.seq, row.ordinal, lines, first)
         text = self._newest_text(row)
         if text is None or not is_session_log(uri):
@@ -423,8 +453,11 @@ class Follower:
             return done
         if not place.lines:
             self._catalog.remove(connection, uri)
-        lines = self._grow(connection, uri, text, 0, place.lines, ends_at)
+        lines = self._grow(connection, uri, text, 0, place.lines, slice_)
         return done if lines is None else SpacePosition(row.seq, row.ordinal, lines)
+
+    def _begun(self) -> _Slice:
+        return _Slice(lambda: self._turn.is_awaited or self._catalog.file.is_awaited)
 
     def _is_followed(self, uri: MemoryUri) -> bool:
         """Whether anything of a file is indexed: its text, or which lines are at rest with it."""
@@ -440,15 +473,15 @@ class Follower:
         if self._is_followed(uri):
             self._put(connection, uri, self._ledger.text_at(uri, seq))
 
-    def _put_early(self, connection: sqlite3.Connection, uri: MemoryUri, seq: int, ends_at: float) -> bool:
-        """Index a file before its turn, unless it would take long; False where a log is not whole at ``ends_at``."""
+    def _put_early(self, connection: sqlite3.Connection, uri: MemoryUri, seq: int, slice_: _Slice) -> bool:
+        """Index a file before its turn, unless it would take long; False where the slice ends in a log."""
         if not self._is_memory(uri) and self._ledger.feed.length(uri) > _SLICE_CHARS:
             return True
         text = self._ledger.text_at(uri, seq) if is_session_log(uri) else None
         if text is None:
             self._put_as_of(connection, uri, seq)
             return True
-        return self._grow(connection, uri, text, ends_at=ends_at) is None
+        return self._grow(connection, uri, text, slice_=slice_) is None
 
     def _put_resting_lines(self, connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
         """Note which lines of a log are at rest with an archived file; None is a file that left the archive."""
@@ -485,9 +518,9 @@ class Follower:
         text: str,
         first: int = 0,
         start: int = 0,
-        ends_at: float = math.inf,
+        slice_: _Slice | None = None,
     ) -> int | None:
-        """Index what joined a log, from its line ``start`` on; the line reached at ``ends_at``, None for all of them.
+        """Index what joined a log, from its line ``start`` on; the line where the slice ends, None if at none.
 
         ``first`` is the number of the first line of the text in its log. Lines that are indexed already stay.
         """
@@ -496,7 +529,7 @@ class Follower:
             last = earlier[-1].part if earlier else -1
             said = [(first + line, message) for line, message in messages if first + line > last]
             self._catalog.grow(connection, uri, session_growth(uri, earlier, said))
-            if following is not None and time.monotonic() > ends_at:
+            if following is not None and slice_ is not None and slice_.is_over():
                 return following
         return None
 

@@ -30,6 +30,7 @@ from memory_core.core.errors import StoreBusy
 from memory_core.core.postgres.dialect import translated
 from memory_core.core.postgres.faults import AGAIN, UNREACHABLE, store_errors
 from memory_core.core.postgres.schema import ROLE, ready
+from memory_core.core.store.locks import FairLock
 
 _log = logging.getLogger(__name__)
 Half = Literal["ledger", "index"]
@@ -293,6 +294,11 @@ class PostgresDatabase:
         """Whether it is the database that was opened; always."""
         return True
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether another thread of this process waits to write for the tenant."""
+        return self._server.writer_lock(self._half, self.tenant).is_awaited
+
     def close(self) -> None:
         """Nothing is held between transactions."""
 
@@ -397,7 +403,7 @@ class PostgresServer:
         # A lock is held by a connection of its own while a model thinks: it takes none from those who only ask.
         self._locks = self._pool("runebook locks", ConnectionPool.check_connection)
         self._guard = threading.Lock()
-        self._writers: dict[tuple[Half, str], threading.Lock] = {}
+        self._writers: dict[tuple[Half, str], FairLock] = {}
 
     def close(self) -> None:
         """Close all connections; safe to call twice."""
@@ -411,6 +417,11 @@ class PostgresServer:
             f"SELECT set_config('runebook.tenant', '{tenant}', true); "
         )
 
+    def writer_lock(self, half: Half, tenant: str) -> FairLock:
+        """Held by the thread of this process that writes for a tenant."""
+        with self._guard:
+            return self._writers.setdefault((half, tenant), FairLock())
+
     @contextmanager
     def writer(self, half: Half, tenant: str, wait_seconds: float) -> Iterator[None]:
         """The turn of a tenant's writer among those of this process: who waits for it holds no connection.
@@ -418,9 +429,8 @@ class PostgresServer:
         Raises:
             StoreBusy: If it was not free in time.
         """
-        with self._guard:
-            turn = self._writers.setdefault((half, tenant), threading.Lock())
-        if not turn.acquire(timeout=wait_seconds):
+        turn = self.writer_lock(half, tenant)
+        if not turn.acquire(wait_seconds):
             raise StoreBusy("another writer has held the store for too long.", hint=AGAIN)
         try:
             yield

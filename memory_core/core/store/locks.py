@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
@@ -31,6 +32,65 @@ class Lock(Protocol):
     def held(self, timeout_seconds: float | None = None) -> AbstractContextManager[None]:
         """Hold it for the body; see ``StoreLock.held``."""
         ...
+
+
+class FairLock:
+    """A mutex of threads that goes to who has waited longest: whoever asks again at once lets others come between."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._is_held = False
+        #: Of those who wait, first come first; each is released once the lock is its own.
+        self._waiting: deque[threading.Lock] = deque()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a thread waits for it."""
+        return bool(self._waiting)
+
+    def locked(self) -> bool:
+        """Whether a thread holds it."""
+        return self._is_held
+
+    def acquire(self, timeout_seconds: float) -> bool:
+        """Whether it is the caller's, who then has to release it."""
+        with self._guard:
+            if not self._is_held:
+                self._is_held = True
+                return True
+            place = threading.Lock()
+            place.acquire()
+            self._waiting.append(place)
+        try:
+            return place.acquire(timeout=max(0.0, timeout_seconds)) or not self._give_up(place)
+        except BaseException:  # Ctrl-C: what is given to nobody would be held for ever
+            if not self._give_up(place):
+                self.release()
+            raise
+
+    def _give_up(self, place: threading.Lock) -> bool:
+        """Wait no longer; False where the lock has come meanwhile."""
+        with self._guard:
+            is_waiting = place in self._waiting
+            if is_waiting:
+                self._waiting.remove(place)
+            return is_waiting
+
+    def __enter__(self) -> None:
+        """Wait for it as long as that takes."""
+        self.acquire(threading.TIMEOUT_MAX)
+
+    def __exit__(self, *_error: object) -> None:
+        """Give it to who is next."""
+        self.release()
+
+    def release(self) -> None:
+        """Give it to who is next."""
+        with self._guard:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._is_held = False
 
 
 class StoreLock:

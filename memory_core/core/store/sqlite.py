@@ -25,6 +25,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from memory_core.core.errors import RunebookError, StorageFailed, StoreBusy
 from memory_core.core.store import atomic
+from memory_core.core.store.locks import FairLock
 
 
 class TranslatingConnection(sqlite3.Connection):
@@ -181,7 +182,7 @@ class Database:
         self._all: list[tuple[threading.Thread, sqlite3.Connection]] = []
         self._guard = threading.Lock()
         #: Threads wait for each other here; SQLite would let those ask again and again that write seldom.
-        self._writer = threading.Lock()
+        self._writer = FairLock()
         self._generation = 0
         self._identity: FileIdentity | None = None
         atomic.make_folder(path.parent)
@@ -191,6 +192,11 @@ class Database:
         except RunebookError:
             self.close()
             raise
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether another thread of this process waits to write."""
+        return self._writer.is_awaited
 
     @property
     def generation(self) -> int:
@@ -249,7 +255,7 @@ class Database:
             StorageFailed: If the disk refuses.
         """
         connection = self.connection()
-        if not self._writer.acquire(timeout=wait_seconds):
+        if not self._writer.acquire(wait_seconds):
             raise self._busy("another thread writes")
         try:
             if not self.is_current():

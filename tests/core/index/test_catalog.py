@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 import string
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -475,6 +476,48 @@ def test_a_step_of_filling_that_failed_is_taken_again(
         follower._slice(())
     anna.indexer.follow(None)
     assert catalog.count() == 9
+
+
+def test_a_slice_ends_early_while_another_thread_waits_for_the_catalog(
+    anna_and_bob: tuple[Runebook, Runebook], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anna, _ = anna_and_bob
+    follower, catalog = anna.indexer._follower, anna.indexer.catalog
+    monkeypatch.setattr("memory_core.core.index.follower._SLICE_SECONDS", 60.0)
+    monkeypatch.setattr("memory_core.core.index.follower._AWAITED_SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("memory_core.core.index.follower._SLICE_CHANGES", 100)
+    monkeypatch.setattr("memory_core.core.index.follower._SLICE_CHARS", 100_000)
+    put = catalog.put
+
+    def write_meanwhile() -> None:
+        with catalog.writing():
+            pass
+
+    def awaited(*given: Any) -> None:
+        put(*given)
+        if not catalog.file.is_awaited:
+            threading.Thread(target=write_meanwhile).start()
+            assert soon(lambda: catalog.file.is_awaited)
+
+    handed_in(anna, write=[write("facts", topic=f"T{number}", content=f"zebra {number}") for number in range(6)])
+    with monkeypatch.context() as patched:
+        patched.setattr(catalog, "put", awaited)
+        follower._slice(())
+    assert catalog.count() == 1
+    follower._slice(())
+    assert catalog.count() == 6
+    handed_in(anna, write=[write("facts", topic=f"U{number}", content=f"lynx {number}") for number in range(6)])
+    searching = threading.Thread(target=anna.find, args=(FindRequest("lynx"),))
+    assert follower._turn.acquire(0)
+    try:
+        searching.start()
+        assert soon(lambda: follower._turn.is_awaited)
+        follower._slice(())
+        assert catalog.count() == 7
+    finally:
+        follower._turn.release()
+        searching.join()
+    assert catalog.count() == 12
 
 
 def test_two_users_with_clients_of_one_name_each_find_their_own_first(anna_and_bob: tuple[Runebook, Runebook]) -> None:

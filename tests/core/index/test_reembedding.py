@@ -259,32 +259,13 @@ def test_a_search_makes_no_vectors_of_what_it_does_not_search(memory: Runebook, 
     memory.indexer.follow(None)
     model = counting(loaded)
     queue = PassageEmbedding(memory.indexer.catalog, model)
-    with queue._turn:  # another thread is at it
-        assert queue.before_search(["user/somebody"], time.monotonic() + 60) == 0
-        assert queue.before_search(OWN, time.monotonic()) == 5
+    assert queue._turn.acquire(0)  # another thread is at it
+    assert queue.before_search(["user/somebody"], time.monotonic() + 60) == 0
+    assert queue.before_search(OWN, time.monotonic()) == 5
+    queue._turn.release()
     assert model.texts == 0
     assert queue.before_search(OWN, time.monotonic() + 60) == 0
     assert model.texts == 5
-
-
-def test_who_waits_for_a_turn_gets_it_before_a_thread_that_asks_again_at_once(memory: Runebook) -> None:
-    queue, ended = memory.indexer._embedding, threading.Event()
-
-    def search() -> None:
-        assert queue._await_turn(time.monotonic() + 60)
-        ended.wait(60)
-        queue._turn.release()
-
-    for _ in range(20):  # without an order the other thread is the first each time, or nearly
-        ended.clear()
-        assert queue._await_turn(time.monotonic() + 60)
-        thread = threading.Thread(target=search)
-        thread.start()
-        assert soon(queue._next.locked)  # it is the next
-        queue._turn.release()
-        assert not queue._await_turn(time.monotonic())
-        ended.set()
-        thread.join()
 
 
 def test_a_search_does_not_wait_until_somebody_elses_texts_are_indexed(
@@ -331,6 +312,7 @@ def test_what_others_wait_for_keeps_nobody_from_vectors_of_their_own(
             embedding_queue.put(connection, 1, "user/somebody", place, 0, str(number), str(number))
     model = counting(loaded)
     queue = PassageEmbedding(memory.indexer.catalog, model)
+    assert queue._turn.acquire(0)  # the background is at what others wait for
     assert queue.before_search(OWN, time.monotonic() + 60) > 10  # not all is searched by meaning
     assert (model.texts, stored(memory, model.fingerprint)) == (5, 5)
 

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from functools import partial
 from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,9 +20,9 @@ from filelock import FileLock
 
 from memory_core.core.errors import StorageFailed, StoreBusy
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store.locks import StoreLock
+from memory_core.core.store.locks import FairLock, StoreLock
 from tests.core.store.test_store import open_store, set_text
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, soon
 
 _HOLDER = """
 import sys, threading
@@ -60,6 +62,65 @@ def test_a_lock_file_that_was_deleted_while_nobody_held_it_is_made_again(tmp_pat
         with lock.held():
             assert (tmp_path / "store.lock").stat().st_mode & 0o777 == 0o600
         (tmp_path / "store.lock").unlink()
+
+
+def _is_longer(lock: FairLock, before: int) -> bool:
+    return len(lock._waiting) > before
+
+
+def test_a_fair_lock_goes_to_those_who_wait_in_their_order_and_not_to_who_asks_again_at_once() -> None:
+    lock, order = FairLock(), list[int]()
+
+    def hold(number: int) -> None:
+        assert lock.acquire(PATIENCE_SECONDS)
+        order.append(number)
+        lock.release()
+
+    for _ in range(20):  # without an order the other thread is the first each time, or nearly
+        order.clear()
+        assert lock.acquire(0)
+        threads = [threading.Thread(target=hold, args=(number,)) for number in range(3)]
+        for thread in threads:
+            before = len(lock._waiting)
+            thread.start()
+            assert soon(partial(_is_longer, lock, before))
+        lock.release()
+        hold(3)
+        for thread in threads:
+            thread.join()
+        assert order == [0, 1, 2, 3]
+
+
+def test_who_gives_up_on_a_fair_lock_is_passed_over() -> None:
+    lock = FairLock()
+    assert lock.acquire(0)
+    assert not lock.is_awaited
+    started = time.monotonic()
+    assert not lock.acquire(0.01)
+    assert time.monotonic() - started >= 0.01
+    assert not lock.is_awaited
+    assert lock.locked()
+    lock.release()
+    assert not lock.locked()
+    assert lock.acquire(0)
+
+
+def test_who_is_interrupted_while_waiting_for_a_fair_lock_keeps_nobody_from_it() -> None:
+    lock = FairLock()
+    assert lock.acquire(0)
+
+    def interrupt() -> None:
+        assert soon(lambda: lock.is_awaited)
+        signal.raise_signal(signal.SIGINT)  # the main thread gets it
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        lock.acquire(PATIENCE_SECONDS)
+    interrupting.join()
+    assert not lock.is_awaited
+    lock.release()
+    assert not lock.locked()
 
 
 def _commit_until_all_have(root: str, worker: int, counts: SynchronizedArray[int]) -> None:
