@@ -61,8 +61,10 @@ _NO_VECTOR = (
 )
 #: No limit.
 _ALL = 2**62
-#: What waits of some spaces is looked for among so many of all, the newest: what others wait for keeps nobody.
-_LOOKED_THROUGH = 20_000
+#: What waits of some spaces is looked for among so many of each, the newest: what others wait for costs nothing.
+_LOOKED_THROUGH = 5_000
+#: CROSS JOIN has SQLite keep to this order.
+_NEWEST_OF_SPACE = "SELECT id FROM (SELECT id FROM passages WHERE space = ? ORDER BY id DESC LIMIT ?) AS newest"
 #: The row of ``meta`` that counts texts which needed no vector.
 _REUSED = "vectors_reused"
 _MODEL = "(SELECT id FROM models WHERE fingerprint = ?)"
@@ -205,7 +207,7 @@ def newest(
         connection: To the index.
         fingerprint: Of the model.
         limit: Passages at most.
-        spaces: Only those of these spaces, among the newest ``_LOOKED_THROUGH``.
+        spaces: Only those of these spaces, among the newest ``_LOOKED_THROUGH`` of each.
     """
     waiting, values = _waiting(fingerprint, spaces)
     rows = connection.execute(
@@ -220,7 +222,7 @@ def backlog(
 ) -> int:
     """How many passages wait for this model, of all spaces or of some; counting ends at ``limit``.
 
-    Of some spaces those count that are among the newest ``_LOOKED_THROUGH``.
+    Of some spaces those count that are among the newest ``_LOOKED_THROUGH`` of each.
     """
     waiting, values = _waiting(fingerprint, spaces)
     row = connection.execute(f"SELECT count(*) FROM (SELECT 1 {waiting} LIMIT ?)", (*values, limit)).fetchone()
@@ -232,10 +234,11 @@ def _waiting(fingerprint: str, spaces: Sequence[str] | None) -> tuple[str, tuple
     of_model = f"FROM waiting w JOIN passages p ON p.id = w.passage_id WHERE w.model_id = {_MODEL}"
     if spaces is None:
         return of_model, (fingerprint,)
-    newest = f"SELECT passage_id FROM waiting WHERE model_id = {_MODEL} ORDER BY passage_id DESC LIMIT ?"
+    own = " UNION ALL ".join([_NEWEST_OF_SPACE] * len(spaces))
     return (
-        f"FROM ({newest}) w JOIN passages p ON p.id = w.passage_id WHERE p.space IN (SELECT value FROM json_each(?))",
-        (fingerprint, _LOOKED_THROUGH, json.dumps(list(spaces))),
+        f"FROM ({own}) AS own CROSS JOIN waiting w CROSS JOIN passages p "
+        f"WHERE w.model_id = {_MODEL} AND w.passage_id = own.id AND p.id = own.id",
+        (*(value for space in spaces for value in (space, _LOOKED_THROUGH)), fingerprint),
     )
 
 

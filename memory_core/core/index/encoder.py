@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -21,7 +21,6 @@ from memory_core.core.errors import ConfigInvalid, EmbeddingFailed
 from memory_core.core.frozen import frozen
 from memory_core.core.progress import waited
 from memory_core.core.search.fusion import Calibration
-from memory_core.core.store.locks import FairLock
 from memory_core.core.text.analysis import CJK
 from memory_core.core.text.word_table import compiled
 
@@ -214,8 +213,6 @@ class BundledEmbedder(BackgroundModel["BundledModel"]):
 
     def __init__(self) -> None:
         super().__init__(self._load)
-        #: Threads with passages are served in turn.
-        self._passages = FairLock()
         self._encoding = threading.Condition()
         self._is_encoding = False
         self._questions = 0
@@ -232,7 +229,7 @@ class BundledEmbedder(BackgroundModel["BundledModel"]):
         model = self.get()
         parts: list[Vectors] = []
         for few in _by_size(texts):
-            with nullcontext() if query else self._passages, self._turn(query=query):
+            with self._turn(query=query):
                 parts.append(model.encode(few))
         return np.concatenate(parts) if parts else model.encode(())
 

@@ -46,7 +46,7 @@ _SLICE_CHARS = 100_000
 #: So much of its own spaces a search waits for longer.
 _LITTLE_CHANGES, _LITTLE_CHARS, _LITTLE_SECONDS = 2_000, 200_000, 5.0
 #: A slice ends after so long, in the midst of a commit, too; and while somebody waits for the catalog.
-_SLICE_SECONDS, _AWAITED_SLICE_SECONDS = 0.2, 0.02
+_SLICE_SECONDS, _AWAITED_SLICE_SECONDS = 0.2, 0.05
 #: Characters of a log that are indexed at once.
 _PIECE_CHARS = 5_000
 #: Authors, each with the spaces they search, whose own files are indexed first.
@@ -321,7 +321,7 @@ class Follower:
         """Index the files that whoever asks changed last, as they are now: in a shared space others may store much."""
         if not (author := current_author()):
             return
-        feed, slice_ = self._ledger.feed, self._begun()
+        feed, slice_ = self._ledger.feed, self._begin()
         asked = (author, *spaces)
         looked, waiting = self._own.pop(asked, (0, []))
         waiting = [*waiting, *feed.touched_by(author, max(reached, looked), spaces, _SLICE_CHANGES)][-_SLICE_CHANGES:]
@@ -358,7 +358,7 @@ class Follower:
             if place[:2] > here[:2] or index < whole.get(row.uri, 0):
                 continue
             if slice_ is None:
-                slice_ = self._begun()
+                slice_ = self._begin()
             elif slice_.is_over():
                 return row.seq - 1, ahead
             ahead[space] = self._index(connection, row, place, slice_, filling=filling)
@@ -368,7 +368,7 @@ class Follower:
 
     def _fill(self, connection: sqlite3.Connection, position: Position, mark: str) -> Position:
         """Index some of the files of before; the position reached."""
-        slice_ = self._begun()
+        slice_ = self._begin()
         if mark == _BEGINNING:
             self._list_newest(position)
             while self._newest:
@@ -456,7 +456,8 @@ class Follower:
         lines = self._grow(connection, uri, text, 0, place.lines, slice_)
         return done if lines is None else SpacePosition(row.seq, row.ordinal, lines)
 
-    def _begun(self) -> _Slice:
+    def _begin(self) -> _Slice:
+        """Its time runs from now on."""
         return _Slice(lambda: self._turn.is_awaited or self._catalog.file.is_awaited)
 
     def _is_followed(self, uri: MemoryUri) -> bool:

@@ -76,14 +76,6 @@ class FairLock:
                 self._waiting.remove(place)
             return is_waiting
 
-    def __enter__(self) -> None:
-        """Wait for it as long as that takes."""
-        self.acquire(threading.TIMEOUT_MAX)
-
-    def __exit__(self, *_error: object) -> None:
-        """Give it to who is next."""
-        self.release()
-
     def release(self) -> None:
         """Give it to who is next."""
         with self._guard:

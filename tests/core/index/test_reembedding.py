@@ -304,6 +304,7 @@ def test_what_others_wait_for_keeps_nobody_from_vectors_of_their_own(
     memory: Runebook, loaded: BundledEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedding_queue, "SMALL_BACKLOG", 10)
+    monkeypatch.setattr(embedding_queue, "_LOOKED_THROUGH", 10)
     memory.indexer.embedder = None
     remember(memory, 5)
     with memory.indexer.catalog.writing() as connection:
