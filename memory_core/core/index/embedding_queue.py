@@ -61,9 +61,10 @@ _NO_VECTOR = (
 )
 #: No limit.
 _ALL = 2**62
-#: What waits of some spaces is looked for among so many of each, the newest: what others wait for costs nothing.
+#: Where others wait for much, what waits of some spaces is looked for among so many passages of each, the newest.
 _LOOKED_THROUGH = 5_000
-#: CROSS JOIN has SQLite keep to this order.
+#: SQLite takes 500 of these together.
+_SPACES_LOOKED_THROUGH = 100
 _NEWEST_OF_SPACE = "SELECT id FROM (SELECT id FROM passages WHERE space = ? ORDER BY id DESC LIMIT ?) AS newest"
 #: The row of ``meta`` that counts texts which needed no vector.
 _REUSED = "vectors_reused"
@@ -199,7 +200,12 @@ def passages_without_vector(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def newest(
-    connection: sqlite3.Connection, fingerprint: str, limit: int, spaces: Sequence[str] | None = None
+    connection: sqlite3.Connection,
+    fingerprint: str,
+    limit: int,
+    spaces: Sequence[str] | None = None,
+    *,
+    crowded: bool = False,
 ) -> list[Passage]:
     """Passages that wait for a vector of this model, newest first: what was just said is asked for next.
 
@@ -207,9 +213,10 @@ def newest(
         connection: To the index.
         fingerprint: Of the model.
         limit: Passages at most.
-        spaces: Only those of these spaces, among the newest ``_LOOKED_THROUGH`` of each.
+        spaces: Only those of these spaces.
+        crowded: Others wait for much: those of the newest ``_LOOKED_THROUGH`` passages of each space.
     """
-    waiting, values = _waiting(fingerprint, spaces)
+    waiting, values = _waiting(fingerprint, spaces, crowded=crowded)
     rows = connection.execute(
         f"SELECT p.id, p.space, p.uri, p.part, p.text, p.content_sha256 {waiting} ORDER BY p.id DESC LIMIT ?",
         (*values, limit),
@@ -218,27 +225,32 @@ def newest(
 
 
 def backlog(
-    connection: sqlite3.Connection, fingerprint: str, limit: int = _ALL, spaces: Sequence[str] | None = None
+    connection: sqlite3.Connection,
+    fingerprint: str,
+    limit: int = _ALL,
+    spaces: Sequence[str] | None = None,
+    *,
+    crowded: bool = False,
 ) -> int:
-    """How many passages wait for this model, of all spaces or of some; counting ends at ``limit``.
-
-    Of some spaces those count that are among the newest ``_LOOKED_THROUGH`` of each.
-    """
-    waiting, values = _waiting(fingerprint, spaces)
+    """How many passages wait for this model, of all spaces or of some; counting ends at ``limit``; see ``newest``."""
+    waiting, values = _waiting(fingerprint, spaces, crowded=crowded)
     row = connection.execute(f"SELECT count(*) FROM (SELECT 1 {waiting} LIMIT ?)", (*values, limit)).fetchone()
     return int(row[0])
 
 
-def _waiting(fingerprint: str, spaces: Sequence[str] | None) -> tuple[str, tuple[str | int, ...]]:
+def _waiting(fingerprint: str, spaces: Sequence[str] | None, *, crowded: bool) -> tuple[str, tuple[str | int, ...]]:
     """The passages ``p`` that wait for a model, of all spaces or of some, as the end of a statement with its values."""
     of_model = f"FROM waiting w JOIN passages p ON p.id = w.passage_id WHERE w.model_id = {_MODEL}"
     if spaces is None:
         return of_model, (fingerprint,)
-    own = " UNION ALL ".join([_NEWEST_OF_SPACE] * len(spaces))
-    return (
+    if not crowded or not spaces:
+        return f"{of_model} AND p.space IN (SELECT value FROM json_each(?))", (fingerprint, json.dumps(list(spaces)))
+    looked_through = list(dict.fromkeys(spaces))[:_SPACES_LOOKED_THROUGH]
+    own = " UNION ALL ".join([_NEWEST_OF_SPACE] * len(looked_through))
+    return (  # CROSS JOIN has SQLite keep to this order
         f"FROM ({own}) AS own CROSS JOIN waiting w CROSS JOIN passages p "
         f"WHERE w.model_id = {_MODEL} AND w.passage_id = own.id AND p.id = own.id",
-        (*(value for space in spaces for value in (space, _LOOKED_THROUGH)), fingerprint),
+        (*(value for space in looked_through for value in (space, _LOOKED_THROUGH)), fingerprint),
     )
 
 
@@ -288,9 +300,9 @@ class PassageEmbedding:
     def __init__(self, catalog: Catalog, embedder: Embedder | None) -> None:
         self.embedder = embedder
         self._catalog = catalog
-        #: Threads of this process embed in turn, so that none embeds what another is at.
+        #: Threads of this process embed in turn, so that none embeds what another is at,
         self._turn = FairLock()
-        #: While much waits, searches embed beside the background: to make a vector twice costs less than to wait.
+        #: but searches beside the background while much waits: to make a vector twice costs less than to wait.
         self._search_turn = FairLock()
         self._registered: tuple[str, float, int] = ("", 0.0, 0)
         self._batch = _FIRST_BATCH
@@ -333,21 +345,19 @@ class PassageEmbedding:
             return passage_count(connection)
         fingerprint = self._register(embedder, wait_seconds=_WRITER_SECONDS)
         waiting = backlog(connection, fingerprint, SMALL_BACKLOG + 1)
-        left = backlog(connection, fingerprint, SMALL_BACKLOG + 1, spaces) if waiting else 0
+        crowded = waiting > SMALL_BACKLOG
+        left = backlog(connection, fingerprint, SMALL_BACKLOG + 1, spaces, crowded=crowded) if waiting else 0
         if left > SMALL_BACKLOG:
             return waiting
-        longest, turn = _BEFORE_SEARCH_SECONDS, self._turn
-        if waiting > SMALL_BACKLOG:
-            longest, turn = _CROWDED_SECONDS, self._search_turn
-        deadline = min(deadline, time.monotonic() + longest)
+        deadline = min(deadline, time.monotonic() + (_CROWDED_SECONDS if crowded else _BEFORE_SEARCH_SECONDS))
         # Whoever has nothing waiting does not wait for another thread's turn either.
         while left and time.monotonic() < deadline:
             try:
-                self._embed_some(turn, embedder, fingerprint, deadline, spaces, wait_seconds=_WRITER_SECONDS)
+                self._embed_some(embedder, fingerprint, deadline, spaces, crowded=crowded, wait_seconds=_WRITER_SECONDS)
             except StoreBusy:  # what others changed is indexed just now
                 break
-            left = backlog(connection, fingerprint, spaces=spaces)
-        return left if waiting <= SMALL_BACKLOG else waiting
+            left = backlog(connection, fingerprint, spaces=spaces, crowded=crowded)
+        return waiting if crowded else left
 
     def all(self, report: Callable[[Progress], None]) -> Progress:
         """Embed everything that waits, loading the model first however long that takes.
@@ -369,7 +379,7 @@ class PassageEmbedding:
             report(progress)
             try:
                 with lock.held(0.0):
-                    self._embed_some(self._turn, embedder, fingerprint, time.monotonic() + _BATCH_SECONDS)
+                    self._embed_some(embedder, fingerprint, time.monotonic() + _BATCH_SECONDS)
             except StoreBusy:
                 time.sleep(_OTHER_PROCESS_POLL_SECONDS)
         report(progress)
@@ -423,28 +433,28 @@ class PassageEmbedding:
     def _embed_rest(
         self, embedder: Embedder, fingerprint: str, closing: threading.Event, give_way: Callable[[], None]
     ) -> None:
-        while not closing.is_set():
-            if not self._embed_some(self._turn, embedder, fingerprint, time.monotonic() + _BATCH_SECONDS):
-                return
+        while not closing.is_set() and self._embed_some(embedder, fingerprint, time.monotonic() + _BATCH_SECONDS):
             give_way()
 
     def _embed_some(
         self,
-        turn: FairLock,
         embedder: Embedder,
         fingerprint: str,
         deadline: float,
         spaces: Sequence[str] | None = None,
+        *,
+        crowded: bool = False,
         **patience: float,
     ) -> bool:
         """One batch, of some spaces a smaller one; False when nothing waits.
 
         Another thread's turn is waited for until the deadline.
         """
+        turn = self._search_turn if crowded else self._turn
         if not turn.acquire(deadline - time.monotonic()):
             return True
         try:
-            passages = newest(self._catalog.connection(), fingerprint, self._batch, spaces)
+            passages = newest(self._catalog.connection(), fingerprint, self._batch, spaces, crowded=crowded)
             if spaces is not None:
                 sizes = accumulate(len(passage.text) for passage in passages)
                 passages = passages[: max(1, bisect_right(list(sizes), _BEFORE_SEARCH_CHARS))]
@@ -456,8 +466,9 @@ class PassageEmbedding:
             with self._catalog.writing(**patience) as connection:
                 self._catalog.append_vectors(connection, _rows(passages, vectors, fingerprint))
                 settle(connection, passages, fingerprint)
-            fitting = int(len(passages) * _BATCH_SECONDS / seconds)
-            self._batch = min(_MOST_BATCH, 2 * self._batch, max(_LEAST_BATCH, fitting))
+            if not crowded:  # else the time is shared with the background
+                fitting = int(len(passages) * _BATCH_SECONDS / seconds)
+                self._batch = min(_MOST_BATCH, 2 * self._batch, max(_LEAST_BATCH, fitting))
             return True
         finally:
             turn.release()

@@ -31,7 +31,7 @@ from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import Message, each_line, numbered
 from memory_core.core.memory.uri import MemoryUri, Scope, space_of
-from memory_core.core.progress import listened, tell
+from memory_core.core.progress import listened, tell, waited
 from memory_core.core.store.ledger import ChangeRow, Ledger, Touched
 from memory_core.core.store.locks import FairLock
 
@@ -45,7 +45,7 @@ _SLICE_CHANGES = 300
 _SLICE_CHARS = 100_000
 #: So much of its own spaces a search waits for longer.
 _LITTLE_CHANGES, _LITTLE_CHARS, _LITTLE_SECONDS = 2_000, 200_000, 5.0
-#: A slice ends after so long, in the midst of a commit, too; and while somebody waits for the catalog.
+#: A slice ends after so long, in the midst of a commit, too; and while another thread waits for a turn or the catalog.
 _SLICE_SECONDS, _AWAITED_SLICE_SECONDS = 0.2, 0.05
 #: Characters of a log that are indexed at once.
 _PIECE_CHARS = 5_000
@@ -102,7 +102,7 @@ class _Slice:
     """The time of one slice, from when it was made on.
 
     Args:
-        is_awaited: Whether others wait for the catalog, which makes it shorter.
+        is_awaited: Whether other threads of this process wait to index or to write, which makes it shorter.
     """
 
     def __init__(self, is_awaited: Callable[[], bool]) -> None:
@@ -173,7 +173,7 @@ class Follower:
             How far it is with these spaces; None when nothing of them is missing.
 
         Raises:
-            StoreBusy: If ``wait_seconds`` is None and another process works on it for too long.
+            StoreBusy: If ``wait_seconds`` is None and another thread or process works on it for too long.
             DatabaseDamaged: If the catalog cannot be trusted.
         """
         began = time.monotonic()
@@ -271,8 +271,8 @@ class Follower:
 
     def _slice_in_turn(self, spaces: Sequence[str], wait_seconds: float) -> None:
         ends_at = time.monotonic() + wait_seconds
-        if not self._turn.acquire(wait_seconds):
-            raise StoreBusy("another thread has indexed for too long.", hint="Ask again in a moment.")
+        if not waited(self._turn.acquire, wait_seconds, "waiting for another writer of the index"):
+            raise StoreBusy(f"another writer has held the index for {wait_seconds:g} s.", hint="Ask again in a moment.")
         try:
             with self._lock.held(max(0.0, ends_at - time.monotonic())):
                 self._slice(spaces)

@@ -39,8 +39,8 @@ class FairLock:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._is_held = False
-        #: Of those who wait, first come first; each is released once the lock is its own.
+        #: Whose turn it is, and whose is next, first come first: each thread's own lock, released when its turn comes.
+        self._holder: threading.Lock | None = None
         self._waiting: deque[threading.Lock] = deque()
 
     @property
@@ -50,39 +50,52 @@ class FairLock:
 
     def locked(self) -> bool:
         """Whether a thread holds it."""
-        return self._is_held
+        return self._holder is not None
 
     def acquire(self, timeout_seconds: float) -> bool:
         """Whether it is the caller's, who then has to release it."""
-        with self._guard:
-            if not self._is_held:
-                self._is_held = True
-                return True
-            place = threading.Lock()
-            place.acquire()
-            self._waiting.append(place)
+        place = threading.Lock()
+        place.acquire()
         try:
-            return place.acquire(timeout=max(0.0, timeout_seconds)) or not self._give_up(place)
+            with self._guard:
+                if self._holder is None:
+                    self._holder = place
+                    return True
+                self._waiting.append(place)
+            if place.acquire(timeout=max(0.0, timeout_seconds)):
+                return True
+            with self._guard:
+                if self._holder is place:  # it came between the two
+                    return True
+                self._waiting.remove(place)
+                return False
         except BaseException:  # Ctrl-C: what is given to nobody would be held for ever
-            if not self._give_up(place):
-                self.release()
+            self._leave(place)
             raise
 
-    def _give_up(self, place: threading.Lock) -> bool:
-        """Wait no longer; False where the lock has come meanwhile."""
-        with self._guard:
-            is_waiting = place in self._waiting
-            if is_waiting:
-                self._waiting.remove(place)
-            return is_waiting
-
     def release(self) -> None:
-        """Give it to who is next."""
+        """Give it to who is next.
+
+        Raises:
+            RuntimeError: If nobody holds it.
+        """
         with self._guard:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._is_held = False
+            if self._holder is None:
+                raise RuntimeError("a lock that nobody holds was released")
+            self._pass_on()
+
+    def _leave(self, place: threading.Lock) -> None:
+        """Neither wait nor hold any more."""
+        with self._guard:
+            if place in self._waiting:
+                self._waiting.remove(place)
+            elif self._holder is place:
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        self._holder = self._waiting.popleft() if self._waiting else None
+        if self._holder is not None:
+            self._holder.release()
 
 
 class StoreLock:

@@ -318,6 +318,34 @@ def test_what_others_wait_for_keeps_nobody_from_vectors_of_their_own(
     assert (model.texts, stored(memory, model.fingerprint)) == (5, 5)
 
 
+def test_however_old_a_text_of_ones_own_is_a_search_makes_its_vector_where_little_waits(
+    memory: Runebook, loaded: BundledEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding_queue, "_LOOKED_THROUGH", 3)
+    memory.indexer.embedder = None
+    remember(memory, 10)
+    memory.indexer.follow(None)
+    queue = PassageEmbedding(memory.indexer.catalog, counting(loaded))
+    assert queue.before_search(OWN, time.monotonic() + 60) == 0
+    with memory.indexer.catalog.writing() as connection:  # all but the oldest have one
+        connection.execute("DELETE FROM vectors WHERE part = 0")
+        embedding_queue.await_missing(connection)
+        connection.execute("DELETE FROM waiting WHERE passage_id > (SELECT min(passage_id) FROM waiting)")
+    assert queue.before_search(OWN, time.monotonic()) == 1
+    assert queue.before_search(OWN, time.monotonic() + 60) == 0
+
+
+def test_each_space_is_looked_through_once_however_many_there_are(memory: Runebook) -> None:
+    with memory.indexer.catalog.writing() as connection:
+        embedding_queue.register(connection, "m", 1.0)
+        for number in range(5):
+            embedding_queue.put(connection, 1, "user/default", f"{USER}/{number}.md", 0, str(number), str(number))
+        for spaces, waiting in (([], 0), (["user/default"] * 2, 5), ([*OWN, *map(str, range(600))], 5)):
+            assert embedding_queue.backlog(connection, "m", spaces=spaces, crowded=True) == waiting
+            assert len(embedding_queue.newest(connection, "m", 10, spaces, crowded=True)) == waiting
+        assert [each.text for each in embedding_queue.newest(connection, "m", 2, OWN, crowded=True)] == ["4", "3"]
+
+
 # A search while much waits
 
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from functools import partial
+from itertools import count
 from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,9 +110,11 @@ def test_who_is_interrupted_while_waiting_for_a_fair_lock_keeps_nobody_from_it()
     lock = FairLock()
     assert lock.acquire(0)
 
+    waiting = threading.get_ident()
+
     def interrupt() -> None:
         assert soon(lambda: lock.is_awaited)
-        signal.raise_signal(signal.SIGINT)  # the main thread gets it
+        signal.pthread_kill(waiting, signal.SIGINT)
 
     interrupting = threading.Thread(target=interrupt)
     interrupting.start()
@@ -121,6 +124,50 @@ def test_who_is_interrupted_while_waiting_for_a_fair_lock_keeps_nobody_from_it()
     assert not lock.is_awaited
     lock.release()
     assert not lock.locked()
+
+
+class _Interrupted:
+    """A guard after which one thread is interrupted, the n-th time that it lets it go."""
+
+    def __init__(self, guard: threading.Lock, time_interrupted: int) -> None:
+        self._guard = guard
+        self._times = count(1)
+        self._time_interrupted = time_interrupted
+        self._thread = threading.get_ident()
+
+    def __enter__(self) -> None:
+        self._guard.acquire()
+
+    def __exit__(self, *_error: object) -> None:
+        self._guard.release()
+        if threading.get_ident() == self._thread and next(self._times) == self._time_interrupted:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("time_interrupted", [1, 2])
+def test_an_interruption_at_any_place_neither_takes_a_fair_lock_from_its_holder_nor_keeps_it(
+    monkeypatch: pytest.MonkeyPatch, time_interrupted: int
+) -> None:
+    lock = FairLock()
+    assert lock.acquire(0)
+    with monkeypatch.context() as patched:
+        patched.setattr(lock, "_guard", _Interrupted(lock._guard, time_interrupted))
+        with pytest.raises(KeyboardInterrupt):
+            lock.acquire(0.01)
+    assert lock.locked()
+    assert not lock.is_awaited
+    lock.release()
+    assert not lock.locked()
+    with monkeypatch.context() as patched:
+        patched.setattr(lock, "_guard", _Interrupted(lock._guard, 1))
+        with pytest.raises(KeyboardInterrupt):
+            lock.acquire(0)
+    assert not lock.locked()
+
+
+def test_a_fair_lock_that_nobody_holds_is_not_released() -> None:
+    with pytest.raises(RuntimeError):
+        FairLock().release()
 
 
 def _commit_until_all_have(root: str, worker: int, counts: SynchronizedArray[int]) -> None:
