@@ -539,7 +539,6 @@ def serve(
 
 def _spare_collections() -> None:
     """Let the collector of garbage stop everybody less often, and for less: what is there by now stays anyway."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECTED_FROM, *gc.get_threshold()[1:])
 

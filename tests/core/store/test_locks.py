@@ -1,4 +1,4 @@
-"""The lock: dies with its process, says what is wrong with its file, and lets everybody have a turn."""
+"""The locks: one dies with its process, and says what is wrong with its file; both let everybody have a turn."""
 
 from __future__ import annotations
 
